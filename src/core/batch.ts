@@ -1,0 +1,31 @@
+import { isActive, type Task } from "./task.ts"
+
+/** Done and total of a batch, and how many of it still run. */
+export type BatchProgress = { readonly done: number; readonly total: number; readonly running: number }
+
+export const namedBatch = (name: string): string => `name:${name}`
+
+/** The name a batch was given, or undefined for an unnamed one. */
+export const batchName = (key: string): string | undefined =>
+  key.startsWith("name:") ? key.slice("name:".length) : undefined
+
+/**
+ * The batch a new task joins. A name decides; without one, the task joins the unnamed batch that its session still
+ * has running, or opens a new one.
+ */
+export function batchFor(name: string | undefined, taskID: string, siblings: Iterable<Task>): string {
+  if (name !== undefined) return namedBatch(name)
+  for (const task of siblings) if (isActive(task) && batchName(task.batch) === undefined) return task.batch
+  return `auto:${taskID}`
+}
+
+export function batchProgress(key: string, tasks: Iterable<Task>): BatchProgress {
+  let total = 0
+  let running = 0
+  for (const task of tasks) {
+    if (task.batch !== key) continue
+    total++
+    if (isActive(task)) running++
+  }
+  return { done: total - running, total, running }
+}

@@ -1,0 +1,8 @@
+import prettyMilliseconds from "pretty-ms"
+
+/** `850ms`, `12.3s`, `2m 30s`, `1h 2m`: milliseconds for a reader. */
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)}ms`
+  if (ms < 59_950) return prettyMilliseconds(ms, { secondsDecimalDigits: 1, keepDecimalsOnWholeSeconds: false })
+  return prettyMilliseconds(Math.round(ms / 1000) * 1000, { unitCount: 2, secondsDecimalDigits: 0 })
+}

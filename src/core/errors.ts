@@ -1,0 +1,46 @@
+/**
+ * An error whose text is for the model or the person who made the call: what happened, what was expected, what to do
+ * next. Tools throw these as they are; anything else that a tool would throw is turned into one.
+ */
+export class CallError extends Error {
+  override readonly name = "CallError"
+}
+
+/** Joins candidates for an error text, and tells how many were left out. */
+export function listed(names: readonly string[], most = 8): string {
+  const shown = names.slice(0, most).join(", ")
+  return names.length > most ? `${shown} and ${names.length - most} more` : shown
+}
+
+/** The names that resemble `wanted`: those that contain it or are contained in it, then those within few edits. */
+export function nearest(wanted: string, names: readonly string[], most = 3): readonly string[] {
+  const target = wanted.toLowerCase()
+  const scored = names.map((name) => ({ name, score: likeness(target, name.toLowerCase()) }))
+  const close = scored.filter(({ score, name }) => score <= Math.max(2, Math.ceil(name.length / 3)))
+  return close
+    .sort((a, b) => a.score - b.score)
+    .slice(0, most)
+    .map(({ name }) => name)
+}
+
+function likeness(a: string, b: string): number {
+  if (a === "" || b === "") return Number.POSITIVE_INFINITY
+  if (a.includes(b) || b.includes(a)) return 0
+  return editDistance(a, b)
+}
+
+/** Levenshtein's distance, one row at a time. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const substitution = at(row, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(at(row, j) + 1, at(next, j - 1) + 1, substitution))
+    }
+    row = next
+  }
+  return at(row, b.length)
+}
+
+const at = (row: readonly number[], index: number): number => row[index] as number

@@ -1,0 +1,34 @@
+/**
+ * Ids that are derived, so that doing a thing twice names the same thing: a prompt or a notification that is sent
+ * again is the same message to the host. The host sorts ids as text; they begin with the time in 12 hex digits.
+ */
+
+const SUFFIX_LENGTH = 14
+const TASK_ID = /^bg_[a-z0-9]{8}$/
+
+export type MessageKind = "prompt" | "notification" | "preamble" | "hint"
+
+const KIND_LETTER: Record<MessageKind, string> = { prompt: "P", notification: "N", preamble: "F", hint: "H" }
+
+/** `bg_` and eight lower-case letters or digits, from a source of such letters. */
+export const taskID = (random: () => string): string => `bg_${random()}`
+
+export const isTaskID = (text: string): boolean => TASK_ID.test(text)
+
+/** The message of this kind that belongs to a run of a task. `at` is only for the order among other messages. */
+export function messageID(kind: MessageKind, task: string, generation: number, at: number): string {
+  return `msg_${time(at)}${suffix(kind, task, generation)}`
+}
+
+/** The part number `index` of such a message. */
+export function partID(kind: MessageKind, task: string, generation: number, at: number, index: number): string {
+  return `prt_${time(at + index)}${suffix(kind, task, generation)}`
+}
+
+const time = (at: number): string => (BigInt(Math.trunc(at)) * 4096n).toString(16).padStart(12, "0").slice(-12)
+
+function suffix(kind: MessageKind, task: string, generation: number): string {
+  const body = task.slice("bg_".length)
+  const number = generation.toString(36).padStart(SUFFIX_LENGTH - body.length - 1, "0")
+  return `${body}${KIND_LETTER[kind]}${number}`
+}

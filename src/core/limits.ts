@@ -1,0 +1,73 @@
+import { isQueued, type Model, type Task } from "./task.ts"
+
+/** The limits that admission knows; 0 turns one off. */
+export type SlotLimits = {
+  readonly maxConcurrentTasks: number
+  /** By `provider/model`. */
+  readonly maxConcurrentPerModel: Readonly<Record<string, number>>
+}
+
+export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
+
+/**
+ * The queued tasks that may start now, in the order in which they came. A slot is held by every active task that has
+ * been admitted; nothing is counted beside the tasks themselves, so no slot can leak. `active` are the active tasks of
+ * all sessions; `waitsForOwn` tells those that use no model because they only wait for their own tasks.
+ */
+export function admissible(
+  active: Iterable<Task>,
+  limits: SlotLimits,
+  waitsForOwn: (task: Task) => boolean = () => false,
+): readonly Task[] {
+  const bySession = new Map<string, number>()
+  const byModel = new Map<string, number>()
+  const queued: Task[] = []
+  const take = (task: Task) => {
+    add(bySession, task.parentID)
+    if (task.model && !waitsForOwn(task)) add(byModel, modelKey(task.model))
+  }
+  for (const task of active) {
+    if (isQueued(task)) queued.push(task)
+    else take(task)
+  }
+  queued.sort(byAge)
+  return queued.filter((task) => {
+    if (!below(bySession.get(task.parentID), limits.maxConcurrentTasks)) return false
+    const key = task.model && modelKey(task.model)
+    const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key)
+    if (key !== undefined && !below(byModel.get(key), limit)) return false
+    take(task)
+    return true
+  })
+}
+
+/** The place of a queued task among the queued ones of its session, from 1. */
+export function placeInQueue(task: Task, active: Iterable<Task>): number {
+  let place = 1
+  for (const other of active) if (isQueued(other) && other.parentID === task.parentID && byAge(other, task) < 0) place++
+  return place
+}
+
+/**
+ * Milliseconds until a session that launched at `launches` (ascending) may launch again; 0 if it may now.
+ * The window is the last minute.
+ */
+export function launchDelay(launches: readonly number[], maxPerMinute: number, now: number): number {
+  const recent = launches.filter((at) => at > now - MINUTE_MS)
+  if (maxPerMinute === 0 || recent.length < maxPerMinute) return 0
+  const oldest = recent[recent.length - maxPerMinute] ?? now
+  return oldest + MINUTE_MS - now
+}
+
+export const MINUTE_MS = 60_000
+
+const byAge = (a: Task, b: Task): number => a.run.createdAt - b.run.createdAt || (a.id < b.id ? -1 : 1)
+
+const below = (count: number | undefined, limit: number): boolean => limit === 0 || (count ?? 0) < limit
+
+const own = (record: Readonly<Record<string, number>>, key: string): number =>
+  Object.hasOwn(record, key) ? (record[key] ?? 0) : 0
+
+function add(map: Map<string, number>, key: string) {
+  map.set(key, (map.get(key) ?? 0) + 1)
+}

@@ -1,0 +1,187 @@
+import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
+
+/**
+ * What the core needs of the outside, in the core's own words. `host/` implements `Host` for OpenCode 1.x;
+ * `test/support/fake-host.ts` does so in memory, and one contract suite holds both to it.
+ */
+
+export interface Clock {
+  now(): number
+  /** Calls `run` once after `ms`; the returned function cancels it. Must not keep the process alive. */
+  after(ms: number, run: () => void): () => void
+}
+
+/** A message as the core reads it. Parts of other types are left out. */
+export type Message = {
+  readonly id: string
+  readonly role: "user" | "assistant"
+  readonly createdAt: number
+  /** Of an assistant's message: the user message that it answers. */
+  readonly parentID?: string
+  readonly finish?: string
+  readonly error?: { readonly name: string; readonly message: string }
+  /** An assistant's message that a compaction wrote. */
+  readonly summary: boolean
+  readonly parts: readonly MessagePart[]
+}
+
+export type MessagePart =
+  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean }
+  | {
+      readonly type: "tool"
+      readonly callID: string
+      readonly tool: string
+      readonly state: "pending" | "running" | "completed" | "error"
+      /** The call failed because a permission or a question was refused. */
+      readonly refused: boolean
+    }
+
+export type Activity =
+  | { readonly type: "busy" }
+  | { readonly type: "retry"; readonly attempt: number; readonly message: string }
+
+export type Rule = { readonly permission: string; readonly pattern: string; readonly action: "allow" | "deny" | "ask" }
+
+export type SessionInfo = {
+  readonly id: string
+  readonly parentID?: string
+  readonly title: string
+  readonly rules: readonly Rule[]
+  readonly usage: Usage
+  readonly filesChanged: readonly string[]
+  /** The task this session is the child of, if its record can be read. */
+  readonly record?: TaskRecord
+}
+
+/** A task as it is stored in its session, with the process that runs it. */
+export type TaskRecord = { readonly task: Task; readonly owner: Owner }
+
+/** The process that runs a task: alive while a process of this number and start time is. */
+export type Owner = { readonly pid: number; readonly startedAt: number }
+
+export type AgentInfo = {
+  readonly name: string
+  readonly description: string
+  readonly mode: "primary" | "subagent" | "all"
+  readonly model?: Model
+}
+
+/** Who speaks in a session: what a message must carry so as not to change what the user chose. */
+export type Persona = { readonly agent: string; readonly model?: Model }
+
+export type Prompt = {
+  readonly sessionID: string
+  readonly messageID: string
+  /** Left out only where nobody has spoken in the session yet: the host then takes its defaults. */
+  readonly agent?: string
+  readonly model?: Model
+  readonly parts: readonly { readonly id: string; readonly text: string; readonly synthetic?: boolean }[]
+  /** Only store the message; do not start the model. */
+  readonly noReply?: boolean
+}
+
+export type NewSession = {
+  readonly parentID: string
+  readonly title: string
+  readonly agent: string
+  readonly model?: Model
+  readonly rules: readonly Rule[]
+}
+
+export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>
+
+export type Toast = {
+  readonly title: string
+  readonly message: string
+  readonly variant: "info" | "success" | "warning" | "error"
+}
+
+/**
+ * Every method that returns a promise may reject with a `HostError` and no other, and settles in bounded time.
+ * `toast` and `log` must not throw or reject.
+ */
+export interface Host {
+  /** Makes a session that holds the task's record from its first moment on; returns its id. */
+  createSession(input: NewSession, draft: TaskDraft): Promise<string>
+  deleteSession(sessionID: string): Promise<void>
+  /** Undefined where there is no such session. */
+  session(sessionID: string): Promise<SessionInfo | undefined>
+  /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
+  prompt(prompt: Prompt): Promise<void>
+  /** Stops what the session does; harmless where it does nothing. */
+  abort(sessionID: string): Promise<void>
+  /** The sessions of this process that are not idle: one call, however many there are. */
+  activity(): Promise<ReadonlyMap<string, Activity>>
+  /** The messages from `messageID` on, oldest first; empty where it is not stored (yet). */
+  messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
+  /** The session's newest message. */
+  lastMessage(sessionID: string): Promise<Message | undefined>
+  hasMessage(sessionID: string, messageID: string): Promise<boolean>
+  /** Agent and model of the session's last user message. */
+  persona(sessionID: string): Promise<Persona | undefined>
+  /** Agent and model of the message (an assistant's) whose tool call is running. */
+  caller(sessionID: string, messageID: string): Promise<Persona | undefined>
+  openTodos(sessionID: string): Promise<number>
+  agents(): Promise<readonly AgentInfo[]>
+  /** `provider/model` of all models that can be used. */
+  models(): Promise<readonly string[]>
+  /** Answers an open question of a session with a refusal; `message` is told to the child. */
+  refuse(ask: Ask, message: string): Promise<void>
+  /** The open questions of all sessions of this process. */
+  openAsks(): Promise<readonly Ask[]>
+  /** Writes the task into its session's metadata, or removes it; the keys of others stay. */
+  saveRecord(sessionID: string, task: Task | undefined): Promise<void>
+  toast(toast: Toast): void
+  log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void
+}
+
+/** What happens in the host, as the manager hears it. A hint only: the truth is read from the host. */
+export type HostEvent =
+  | { readonly type: "created"; readonly sessionID: string; readonly parentID?: string }
+  | { readonly type: "deleted"; readonly sessionID: string }
+  | { readonly type: "idle"; readonly sessionID: string }
+  | { readonly type: "active"; readonly sessionID: string; readonly activity: Activity }
+  | {
+      readonly type: "error"
+      readonly sessionID: string
+      readonly error: { readonly name: string; readonly message: string }
+    }
+  | {
+      readonly type: "tool"
+      readonly sessionID: string
+      readonly callID: string
+      readonly tool: string
+      readonly ended: boolean
+      readonly messageID: string
+    }
+  | {
+      /** A text part of the model as it is stored; empty until it closes. */
+      readonly type: "text"
+      readonly sessionID: string
+      readonly partID: string
+      readonly text: string
+      readonly messageID: string
+    }
+  | {
+      readonly type: "text-delta"
+      readonly sessionID: string
+      readonly partID: string
+      readonly delta: string
+      readonly messageID: string
+    }
+  | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly finish: string }
+  | { readonly type: "usage"; readonly sessionID: string; readonly usage: Usage }
+  | { readonly type: "asked"; readonly ask: Ask }
+  | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
+
+/** A call to the host that failed. `ambiguous`: it may have been carried out all the same. */
+export class HostError extends Error {
+  override readonly name = "HostError"
+  readonly notFound: boolean
+  readonly ambiguous: boolean
+  constructor(message: string, options: { notFound?: boolean; ambiguous?: boolean } = {}) {
+    super(message)
+    this.notFound = options.notFound ?? false
+    this.ambiguous = options.ambiguous ?? false
+  }
+}

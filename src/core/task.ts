@@ -1,0 +1,206 @@
+/**
+ * The words of the domain: a task is work handed to another agent, a run is one generation of it (the first prompt is
+ * generation 0, resume #n is generation n). Everything here is plain data; a task changes only in `transition.ts`.
+ * All times are milliseconds since the epoch, all durations milliseconds.
+ */
+
+export type Status = "running" | "completed" | "error" | "cancelled" | "resumed"
+
+export const STATUSES: readonly Status[] = ["running", "completed", "error", "cancelled", "resumed"]
+
+/** What a task that has not ended is doing. Derived by `phaseOf`, never stored. */
+export type Phase =
+  | "queued"
+  | "working"
+  | "retrying"
+  | "waiting for permission"
+  | "waiting for an answer"
+  | "waiting for its own tasks"
+
+/** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
+export type Reason = { readonly code: ReasonCode; readonly text: string }
+
+export type ReasonCode =
+  | "provider"
+  | "host"
+  | "empty"
+  | "timeout"
+  | "silence"
+  | "tokens"
+  | "interrupted"
+  | "cancelled"
+  | "aborted"
+  | "deleted"
+  | "parent-ended"
+
+export type Model = { readonly provider: string; readonly id: string; readonly variant?: string }
+
+/** Tokens as counts, cost in the provider's currency (US dollars), as the host reports them. */
+export type Usage = {
+  readonly input: number
+  readonly output: number
+  readonly reasoning: number
+  readonly cacheRead: number
+  readonly cacheWrite: number
+  readonly cost: number
+}
+
+export const NO_USAGE: Usage = Object.freeze({
+  input: 0,
+  output: 0,
+  reasoning: 0,
+  cacheRead: 0,
+  cacheWrite: 0,
+  cost: 0,
+})
+
+/** What a fork took over from its parent, and what was cut from it. */
+export type ForkInfo = {
+  readonly messages: number
+  readonly tokens: number
+  readonly droppedMessages: number
+  readonly cutResults: number
+}
+
+export type Run = {
+  /** 0 for the launch, n for resume #n. What arrives for an older generation is dropped. */
+  readonly generation: number
+  /** Id of the message that asks; the answer is what follows it. */
+  readonly promptID: string
+  readonly createdAt: number
+  /** When the run got its slot; absent while it is queued. Durations count from here. */
+  readonly startedAt?: number
+  readonly endedAt?: number
+  /** Longest duration of this run; 0 means no limit. */
+  readonly timeout: number
+  /** The session's usage when the run began, so that a run's own usage is a difference. */
+  readonly usageBefore: Usage
+  /** The prompt, kept only while the run waits for its slot. */
+  readonly queuedPrompt?: string
+}
+
+/** What is known of a run once it has ended. */
+export type Outcome = {
+  readonly reason?: Reason
+  /** Something a reader of the answer has to know although the run succeeded. */
+  readonly note?: string
+  readonly toolCalls: number
+  /** Of the whole task, inherited history left out, its own tasks not counted. */
+  readonly usage: Usage
+  readonly openTodos: number
+  readonly filesChanged: readonly string[]
+  /** Text that the host did not get to store before the run was stopped. */
+  readonly partialText?: string
+}
+
+/**
+ * The notification of a run, as a state beside the task's own: nothing to tell yet, to be sent, handed to the host,
+ * seen in the parent, or given up because the parent is gone. The figures are those of the moment the run ended.
+ */
+export type Delivery =
+  | { readonly state: "none" }
+  | {
+      readonly state: "pending" | "sent" | "confirmed" | "abandoned"
+      readonly wake: boolean
+      readonly done: number
+      readonly total: number
+      readonly running: number
+    }
+
+export type Task = {
+  readonly id: string
+  readonly sessionID: string
+  readonly parentID: string
+  /** The parent's message whose tool call launched the task. */
+  readonly parentMessageID: string
+  readonly description: string
+  readonly agent: string
+  readonly model?: Model
+  /** Key of the batch: `name:<batch argument>`, or `auto:<task id>` of the first task of an unnamed one. */
+  readonly batch: string
+  /** 1 for a child of a session that is nobody's task. */
+  readonly depth: number
+  readonly fork?: ForkInfo
+  /** The session's usage when the task was made: a fork's inherited past. */
+  readonly usageBefore: Usage
+  /** Digest of agent, model and prompt, to find an identical earlier task. */
+  readonly fingerprint: string
+  readonly status: Status
+  readonly run: Run
+  readonly outcome?: Outcome
+  readonly delivery: Delivery
+  readonly retrievedAt?: number
+}
+
+/** A task before its session is made. */
+export type TaskDraft = Omit<Task, "sessionID">
+
+/** A question that a child waits on. `what` is one line for a reader. */
+export type Ask = {
+  readonly id: string
+  readonly sessionID: string
+  readonly kind: "permission" | "question"
+  readonly what: string
+  readonly askedAt: number
+}
+
+/** What is seen of a run while it goes on. Lives in memory alone: transitions are persisted, progress is not. */
+export type Progress = {
+  readonly toolCalls: number
+  readonly recentTools: readonly string[]
+  readonly lastText: string
+  readonly lastSignAt: number
+  /** Of the whole session, as the host tells it. */
+  readonly usage: Usage
+  readonly retry?: { readonly attempt: number; readonly message: string }
+  readonly asks: readonly Ask[]
+  /** Tool calls that have begun and not ended: they count as life. */
+  readonly openCalls: number
+  /** Answers without text or tool call, in a row. */
+  readonly emptyAnswers: number
+}
+
+export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"
+
+export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
+
+/** Time since admission, up to the end if there is one. 0 while queued. */
+export function elapsed(task: Task, now: number): number {
+  const { startedAt, endedAt } = task.run
+  if (startedAt === undefined) return 0
+  return Math.max(0, (endedAt ?? now) - startedAt)
+}
+
+/** Time spent waiting for a slot. */
+export function waited(task: Task, now: number): number {
+  return Math.max(0, (task.run.startedAt ?? task.run.endedAt ?? now) - task.run.createdAt)
+}
+
+/** The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active. */
+export function phaseOf(task: Task, progress: Progress, ownTasks: boolean): Phase | undefined {
+  if (!isActive(task)) return undefined
+  if (isQueued(task)) return "queued"
+  const ask = progress.asks[0]
+  if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"
+  if (progress.retry) return "retrying"
+  return ownTasks ? "waiting for its own tasks" : "working"
+}
+
+export const addUsage = (a: Usage, b: Usage): Usage => combine(a, b, (x, y) => x + y)
+
+/** What `total` has over `base`; never negative, since a deleted message may lower the host's figures. */
+export const subtractUsage = (total: Usage, base: Usage): Usage => combine(total, base, (x, y) => Math.max(0, x - y))
+
+/** Tokens as `maxTokensPerTask` counts them: cache reads and writes left out. */
+export const billedTokens = (usage: Usage): number => usage.input + usage.output + usage.reasoning
+
+function combine(a: Usage, b: Usage, merge: (x: number, y: number) => number): Usage {
+  return {
+    input: merge(a.input, b.input),
+    output: merge(a.output, b.output),
+    reasoning: merge(a.reasoning, b.reasoning),
+    cacheRead: merge(a.cacheRead, b.cacheRead),
+    cacheWrite: merge(a.cacheWrite, b.cacheWrite),
+    cost: merge(a.cost, b.cost),
+  }
+}

@@ -1,0 +1,66 @@
+import type { Agent, Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
+import type { AgentInfo, Message, MessagePart } from "../core/ports.ts"
+import type { Usage } from "../core/task.ts"
+
+/** OpenCode's token counts and cost as usage; what is missing counts as none. */
+export function toUsage(tokens: unknown, cost: unknown): Usage {
+  const counts = (tokens ?? {}) as {
+    input?: number
+    output?: number
+    reasoning?: number
+    cache?: { read?: number; write?: number }
+  }
+  return {
+    input: counts.input ?? 0,
+    output: counts.output ?? 0,
+    reasoning: counts.reasoning ?? 0,
+    cacheRead: counts.cache?.read ?? 0,
+    cacheWrite: counts.cache?.write ?? 0,
+    cost: typeof cost === "number" ? cost : 0,
+  }
+}
+
+/** OpenCode's error objects, `{name, data: {message}}`, as name and message; anything else as text. */
+export function toError(error: unknown): { name: string; message: string } {
+  if (typeof error !== "object" || error === null) return { name: "Error", message: String(error ?? "unknown error") }
+  const { name, message, data } = error as { name?: unknown; message?: unknown; data?: { message?: unknown } }
+  const text = [data?.message, message, name].find((candidate) => typeof candidate === "string" && candidate !== "")
+  return { name: typeof name === "string" ? name : "Error", message: firstLine(String(text ?? "unknown error")) }
+}
+
+/** The host hands over stack traces as messages; a reader needs the first line. */
+const firstLine = (text: string): string => text.split("\n    at ")[0]?.trim().slice(0, 2000) ?? ""
+
+export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
+  const shared = { id: info.id, createdAt: info.time.created, parts: parts.flatMap(toPart) }
+  if (info.role === "user") return { ...shared, role: "user", summary: false }
+  return {
+    ...shared,
+    role: "assistant",
+    parentID: info.parentID,
+    finish: info.finish,
+    error: info.error && toError(info.error),
+    summary: info.summary === true,
+  }
+}
+
+function toPart(part: Part): MessagePart[] {
+  if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
+  if (part.type !== "tool") return []
+  const { callID, tool, state } = part
+  return [
+    { type: "tool", callID, tool, state: state.status, refused: state.status === "error" && isRefusal(state.error) },
+  ]
+}
+
+/** What the host writes into a call whose permission or question was refused. */
+const isRefusal = (error: string): boolean => /rejected permission|dismissed this question/i.test(error)
+
+export function toAgent(agent: Agent): AgentInfo {
+  return {
+    name: agent.name,
+    description: agent.description ?? "",
+    mode: agent.mode,
+    model: agent.model && { provider: agent.model.providerID, id: agent.model.modelID, variant: agent.variant },
+  }
+}

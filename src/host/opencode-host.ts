@@ -1,0 +1,230 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Session } from "@opencode-ai/sdk/v2/types"
+import type {
+  Activity,
+  AgentInfo,
+  Host,
+  LogFields,
+  Message,
+  NewSession,
+  Owner,
+  Persona,
+  Prompt,
+  SessionInfo,
+  Toast,
+} from "../core/ports.ts"
+import { HostError } from "../core/ports.ts"
+import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
+import { describePermission, describeQuestion } from "./asks.ts"
+import { toAgent, toMessage, toUsage } from "./convert.ts"
+import { Kept } from "./kept.ts"
+import { call } from "./opencode.ts"
+import { decodeRecord, encodeRecord, isForeignVersion, RECORD_KEY } from "./record.ts"
+
+/** Agents and models change with the configuration alone. */
+const KEEP_MS = 10_000
+/** How many of the newest messages are read, until the one looked for is among them. */
+const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
+
+/** OpenCode 1.x, over the routes of its server. */
+export class OpencodeHost implements Host {
+  readonly #client: OpencodeClient
+  readonly #owner: Owner
+  readonly #agents = new Kept<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
+  readonly #models = new Kept<readonly string[]>(KEEP_MS, () => this.#readModels())
+
+  constructor(client: OpencodeClient, owner: Owner) {
+    this.#client = client
+    this.#owner = owner
+  }
+
+  async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
+    const { parentID, title, agent, model, rules } = input
+    const session = await call(
+      "create a session",
+      this.#client.session.create({
+        parentID,
+        title,
+        agent,
+        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        permission: [...rules],
+        metadata: { [RECORD_KEY]: encodeRecord(draft, this.#owner) },
+      }),
+    )
+    return session.id
+  }
+
+  /** A session that works is aborted first: deleted while its request hangs, it would stay busy for ever. */
+  async deleteSession(sessionID: string): Promise<void> {
+    await this.abort(sessionID)
+    await call("delete a session", this.#client.session.delete({ sessionID }))
+  }
+
+  async session(sessionID: string): Promise<SessionInfo | undefined> {
+    const session = await this.#find("read a session", this.#client.session.get({ sessionID }))
+    return session && toSession(session)
+  }
+
+  async prompt(prompt: Prompt): Promise<void> {
+    const { sessionID, messageID, agent, model, noReply, parts } = prompt
+    await call(
+      "send a prompt",
+      this.#client.session.promptAsync({
+        sessionID,
+        messageID,
+        agent,
+        ...modelFields(model),
+        noReply,
+        parts: parts.map((part) => ({ type: "text" as const, ...part })),
+      }),
+    )
+  }
+
+  async abort(sessionID: string): Promise<void> {
+    await this.#find("abort a session", this.#client.session.abort({ sessionID }))
+  }
+
+  async activity(): Promise<ReadonlyMap<string, Activity>> {
+    const statuses = await call("read the sessions' status", this.#client.session.status())
+    const working = new Map<string, Activity>()
+    for (const [sessionID, status] of Object.entries(statuses)) {
+      if (status.type === "busy") working.set(sessionID, { type: "busy" })
+      if (status.type === "retry")
+        working.set(sessionID, { type: "retry", attempt: status.attempt, message: status.message })
+    }
+    return working
+  }
+
+  async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    for (const limit of PAGE_SIZES) {
+      const page = await call("read messages", this.#client.session.messages({ sessionID, limit }))
+      const start = page.findIndex(({ info }) => info.id === messageID)
+      if (start >= 0) return page.slice(start).map(toMessage)
+      if (page.length < limit || !(await this.hasMessage(sessionID, messageID))) return []
+    }
+    return []
+  }
+
+  async lastMessage(sessionID: string): Promise<Message | undefined> {
+    const last = await this.#newest(sessionID)
+    return last && toMessage(last)
+  }
+
+  async hasMessage(sessionID: string, messageID: string): Promise<boolean> {
+    return (await this.#message(sessionID, messageID)) !== undefined
+  }
+
+  async persona(sessionID: string): Promise<Persona | undefined> {
+    const last = await this.#newest(sessionID)
+    if (!last) return undefined
+    const asked = last.info.role === "user" ? last : await this.#message(sessionID, last.info.parentID)
+    if (asked?.info.role !== "user") return undefined
+    const { agent, model } = asked.info
+    return { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
+  }
+
+  async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    const message = await this.#message(sessionID, messageID)
+    if (message?.info.role !== "assistant") return undefined
+    const { agent, providerID, modelID, variant } = message.info
+    return { agent, model: { provider: providerID, id: modelID, variant } }
+  }
+
+  async openTodos(sessionID: string): Promise<number> {
+    const todos = (await this.#find("read todos", this.#client.session.todo({ sessionID }))) ?? []
+    return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
+  }
+
+  agents(): Promise<readonly AgentInfo[]> {
+    return this.#agents.get()
+  }
+
+  models(): Promise<readonly string[]> {
+    return this.#models.get()
+  }
+
+  async refuse(ask: Ask, message: string): Promise<void> {
+    const refusal =
+      ask.kind === "permission"
+        ? this.#client.permission.reply({ requestID: ask.id, reply: "reject", message })
+        : this.#client.question.reject({ requestID: ask.id })
+    await this.#find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
+  }
+
+  async openAsks(): Promise<readonly Ask[]> {
+    const askedAt = Date.now()
+    const [permissions, questions] = await Promise.all([
+      call("read open permission questions", this.#client.permission.list()),
+      call("read open questions", this.#client.question.list()),
+    ])
+    return [
+      ...permissions.map(({ id, sessionID, permission, patterns }) => {
+        return { id, sessionID, kind: "permission" as const, what: describePermission(permission, patterns), askedAt }
+      }),
+      ...questions.map(({ id, sessionID, questions }) => {
+        return { id, sessionID, kind: "question" as const, what: describeQuestion(questions), askedAt }
+      }),
+    ]
+  }
+
+  async saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    const { metadata } = await call("read a session", this.#client.session.get({ sessionID }))
+    if (isForeignVersion(metadata)) return
+    const { [RECORD_KEY]: _ours, ...others } = metadata ?? {}
+    const ours = task && { [RECORD_KEY]: encodeRecord(task, this.#owner) }
+    await call("write a session", this.#client.session.update({ sessionID, metadata: { ...others, ...ours } }))
+  }
+
+  toast({ title, message, variant }: Toast): void {
+    void this.#client.tui.showToast({ title, message, variant }).catch(() => {})
+  }
+
+  log(level: "debug" | "info" | "warn" | "error", message: string, fields: LogFields = {}): void {
+    void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
+  }
+
+  async #newest(sessionID: string) {
+    const page = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    return page[0]
+  }
+
+  #message(sessionID: string, messageID: string) {
+    return this.#find("read a message", this.#client.session.message({ sessionID, messageID }))
+  }
+
+  /** The data of a call, or undefined where the host has no such thing. */
+  async #find<Data>(what: string, request: Promise<{ data?: Data; error?: unknown }>): Promise<Data | undefined> {
+    try {
+      return await call(what, request)
+    } catch (error) {
+      if (error instanceof HostError && error.notFound) return undefined
+      throw error
+    }
+  }
+
+  async #readAgents(): Promise<readonly AgentInfo[]> {
+    const agents = await call("read the agents", this.#client.app.agents())
+    return agents.filter(({ hidden }) => !hidden).map(toAgent)
+  }
+
+  async #readModels(): Promise<readonly string[]> {
+    const { providers } = await call("read the models", this.#client.config.providers())
+    return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
+  }
+}
+
+function modelFields(model: Model | undefined) {
+  return model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
+}
+
+function toSession(session: Session): SessionInfo {
+  return {
+    id: session.id,
+    parentID: session.parentID,
+    title: session.title,
+    rules: session.permission ?? [],
+    usage: toUsage(session.tokens, session.cost),
+    filesChanged: session.summary?.diffs?.flatMap(({ file }) => file ?? []) ?? [],
+    record: decodeRecord(session.metadata, session.id),
+  }
+}

@@ -1,0 +1,61 @@
+import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { HostError } from "../core/ports.ts"
+
+/** How long one call to the host may take. The host answers within milliseconds unless it is stuck. */
+const CALL_LIMIT_MS = 30_000
+
+/** The plugin input's client, as far as we need it: in the terminal UI no server listens, so its transport is used. */
+type HandedClient = {
+  readonly _client: { getConfig(): { baseUrl?: string; headers?: unknown; fetch?: unknown } }
+}
+
+/** A typed client of every route, on the transport of the client that the host hands to a plugin. */
+export function clientOn(handed: unknown): OpencodeClient {
+  const { baseUrl, headers, fetch } = (handed as HandedClient)._client.getConfig()
+  return createOpencodeClient({ baseUrl, headers, fetch } as Parameters<typeof createOpencodeClient>[0])
+}
+
+type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }
+
+/**
+ * The data of one call. The SDK does not throw but returns errors: here they become a `HostError`, and a call that
+ * hangs becomes one too.
+ */
+export async function call<Data>(what: string, request: Promise<Result<Data>>): Promise<Data> {
+  const { data, error, response } = await bounded(what, request)
+  if (error === undefined && data !== undefined) return data
+  // 204 and other empty answers.
+  if (error === undefined && (response?.status ?? 0) < 400) return data as Data
+  throw new HostError(`${what}: ${errorText(error, response?.status)}`, {
+    notFound: isNotFound(error, response?.status),
+  })
+}
+
+async function bounded<Data>(what: string, request: Promise<Result<Data>>): Promise<Result<Data>> {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const limit = new Promise<never>((_resolve, reject) => {
+    const late = new HostError(`${what}: no answer within ${CALL_LIMIT_MS / 1000} s`, { ambiguous: true })
+    timer = setTimeout(() => reject(late), CALL_LIMIT_MS)
+    timer.unref?.()
+  })
+  try {
+    return await Promise.race([request, limit])
+  } catch (error) {
+    if (error instanceof HostError) throw error
+    throw new HostError(`${what}: ${errorText(error, undefined)}`, {
+      ambiguous: true,
+      notFound: isNotFound(error, undefined),
+    })
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const isNotFound = (error: unknown, status: number | undefined): boolean =>
+  status === 404 || (typeof error === "object" && error !== null && "name" in error && error.name === "NotFoundError")
+
+function errorText(error: unknown, status: number | undefined): string {
+  const { data, message } = (error ?? {}) as { data?: { message?: unknown }; message?: unknown }
+  const text = [data?.message, message].find((candidate) => typeof candidate === "string" && candidate !== "")
+  return String(text ?? (typeof error === "string" && error !== "" ? error : `the host answered with status ${status}`))
+}

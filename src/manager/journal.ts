@@ -1,0 +1,63 @@
+import { type Clock, type Host, HostError } from "../core/ports.ts"
+import type { Task } from "../core/task.ts"
+
+/** Waits before a write is tried again. After the last one the write is given up, and the log says so. */
+const RETRY_DELAYS_MS = [50, 500, 2000] as const
+
+type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
+
+/**
+ * Writes tasks into their sessions' metadata: one write at a time for each session, always of the newest state, so
+ * that a burst of transitions costs two writes at most. Never rejects: a record that cannot be written is logged.
+ */
+export class Journal {
+  readonly #host: Host
+  readonly #clock: Clock
+  readonly #newest: (id: string) => Task | undefined
+  readonly #entries = new Map<string, Entry>()
+
+  constructor(host: Host, clock: Clock, newest: (id: string) => Task | undefined) {
+    this.#host = host
+    this.#clock = clock
+    this.#newest = newest
+  }
+
+  /** Resolves once a state at least as new as the present one is stored, or has been given up. */
+  save(task: Task): Promise<void> {
+    const entry = this.#entries.get(task.id)
+    if (!entry) return this.#start(task)
+    entry.again ??= entry.writing.then(() => this.#start(task))
+    return entry.again
+  }
+
+  /** Removes a task's record, after what is being written. */
+  async erase(task: Task): Promise<void> {
+    await this.#entries.get(task.id)?.writing
+    await this.#write(task.sessionID, task.id, () => undefined)
+  }
+
+  #start(task: Task): Promise<void> {
+    const writing = this.#write(task.sessionID, task.id, () => this.#newest(task.id)).finally(() => {
+      if (this.#entries.get(task.id)?.writing === writing) this.#entries.delete(task.id)
+    })
+    this.#entries.set(task.id, { writing })
+    return writing
+  }
+
+  async #write(sessionID: string, taskID: string, state: () => Task | undefined): Promise<void> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.#host.saveRecord(sessionID, state())
+        return
+      } catch (error) {
+        if (error instanceof HostError && error.notFound) return
+        const delay = RETRY_DELAYS_MS[attempt]
+        if (delay === undefined) {
+          this.#host.log("error", "task record not written", { task: taskID, session: sessionID, error: String(error) })
+          return
+        }
+        await new Promise<void>((resolve) => void this.#clock.after(delay, resolve))
+      }
+    }
+  }
+}

@@ -1,0 +1,342 @@
+import { createHash } from "node:crypto"
+import { batchFor } from "../core/batch.ts"
+import { CallError, listed, nearest } from "../core/errors.ts"
+import { messageID, partID, taskID } from "../core/ids.ts"
+import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
+import type { AgentInfo, Clock, Host, Rule, SessionInfo } from "../core/ports.ts"
+import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
+import { launchToast } from "../delivery/toast.ts"
+import type { Options } from "../options.ts"
+import type { Lifecycle } from "./lifecycle.ts"
+import type { TaskStore } from "./store.ts"
+
+/** Tools that a child at the depth limit is not offered: ours to launch with, and OpenCode's own. */
+const LAUNCHING_TOOLS = ["superagents_task", "task"] as const
+
+export type LaunchRequest = {
+  readonly description: string
+  readonly prompt: string
+  readonly agent: string
+  readonly fork: boolean
+  readonly model?: string
+  readonly batch?: string
+  readonly timeout?: number
+}
+
+export type ResumeRequest = { readonly prompt: string; readonly timeout?: number }
+
+/** Who calls a tool. */
+export type Caller = { readonly sessionID: string; readonly messageID: string }
+
+export type LauncherPorts = {
+  readonly host: Host
+  readonly clock: Clock
+  readonly options: Options
+  readonly store: TaskStore
+  readonly lifecycle: Lifecycle
+  readonly randomID: () => string
+  /** Tasks run: look after them. */
+  readonly watch: () => void
+  readonly save: (task: Task) => Promise<void>
+  readonly background: (what: string, work: () => Promise<unknown>) => void
+}
+
+/** Makes tasks and starts their runs, at once or when there is a slot. */
+export class Launcher {
+  readonly #ports: LauncherPorts
+  /** Tasks whose session is being made: they hold their slot already. */
+  readonly #making = new Set<Task>()
+  readonly #launches = new Map<string, number[]>()
+
+  constructor(ports: LauncherPorts) {
+    this.#ports = ports
+  }
+
+  /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
+  async launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
+    const { host, options } = this.#ports
+    const [agents, parent, persona] = await Promise.all([
+      host.agents(),
+      host.session(caller.sessionID),
+      host.caller(caller.sessionID, caller.messageID),
+    ])
+    const agent = findAgent(request.agent, agents)
+    const model = request.model ? await this.#chosenModel(request.model) : (agent.model ?? persona?.model)
+    const depth = await this.#depthBelow(caller.sessionID, parent)
+    const fingerprint = digest(agent.name, model, request.prompt)
+    const earlier = request.fork ? undefined : this.#identical(caller.sessionID, fingerprint)
+    if (earlier) return { task: earlier, reused: true }
+    this.#countLaunch(caller.sessionID)
+    const draft = this.#draft(request, caller, { agent: agent.name, model, depth, fingerprint })
+    const task = await this.#make(draft, request, rulesFor(parent, depth >= options.maxDepth))
+    return { task, reused: false }
+  }
+
+  /** Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. */
+  async resume(task: Task, request: ResumeRequest): Promise<Task> {
+    const { host, store, clock } = this.#ports
+    this.#refuseUnlessResumable(task)
+    const session = await host.session(task.sessionID)
+    if (!session)
+      throw new CallError(
+        `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    const current = store.get(task.id)
+    if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
+    this.#refuseUnlessResumable(current)
+    const now = clock.now()
+    const generation = current.run.generation + 1
+    const run: Run = {
+      generation,
+      promptID: messageID("prompt", task.id, generation, now),
+      createdAt: now,
+      timeout: this.#timeout(request.timeout),
+      usageBefore: session.usage,
+      queuedPrompt: request.prompt,
+    }
+    const change = store.apply(task.id, { type: "resumed", run }, now)
+    if (!change) throw alreadyResumed(task.id)
+    this.pump()
+    await this.#ports.save(store.get(task.id) ?? change.after)
+    if (this.#ports.options.toasts) host.toast(launchToast(change.after))
+    this.#ports.watch()
+    return store.get(task.id) ?? change.after
+  }
+
+  /** Starts what may start. Called whenever a slot may have become free. */
+  pump(): void {
+    const { store, clock } = this.#ports
+    for (const task of this.#admissible(store.active())) {
+      if (this.#making.has(task)) continue
+      const prompt = task.run.queuedPrompt
+      const change = store.apply(
+        task.id,
+        { type: "admitted", generation: task.run.generation, at: clock.now() },
+        clock.now(),
+      )
+      if (change && prompt !== undefined) this.#ports.background("start", () => this.#start(change.after, prompt))
+    }
+  }
+
+  /** Forgets what is remembered of a session that was deleted. */
+  forgetSession(sessionID: string): void {
+    this.#launches.delete(sessionID)
+  }
+
+  async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[]): Promise<Task> {
+    const { host, store, clock } = this.#ports
+    const reserved = this.#reserve({ ...draft, sessionID: "" })
+    try {
+      const { sessionID: _none, ...reservedDraft } = reserved
+      const title = `${draft.description} (@${draft.agent} background agent)`
+      const { agent, model } = draft
+      const sessionID = await host.createSession(
+        { parentID: draft.parentID, title, agent, model, rules },
+        reservedDraft,
+      )
+      const task: Task = { ...reserved, sessionID }
+      store.add(task, clock.now())
+      this.#making.delete(reserved)
+      if (task.run.startedAt !== undefined) await this.#promptOrUndo(task, request.prompt)
+      this.#announce(task)
+      return task
+    } catch (error) {
+      this.#making.delete(reserved)
+      this.pump()
+      throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
+    }
+  }
+
+  /** Takes a slot for a task that is being made, or leaves it queued. */
+  #reserve(task: Task): Task {
+    const now = this.#ports.clock.now()
+    const candidates = [...this.#ports.store.active(), ...this.#making, task]
+    const free = this.#admissible(candidates).includes(task)
+    const { queuedPrompt: _sent, ...run } = task.run
+    const reserved = free ? { ...task, run: { ...run, startedAt: now } } : task
+    this.#making.add(reserved)
+    return reserved
+  }
+
+  #announce(task: Task): void {
+    const { host, options } = this.#ports
+    if (options.toasts) host.toast(launchToast(task))
+    host.log("info", "task launched", {
+      task: task.id,
+      session: task.sessionID,
+      parent: task.parentID,
+      agent: task.agent,
+      queued: task.run.startedAt === undefined,
+    })
+    this.#ports.watch()
+    this.pump()
+  }
+
+  #admissible(active: Iterable<Task>): readonly Task[] {
+    const { store, options } = this.#ports
+    return admissible(active, options, (task) => store.ofParent(task.sessionID).some(isActive))
+  }
+
+  async #promptOrUndo(task: Task, prompt: string): Promise<void> {
+    const { host, store } = this.#ports
+    try {
+      await this.#prompt(task, prompt)
+    } catch (error) {
+      store.remove(task.id)
+      await host.deleteSession(task.sessionID).catch(() => {})
+      throw error
+    }
+  }
+
+  /** Starts a run that had to wait, or a resumed one. A failure ends the run: its caller has gone. */
+  async #start(task: Task, prompt: string): Promise<void> {
+    await this.#ports.save(task)
+    try {
+      await this.#prompt(task, prompt)
+    } catch (error) {
+      this.#ports.lifecycle.end(task.id, task.run.generation, {
+        type: "failed",
+        reason: { code: "host", text: `OpenCode did not take the prompt: ${messageOf(error)}` },
+      })
+    }
+  }
+
+  #prompt(task: Task, prompt: string): Promise<void> {
+    const { generation, createdAt, promptID } = task.run
+    return this.#ports.host.prompt({
+      sessionID: task.sessionID,
+      messageID: promptID,
+      agent: task.agent,
+      model: task.model,
+      parts: [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }],
+    })
+  }
+
+  #draft(
+    request: LaunchRequest,
+    caller: Caller,
+    found: { agent: string; model?: Model; depth: number; fingerprint: string },
+  ): TaskDraft {
+    const { clock, store, randomID } = this.#ports
+    const now = clock.now()
+    const id = taskID(randomID)
+    const siblings = [...store.ofParent(caller.sessionID), ...this.#making].filter(
+      (task) => task.parentID === caller.sessionID,
+    )
+    return {
+      id,
+      parentID: caller.sessionID,
+      parentMessageID: caller.messageID,
+      description: request.description,
+      ...found,
+      batch: batchFor(request.batch, id, siblings),
+      usageBefore: NO_USAGE,
+      status: "running",
+      run: {
+        generation: 0,
+        promptID: messageID("prompt", id, 0, now),
+        createdAt: now,
+        timeout: this.#timeout(request.timeout),
+        usageBefore: NO_USAGE,
+        queuedPrompt: request.prompt,
+      },
+      delivery: { state: "none" },
+    }
+  }
+
+  #timeout(asked: number | undefined): number {
+    return asked ?? this.#ports.options.taskTimeout
+  }
+
+  async #chosenModel(wanted: string): Promise<Model> {
+    const { host, options } = this.#ports
+    if (!options.allowModelOverride)
+      throw new CallError(
+        "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
+      )
+    const models = await host.models()
+    if (!models.includes(wanted)) {
+      const close = nearest(wanted, models)
+      const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : `There are: ${listed(models)}.`
+      throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
+    }
+    const slash = wanted.indexOf("/")
+    return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
+  }
+
+  /** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
+  async #depthBelow(sessionID: string, session: SessionInfo | undefined): Promise<number> {
+    const depth = (await this.#depthOf(sessionID, session)) + 1
+    const { maxDepth } = this.#ports.options
+    if (depth <= maxDepth) return depth
+    throw new CallError(
+      `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
+    )
+  }
+
+  async #depthOf(sessionID: string, session?: SessionInfo): Promise<number> {
+    const known = this.#ports.store.bySession(sessionID)
+    if (known) return known.depth
+    const info = session ?? (await this.#ports.host.session(sessionID))
+    if (info?.record) return info.record.task.depth
+    return info?.parentID ? (await this.#depthOf(info.parentID)) + 1 : 0
+  }
+
+  #identical(parentID: string, fingerprint: string): Task | undefined {
+    const { options, store, clock } = this.#ports
+    if (!options.reuseIdentical) return undefined
+    return store.ofParent(parentID).findLast((task) => {
+      if (task.fingerprint !== fingerprint || task.fork) return false
+      if (isActive(task)) return true
+      return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
+    })
+  }
+
+  #countLaunch(sessionID: string): void {
+    const now = this.#ports.clock.now()
+    const { maxLaunchesPerMinute } = this.#ports.options
+    const launches = this.#launches.get(sessionID) ?? []
+    const delay = launchDelay(launches, maxLaunchesPerMinute, now)
+    if (delay > 0)
+      throw new CallError(
+        `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
+      )
+    this.#launches.set(sessionID, [...launches.filter((at) => at > now - MINUTE_MS), now])
+  }
+
+  #refuseUnlessResumable(task: Task): void {
+    const { resumable } = this.#ports.options
+    if (task.status === "resumed") throw alreadyResumed(task.id)
+    const allowed: readonly string[] = resumable
+    if (allowed.includes(task.status)) return
+    throw new CallError(
+      `Only ${resumable.join(" or ")} tasks can be resumed; task ${task.id} is ${task.status}. ${
+        task.status === "running" ? "Wait until it has finished." : "Start a new superagents_task instead."
+      }`,
+    )
+  }
+}
+
+const alreadyResumed = (id: string): CallError =>
+  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
+
+function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
+  const agent = agents.find((candidate) => candidate.name === name)
+  if (agent) return agent
+  const names = agents.map((candidate) => candidate.name)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). There are: ${listed(names, 20)}.`)
+}
+
+/** The parent session's deny rules hold in every child; at the depth limit it is not offered the launching tools. */
+function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
+  const denied = parent?.rules.filter((rule) => rule.action === "deny") ?? []
+  if (!atLimit) return denied
+  return [...denied, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+}
+
+function digest(agent: string, model: Model | undefined, prompt: string): string {
+  const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
+  return createHash("sha256").update(key).digest("base64url").slice(0, 22)
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

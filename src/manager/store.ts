@@ -1,0 +1,110 @@
+import { isActive, type Task } from "../core/task.ts"
+import { type TaskEvent, transition } from "../core/transition.ts"
+import { ProgressTracker } from "./progress.ts"
+
+/**
+ * The tasks of this process and the ways to find them. `apply` is the only way to change one, and `transition` the
+ * only thing it does; what follows from a change is the caller's.
+ */
+export class TaskStore {
+  readonly #tasks = new Map<string, Task>()
+  readonly #bySession = new Map<string, string>()
+  readonly #byParent = new Map<string, Set<string>>()
+  readonly #active = new Set<string>()
+  readonly #trackers = new Map<string, ProgressTracker>()
+  /** Sessions below a task's own: what happens there is a sign of the task's life. */
+  readonly #descendants = new Map<string, string>()
+
+  get(id: string): Task | undefined {
+    return this.#tasks.get(id)
+  }
+
+  bySession(sessionID: string): Task | undefined {
+    const id = this.#bySession.get(sessionID)
+    return id === undefined ? undefined : this.#tasks.get(id)
+  }
+
+  /** The task that a session works for: its own, or the one above it. */
+  responsibleFor(sessionID: string): Task | undefined {
+    const id = this.#bySession.get(sessionID) ?? this.#descendants.get(sessionID)
+    return id === undefined ? undefined : this.#tasks.get(id)
+  }
+
+  /** The tasks that a session launched, oldest first. */
+  ofParent(parentID: string): Task[] {
+    return this.#pick(this.#byParent.get(parentID) ?? [])
+  }
+
+  isParent(sessionID: string): boolean {
+    return this.#byParent.has(sessionID)
+  }
+
+  active(): Task[] {
+    return this.#pick(this.#active)
+  }
+
+  get activeCount(): number {
+    return this.#active.size
+  }
+
+  /** The tracker of the task's present run. Undefined once the run has ended. */
+  tracker(id: string): ProgressTracker | undefined {
+    return this.#trackers.get(id)
+  }
+
+  add(task: Task, now: number): void {
+    this.#tasks.set(task.id, task)
+    this.#bySession.set(task.sessionID, task.id)
+    const siblings = this.#byParent.get(task.parentID) ?? new Set()
+    this.#byParent.set(task.parentID, siblings.add(task.id))
+    this.#index(task, now)
+  }
+
+  /** Puts `event` through the one door. Returns the task before and after, or undefined where nothing changed. */
+  apply(id: string, event: TaskEvent, now: number): { before: Task; after: Task } | undefined {
+    const before = this.#tasks.get(id)
+    if (!before) return undefined
+    const after = transition(before, event)
+    if (after === before) return undefined
+    this.#tasks.set(id, after)
+    if (isActive(after) !== isActive(before)) this.#index(after, now)
+    return { before, after }
+  }
+
+  remove(id: string): void {
+    const task = this.#tasks.get(id)
+    if (!task) return
+    this.#tasks.delete(id)
+    this.#bySession.delete(task.sessionID)
+    this.#active.delete(id)
+    this.#trackers.delete(id)
+    const siblings = this.#byParent.get(task.parentID)
+    siblings?.delete(id)
+    if (siblings?.size === 0) this.#byParent.delete(task.parentID)
+    for (const [session, owner] of this.#descendants) if (owner === id) this.#descendants.delete(session)
+  }
+
+  /** A session was made below `parentID`; if that one works for a task, the new one does too. */
+  adopt(sessionID: string, parentID: string): void {
+    const task = this.responsibleFor(parentID)
+    if (task && isActive(task) && !this.#bySession.has(sessionID)) this.#descendants.set(sessionID, task.id)
+  }
+
+  forgetDescendant(sessionID: string): void {
+    this.#descendants.delete(sessionID)
+  }
+
+  #index(task: Task, now: number): void {
+    if (!isActive(task)) {
+      this.#active.delete(task.id)
+      this.#trackers.delete(task.id)
+      return
+    }
+    this.#active.add(task.id)
+    this.#trackers.set(task.id, new ProgressTracker(now, task.run.usageBefore))
+  }
+
+  #pick(ids: Iterable<string>): Task[] {
+    return [...ids].flatMap((id) => this.#tasks.get(id) ?? [])
+  }
+}

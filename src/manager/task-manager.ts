@@ -1,0 +1,335 @@
+import { batchName, namedBatch } from "../core/batch.ts"
+import { CallError, listed } from "../core/errors.ts"
+import type { Clock, Host, HostEvent } from "../core/ports.ts"
+import { type Ask, isActive, isQueued, type Status, type Task } from "../core/task.ts"
+import { nextDeadline } from "../core/watchdog.ts"
+import { compose } from "../delivery/compose.ts"
+import { Outbox } from "../delivery/outbox.ts"
+import type { Options } from "../options.ts"
+import { Answers } from "./answers.ts"
+import { Background } from "./background.ts"
+import { History } from "./history.ts"
+import { Journal } from "./journal.ts"
+import { type Caller, Launcher, type LaunchRequest, type ResumeRequest } from "./launcher.ts"
+import { type Ending, Lifecycle } from "./lifecycle.ts"
+import { findTask } from "./lookup.ts"
+import { Stopper } from "./stopper.ts"
+import { TaskStore } from "./store.ts"
+import { Ticker } from "./ticker.ts"
+import { type TaskView, viewOf } from "./view.ts"
+import { Watcher } from "./watcher.ts"
+
+export type ManagerPorts = {
+  readonly host: Host
+  readonly clock: Clock
+  readonly options: Options
+  /** Eight random lower-case letters or digits. */
+  readonly randomID: () => string
+  /** Marks notifications that carry a hidden hint. */
+  readonly development: boolean
+  /** A line of figures for the model, shown in the notification of an ended task. */
+  readonly usageLine: (view: TaskView) => string
+}
+
+/** What one call of `cancel` is about. */
+export type CancelSelector =
+  | { readonly type: "task"; readonly reference: string }
+  | { readonly type: "batch"; readonly name: string }
+  | { readonly type: "all" }
+
+/** The answer of an ended task, or none while it runs. */
+export type Report = { readonly view: TaskView; readonly answer?: string; readonly firstLook: boolean }
+
+/** A limit that has just been passed is being dealt with: the next look at it may wait a moment. */
+const MIN_TICK_MS = 100
+
+const CANCELLED_BY_PARENT = "It was cancelled by the agent that launched it."
+
+/**
+ * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Puts the parts
+ * together and holds no state of its own.
+ */
+export class TaskManager {
+  readonly #ports: ManagerPorts
+  readonly #store = new TaskStore()
+  readonly #background: Background
+  readonly #journal: Journal
+  readonly #outbox: Outbox
+  readonly #lifecycle: Lifecycle
+  readonly #launcher: Launcher
+  readonly #watcher: Watcher
+  readonly #stopper: Stopper
+  readonly #ticker: Ticker
+  readonly #answers: Answers
+  readonly #history: History
+
+  constructor(ports: ManagerPorts) {
+    const { host, clock, options } = ports
+    const store = this.#store
+    this.#ports = ports
+    this.#background = new Background((what, error) => host.log("error", `${what} failed`, { error: String(error) }))
+    const background = this.#background
+    this.#journal = new Journal(host, clock, (id) => store.get(id))
+    this.#stopper = new Stopper(host, clock)
+    this.#ticker = new Ticker(clock, options.pollInterval, () => this.tick())
+    this.#answers = new Answers(host, clock, options.resultCacheTTL)
+    this.#outbox = new Outbox({
+      host,
+      clock,
+      isKnown: (id) => store.get(id) !== undefined,
+      compose: (task) => compose(task, ports.usageLine(viewOf(task, store, clock.now())), ports.development),
+      advance: (task, state) => this.#advance(task, state),
+      run: (what, work) => background.run(what, work),
+    })
+    this.#lifecycle = new Lifecycle({
+      host,
+      clock,
+      options,
+      store,
+      journal: this.#journal,
+      outbox: this.#outbox,
+      background,
+      freed: () => this.#freed(),
+      orphaned: (task) => this.#halt(task, parentEnded),
+    })
+    this.#launcher = new Launcher({
+      host,
+      clock,
+      options,
+      store,
+      lifecycle: this.#lifecycle,
+      randomID: ports.randomID,
+      watch: () => this.#ticker.wake(),
+      save: (task) => this.#journal.save(task),
+      background: (what, work) => background.run(what, work),
+    })
+    this.#watcher = new Watcher({
+      host,
+      clock,
+      options,
+      store,
+      lifecycle: this.#lifecycle,
+      background,
+      owesNews: (sessionID) => this.#outbox.owes(sessionID),
+      lookAgainAt: (at) => this.#ticker.at(at),
+      stop: (task, ending) => this.#halt(task, ending),
+    })
+    this.#history = new History({ store, options, forget: (task) => this.#forget(task), host })
+  }
+
+  async launch(request: LaunchRequest, caller: Caller): Promise<{ view: TaskView; reused: boolean }> {
+    const { task, reused } = await this.#launcher.launch(request, caller)
+    this.#history.prune(caller.sessionID)
+    return { view: this.#view(task), reused }
+  }
+
+  async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
+    const task = await this.#launcher.resume(this.#find(reference, caller.sessionID), request)
+    return this.#view(task)
+  }
+
+  /**
+   * A task as it is, with its answer if it has ended. `block`: wait up to so many ms for the end. The first look at an
+   * ended task stamps it as retrieved.
+   */
+  async output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
+    const found = this.#find(reference, caller.sessionID)
+    if (block > 0) await this.#lifecycle.wait(found, block, signal)
+    const task = this.#store.get(found.id)
+    if (!task) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
+    if (isActive(task)) return { view: this.#view(task), firstLook: false }
+    const answer = await this.#answers.of(task)
+    const now = this.#ports.clock.now()
+    const change = this.#store.apply(task.id, { type: "retrieved", at: now }, now)
+    if (change) this.#background.run("save", () => this.#journal.save(change.after))
+    return { view: this.#view(change?.after ?? task), answer, firstLook: change !== undefined }
+  }
+
+  /** The tasks that a session launched, oldest first. */
+  list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
+    return this.#store
+      .ofParent(sessionID)
+      .filter((task) => filter.status === undefined || task.status === filter.status)
+      .filter((task) => filter.batch === undefined || task.batch === namedBatch(filter.batch))
+      .map((task) => this.#view(task))
+  }
+
+  /** Ended tasks of a session that were dropped to keep its history short although nobody had read them. */
+  droppedUnread(sessionID: string): number {
+    return this.#history.droppedUnread(sessionID)
+  }
+
+  /** Ends the selected tasks that run, and really stops them. Returns those that it ended. */
+  async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
+    const selected = this.#select(selector, caller.sessionID)
+    const ended = await Promise.all(selected.map((task) => this.#cancelOne(task)))
+    return ended.flatMap((task) => (task ? [this.#view(task)] : []))
+  }
+
+  /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
+  async clear(sessionID: string): Promise<{ cleared: number; stopped: number }> {
+    const tasks = this.#store.ofParent(sessionID)
+    const stopped = await Promise.all(tasks.map((task) => this.#end(task, { ...cancelled, silent: true })))
+    await Promise.all(tasks.map((task) => this.#forget(task)))
+    this.#history.forgetSession(sessionID)
+    return { cleared: tasks.length, stopped: stopped.filter(Boolean).length }
+  }
+
+  /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
+  handle(event: HostEvent): void {
+    const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
+    if (event.type === "created") {
+      if (event.parentID) this.#store.adopt(sessionID, event.parentID)
+      return
+    }
+    if (event.type === "idle") this.#outbox.parentIdle(sessionID)
+    if (event.type === "deleted") return this.#sessionDeleted(sessionID)
+    const task = this.#store.responsibleFor(sessionID)
+    const tracker = task && this.#store.tracker(task.id)
+    if (task && tracker && !isQueued(task)) this.#watcher.observe(task, tracker, event)
+  }
+
+  /** One look at the host and at the limits. Never rejects. */
+  async tick(): Promise<void> {
+    const { host, clock, options } = this.#ports
+    const running = this.#store.active().filter((task) => !isQueued(task))
+    try {
+      const activity = running.length > 0 && options.pollInterval > 0 ? await host.activity() : undefined
+      for (const task of running) {
+        const tracker = this.#store.tracker(task.id)
+        const doing = activity?.get(task.sessionID)
+        if (doing) tracker?.retrying(doing.type === "retry" ? doing : undefined)
+        else if (activity) this.#watcher.inspect(task.id)
+        if (tracker) this.#watcher.checkLimits(task, tracker)
+        if (tracker) this.#refuseOverdue(task, tracker.snapshot().asks)
+      }
+    } catch (error) {
+      host.log("warn", "could not look at the host", { error: String(error) })
+    }
+    if (this.#store.activeCount === 0) return
+    this.#ticker.wake()
+    this.#ticker.at(Math.min(...this.#deadlines(clock.now())))
+  }
+
+  /** Ends timers and waiting calls; tasks and their sessions go on. */
+  stop(): void {
+    this.#ticker.stop()
+    this.#outbox.stop()
+    this.#lifecycle.releaseAll()
+  }
+
+  /** Resolves when nothing is under way in the background. For tests and an orderly end. */
+  settled(): Promise<void> {
+    return this.#background.idle()
+  }
+
+  #find(reference: string, sessionID: string): Task {
+    return findTask(reference, this.#store.ofParent(sessionID))
+  }
+
+  #select(selector: CancelSelector, sessionID: string): readonly Task[] {
+    const own = this.#store.ofParent(sessionID)
+    if (selector.type === "task") return [this.#endable(findTask(selector.reference, own))]
+    if (selector.type === "all") return own.filter(isActive)
+    const batch = own.filter((task) => task.batch === namedBatch(selector.name))
+    if (batch.length > 0) return batch.filter(isActive)
+    const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
+    throw new CallError(
+      `No batch "${selector.name}" in this session. ${names.length > 0 ? `There are: ${listed(names)}.` : "No task has a batch name."}`,
+    )
+  }
+
+  #endable(task: Task): Task {
+    if (isActive(task)) return task
+    throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
+  }
+
+  async #cancelOne(task: Task): Promise<Task | undefined> {
+    const ended = await this.#end(task, { ...cancelled, wake: false })
+    return ended ? this.#store.get(task.id) : undefined
+  }
+
+  /** Ends a run and stops its session; resolves when that is done, or has taken too long. */
+  async #end(task: Task, ending: Ending): Promise<boolean> {
+    const asks = this.#store.tracker(task.id)?.snapshot().asks ?? []
+    const queued = isQueued(task)
+    if (!this.#lifecycle.end(task.id, task.run.generation, ending)) return false
+    if (!queued) await this.#stopper.stop(task.sessionID, asks)
+    return true
+  }
+
+  #halt(task: Task, ending: Ending): void {
+    this.#background.run("stop", () => this.#end(task, ending))
+  }
+
+  async #forget(task: Task): Promise<void> {
+    this.#store.remove(task.id)
+    this.#answers.forget(task.id)
+    await this.#journal.erase(task)
+  }
+
+  async #advance(task: Task, state: "sent" | "confirmed" | "abandoned"): Promise<void> {
+    const { clock, host } = this.#ports
+    const event = { type: "notified", generation: task.run.generation, state } as const
+    const change = this.#store.apply(task.id, event, clock.now())
+    if (!change || state === "sent") return
+    host.log("info", "task notified", { task: task.id, session: task.parentID, state })
+    await this.#journal.save(change.after)
+    const parentTask = this.#store.bySession(task.parentID)
+    if (parentTask && isActive(parentTask)) this.#ticker.wake()
+  }
+
+  #freed(): void {
+    this.#launcher.pump()
+    if (this.#store.activeCount === 0) this.#ticker.stop()
+  }
+
+  #sessionDeleted(sessionID: string): void {
+    const reason = { code: "deleted", text: "Its session was deleted." } as const
+    const task = this.#store.bySession(sessionID)
+    if (task) this.#lifecycle.end(task.id, task.run.generation, { type: "cancelled", reason })
+    this.#store.forgetDescendant(sessionID)
+    this.#outbox.parentDeleted(sessionID)
+    this.#launcher.forgetSession(sessionID)
+    this.#history.forgetSession(sessionID)
+    for (const own of this.#store.ofParent(sessionID))
+      this.#background.run("parent deleted", async () => {
+        await this.#end(own, { ...parentEnded, silent: true })
+        await this.#forget(own)
+      })
+  }
+
+  #refuseOverdue(task: Task, asks: readonly Ask[]): void {
+    const { clock, options, host } = this.#ports
+    if (options.permissionTimeout === 0) return
+    for (const ask of asks) {
+      if (clock.now() < ask.askedAt + options.permissionTimeout) continue
+      this.#store.tracker(task.id)?.replied(ask.id)
+      host.log("warn", "a question was refused because nobody answered", { task: task.id, session: ask.sessionID })
+      this.#background.run("refuse", () =>
+        host.refuse(ask, "Nobody answered in time. Go on without it, and say in your answer what you could not do."),
+      )
+    }
+  }
+
+  *#deadlines(now: number): Iterable<number> {
+    for (const task of this.#store.active()) {
+      const tracker = this.#store.tracker(task.id)
+      if (!tracker || isQueued(task)) continue
+      const ownTasks = this.#store.ofParent(task.sessionID).some(isActive)
+      yield Math.max(now + MIN_TICK_MS, nextDeadline(task, tracker.snapshot(), this.#ports.options, ownTasks))
+    }
+  }
+
+  #view(task: Task): TaskView {
+    return viewOf(this.#store.get(task.id) ?? task, this.#store, this.#ports.clock.now())
+  }
+}
+
+const cancelled: Ending = { type: "cancelled", reason: { code: "cancelled", text: CANCELLED_BY_PARENT } }
+
+const parentEnded: Ending = {
+  type: "cancelled",
+  reason: { code: "parent-ended", text: "The agent that launched it has ended." },
+  wake: false,
+}

@@ -1,0 +1,112 @@
+import { z } from "zod"
+
+const MAX_TIMER_MS = 2_147_483_647
+const milliseconds = z.int().min(0).max(MAX_TIMER_MS)
+const count = z.int().min(0)
+
+/**
+ * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
+ */
+export const OptionsSchema = z.strictObject({
+  enabled: z.boolean().default(true).describe("Offer the tools at all."),
+  pollInterval: milliseconds
+    .default(2000)
+    .describe("Time between two looks at the host while a task runs, in ms. 0: events alone."),
+  maxConcurrentTasks: count
+    .default(10)
+    .describe("Tasks of one session that run at once; more wait their turn. 0: any."),
+  maxConcurrentPerModel: z
+    .record(z.string(), count)
+    .default({})
+    .describe("Tasks that use one model at once, by provider/model."),
+  maxDepth: z.int().min(1).default(1).describe("How deep tasks may launch tasks of their own. 1: they may not."),
+  maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. 0: any."),
+  taskTimeout: milliseconds.default(1_800_000).describe("Longest duration of a run, in ms. 0: any."),
+  stallTimeout: milliseconds.default(600_000).describe("Longest silence of a run, in ms. 0: any."),
+  maxTokensPerTask: count.default(0).describe("Input, output and reasoning tokens of a run. 0: any."),
+  permissionTimeout: milliseconds
+    .default(300_000)
+    .describe("How long a child's question may stay open before it is refused, in ms. 0: for ever."),
+  todoGrace: milliseconds.default(5000).describe("How long an idle child with open todos is waited for, in ms."),
+  resultCacheTTL: milliseconds.default(300_000).describe("How long an answer is kept in memory, in ms."),
+  maxHistory: count.default(200).describe("Ended tasks kept for one session. 0: any."),
+  reuseIdentical: z
+    .boolean()
+    .default(false)
+    .describe("An identical fresh task within resultCacheTTL returns the earlier one."),
+  allowModelOverride: z.boolean().default(true).describe("Let the model choose a task's model."),
+  resumable: z
+    .array(z.enum(["completed", "error", "cancelled"]))
+    .default(["completed"])
+    .describe("The statuses that can be resumed."),
+  wake: z
+    .enum(["each", "last", "never"])
+    .default("each")
+    .describe("Which notifications start the parent's model: each, the last of a batch, or none."),
+  toasts: z.boolean().default(true).describe("Toasts at launch, end and when a question waits."),
+  osNotifications: z
+    .boolean()
+    .default(false)
+    .describe("The terminal's desktop notification and sound at a task's end."),
+  fork: z
+    .strictObject({
+      maxTokens: z.int().min(1000).default(100_000).describe("Most tokens of history that a fork takes over."),
+      maxToolResultChars: z.int().min(100).default(1500).describe("Longest tool result in a fork's history."),
+    })
+    .prefault({})
+    .describe("What a forked task takes over from its parent."),
+})
+
+export type Options = z.infer<typeof OptionsSchema>
+
+export const DEFAULTS: Options = Object.freeze(OptionsSchema.parse({}))
+
+/**
+ * Reads the options a user wrote. A wrong value or an unknown key is told in `problems`, one line each, and its
+ * default is used; the others stay as they are.
+ */
+export function parseOptions(input: unknown): { options: Options; problems: string[] } {
+  if (input === undefined || input === null) return { options: DEFAULTS, problems: [] }
+  if (typeof input !== "object" || Array.isArray(input))
+    return {
+      options: DEFAULTS,
+      problems: [`The options must be an object, not ${describe(input)}. Using the defaults.`],
+    }
+  const problems: string[] = []
+  const options = readObject(OptionsSchema.shape, input as Record<string, unknown>, DEFAULTS, "", problems)
+  return { options: options as Options, problems }
+}
+
+function readObject(
+  shape: Record<string, z.ZodType>,
+  input: Record<string, unknown>,
+  defaults: Record<string, unknown>,
+  path: string,
+  problems: string[],
+): Record<string, unknown> {
+  const result: Record<string, unknown> = { ...defaults }
+  for (const [key, value] of Object.entries(input)) {
+    const name = path + key
+    const schema = Object.hasOwn(shape, key) ? shape[key] : undefined
+    if (!schema) {
+      problems.push(`Unknown option "${name}". There are: ${Object.keys(shape).join(", ")}.`)
+      continue
+    }
+    if (name === "fork" && isPlainObject(value)) {
+      const inner = OptionsSchema.shape.fork.unwrap().shape
+      result[key] = readObject(inner, value, DEFAULTS.fork, "fork.", problems)
+      continue
+    }
+    const parsed = schema.safeParse(value)
+    if (parsed.success) result[key] = parsed.data
+    else problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. Using the default.`)
+  }
+  return result
+}
+
+const isPlainObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const reasonOf = (error: z.ZodError): string => error.issues[0]?.message ?? "not valid"
+
+const describe = (value: unknown): string => JSON.stringify(value)?.slice(0, 60) ?? String(value)

@@ -1,0 +1,29 @@
+import { z } from "zod"
+import { CallError } from "../core/errors.ts"
+
+/**
+ * Parses a tool call's arguments: OpenCode hands them over as the model wrote them. `null` counts as absent, since
+ * models send it. Throws a `CallError` that names the argument, what was expected and what came.
+ */
+export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input: unknown): z.infer<z.ZodObject<Shape>> {
+  if (typeof input !== "object" || input === null || Array.isArray(input))
+    throw new CallError(`The arguments must be an object with: ${Object.keys(shape).join(", ")}. Got ${shown(input)}.`)
+  const given = Object.entries(input).filter(([, value]) => value !== null && value !== undefined)
+  const parsed = z.strictObject(shape).safeParse(Object.fromEntries(given))
+  if (parsed.success) return parsed.data
+  throw new CallError(parsed.error.issues.map((issue) => explain(issue, shape, Object.fromEntries(given))).join(" "))
+}
+
+function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<string, unknown>): string {
+  if (issue.code === "unrecognized_keys")
+    return `Unknown argument ${issue.keys.map((key) => `\`${key.slice(0, 40)}\``).join(", ")}. There are: ${Object.keys(shape).join(", ")}.`
+  const name = String(issue.path[0])
+  if (!Object.hasOwn(given, name)) return `Argument \`${name}\` is missing.`
+  const problem = issue.message.replace(/^Invalid input: /, "")
+  return `Argument \`${name}\`: ${problem}. Got ${shown(given[name])}.`
+}
+
+function shown(value: unknown): string {
+  if (typeof value === "string" && value.length > 40) return `a string of ${value.length} characters`
+  return JSON.stringify(value)?.slice(0, 60) ?? typeof value
+}

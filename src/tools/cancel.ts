@@ -1,0 +1,35 @@
+import { z } from "zod"
+import { CallError } from "../core/errors.ts"
+import type { CancelSelector, TaskManager } from "../manager/task-manager.ts"
+import { renderCancelled } from "./render.ts"
+import { defineTool, type Tool } from "./tool.ts"
+
+const DESCRIPTION = `Stop background tasks of this session: one (\`task_id\`), a \`batch\`, or \`all: true\`. Give exactly one of the three.
+
+A stopped task keeps what it had written; superagents_output shows it.`
+
+export function cancelTool(manager: TaskManager): Tool {
+  return defineTool({
+    description: DESCRIPTION,
+    args: {
+      task_id: z.string().optional().describe("The task to stop."),
+      batch: z.string().min(1).optional().describe("Stop the tasks of this batch."),
+      all: z.boolean().optional().describe("Stop all tasks of this session."),
+    },
+    async run(args, context) {
+      return renderCancelled(await manager.cancel(selectorOf(args), context))
+    },
+  })
+}
+
+function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
+  const selectors: CancelSelector[] = []
+  if (task_id !== undefined) selectors.push({ type: "task", reference: task_id })
+  if (batch !== undefined) selectors.push({ type: "batch", name: batch })
+  if (all) selectors.push({ type: "all" })
+  const [selector, ...more] = selectors
+  if (selector && more.length === 0) return selector
+  throw new CallError(
+    `Give exactly one of \`task_id\`, \`batch\` and \`all: true\`; ${selector ? `${selectors.length} were given` : "none was given"}. Nothing was cancelled.`,
+  )
+}

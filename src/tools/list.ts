@@ -1,0 +1,25 @@
+import { z } from "zod"
+import { STATUSES, type Status } from "../core/task.ts"
+import type { TaskManager } from "../manager/task-manager.ts"
+import { renderList } from "./render.ts"
+import { defineTool, type Tool } from "./tool.ts"
+
+const DESCRIPTION = `List the background tasks of this session: status, phase, time, tool calls, tokens and cost.
+
+Use it to find an id or to see what is left. Do not call it in a loop to wait: you will be told when a task ends.`
+
+export function listTool(manager: TaskManager): Tool {
+  return defineTool({
+    description: DESCRIPTION,
+    args: {
+      status: z
+        .enum(STATUSES as [Status, ...Status[]])
+        .optional()
+        .describe("Only tasks with this status."),
+      batch: z.string().optional().describe("Only tasks of this batch."),
+    },
+    run({ status, batch }, { sessionID }) {
+      return renderList(manager.list(sessionID, { status, batch }), manager.droppedUnread(sessionID))
+    },
+  })
+}

@@ -1,0 +1,50 @@
+import type { z } from "zod"
+import { CallError } from "../core/errors.ts"
+import { HostError } from "../core/ports.ts"
+import type { Caller } from "../manager/launcher.ts"
+import { parseArguments } from "./arguments.ts"
+
+/** What a running tool call knows of its surroundings. */
+export type CallContext = Caller & { readonly abort?: AbortSignal }
+
+export type ToolResult = {
+  readonly title: string
+  readonly output: string
+  readonly metadata?: Record<string, unknown>
+}
+
+/** A tool as the host takes it: `args` is the schema that the model sees. */
+export type Tool = {
+  readonly description: string
+  readonly args: z.ZodRawShape
+  execute(args: unknown, context: CallContext): Promise<ToolResult>
+}
+
+/**
+ * A tool from its text, its arguments and what it does with them. Its errors are `CallError`s alone: what else goes
+ * wrong is put into words, so that the model never reads a raw exception.
+ */
+export function defineTool<Shape extends z.ZodRawShape>(tool: {
+  readonly description: string
+  readonly args: Shape
+  readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
+}): Tool {
+  return {
+    description: tool.description,
+    args: tool.args,
+    async execute(input, context) {
+      const args = parseArguments(tool.args, input)
+      try {
+        return await tool.run(args, context)
+      } catch (error) {
+        if (error instanceof CallError) throw error
+        const text = error instanceof Error ? error.message : String(error)
+        throw new CallError(
+          error instanceof HostError
+            ? `OpenCode did not do its part (${text}). Nothing was lost; try the call again.`
+            : `The call failed unexpectedly (${text}). Try it again, or check with superagents_list.`,
+        )
+      }
+    },
+  }
+}

@@ -1,0 +1,157 @@
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, callTools, eventually, idle, lastError, messages, openSession, say } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+
+const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startHost({ model, plugin: [[PLUGIN, { loud: true }]] })
+}, 60_000)
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+describe("the scripted model on a real host", () => {
+  test("answers", async () => {
+    model.use((request) => (request.lastUser === "hello" ? { text: "good day to you", chunks: 4 } : undefined))
+    const sessionID = await openSession(host)
+    expect(await ask(host, sessionID, "hello")).toBe("good day to you")
+    expect(await ask(host, sessionID, "something unscripted", { model: "scripted/beta" })).toBe("ok")
+    expect(model.requests.map((request) => request.model)).toEqual(["alpha", "beta"])
+    expect(model.requests[1]).toMatchObject({ sessionID, firstUser: "hello", lastUser: "something unscripted" })
+    expect(model.inFlight).toBe(0)
+    expect(model.peakInFlight).toBe(1)
+  })
+
+  test("keeps requests for titles apart", async () => {
+    const { data } = await host.client.session.create()
+    await ask(host, String(data?.id), "hello")
+    await eventually(
+      async () => (await host.client.session.get({ sessionID: String(data?.id) })).data?.title === "Title",
+    )
+    expect(model.titles).toHaveLength(1)
+    expect(model.requests).toHaveLength(1)
+  })
+
+  test("counts tokens and cost as the session's row does", async () => {
+    model.use(() => ({
+      text: "dear",
+      reasoning: "hm",
+      usage: { input: 1000, output: 200, reasoning: 50, cached: 300 },
+    }))
+    const sessionID = await openSession(host)
+    await ask(host, sessionID, "hello")
+    const { data } = await host.client.session.get({ sessionID })
+    expect(data?.tokens).toEqual({ input: 1000, output: 200, reasoning: 50, cache: { read: 300, write: 0 } })
+    expect(data?.cost).toBeCloseTo(0.0015, 6)
+  })
+
+  test("ends a turn with an error on a 400", async () => {
+    model.use(() => ({ status: 400, body: { error: { message: "no such luck" } } }))
+    const sessionID = await openSession(host)
+    expect(await ask(host, sessionID, "hello")).toBe("")
+    expect(await lastError(host, sessionID)).toMatchObject({ name: "APIError", data: { statusCode: 400 } })
+    expect(model.requests).toHaveLength(1)
+  })
+
+  test("hangs until the session is aborted", async () => {
+    model.use(() => ({ hang: true, text: "so far" }))
+    const sessionID = await openSession(host)
+    await say(host, sessionID, "hello")
+    const request = await model.waitFor((each) => each.sessionID === sessionID)
+    expect(model.inFlight).toBe(1)
+    await host.client.session.abort({ sessionID })
+    await idle(host, sessionID)
+    await eventually(() => request.aborted.aborted && model.inFlight === 0)
+    expect(await lastError(host, sessionID)).toMatchObject({ name: "MessageAbortedError" })
+  })
+
+  test("stops a delayed answer when the client goes away", async () => {
+    model.use(() => ({ text: "late", delay: 60_000 }))
+    const sessionID = await openSession(host)
+    await say(host, sessionID, "hello")
+    await model.waitFor((each) => each.sessionID === sessionID)
+    await host.client.session.abort({ sessionID })
+    await eventually(() => model.inFlight === 0)
+  })
+
+  test("breaks the connection, and is asked again", async () => {
+    model.use((request) => (request.number === 1 ? { cut: true, text: "hal" } : { text: "whole" }))
+    const sessionID = await openSession(host)
+    expect(await ask(host, sessionID, "hello")).toBe("whole")
+  })
+})
+
+describe("tool calls", () => {
+  test("reach the plugin and come back with its result", async () => {
+    const sessionID = await openSession(host)
+    const outcome = await callTool(host, model, sessionID, "echo", { text: "hi" })
+    expect(outcome).toMatchObject({
+      status: "completed",
+      title: "Echo",
+      output: '{"text":"hi"}',
+      input: { text: "hi" },
+    })
+    expect(outcome.metadata).toMatchObject({ keys: ["text"] })
+    expect(outcome.durationMs).toBeGreaterThanOrEqual(0)
+    expect(model.requests.map((request) => request.toolResults)).toEqual([
+      [],
+      [{ name: "echo", content: '{"text":"hi"}' }],
+    ])
+    expect(model.requests[0]?.tools).toContain("echo")
+    expect(JSON.stringify(model.requests[0]?.body.tools)).toContain('Says it back. {\\"loud\\":true}')
+  })
+
+  test("report what the tool threw", async () => {
+    const sessionID = await openSession(host)
+    const outcome = await callTool(host, model, sessionID, "echo", { text: "throw" })
+    expect(outcome).toMatchObject({ status: "error", error: expect.stringContaining("thrown as asked") })
+  })
+
+  test("go out together in one message", async () => {
+    const sessionID = await openSession(host)
+    const calls = ["one", "two"].map((text) => ({ name: "echo", args: { text } }))
+    const outcomes = await callTools(host, model, sessionID, calls)
+    expect(outcomes.map((outcome) => outcome.output)).toEqual(['{"text":"one"}', '{"text":"two"}'])
+    expect(model.requests).toHaveLength(2)
+  })
+
+  test("may be broken JSON", async () => {
+    const sessionID = await openSession(host)
+    expect(await callTool(host, model, sessionID, "echo", '{"text": ')).toMatchObject({ status: "completed" })
+  })
+})
+
+describe("the host", () => {
+  test("tells of events, past ones too, and of those that never came", async () => {
+    const since = host.events.mark()
+    const sessionID = await openSession(host)
+    await ask(host, sessionID, "hello")
+    const created = await host.events.waitFor((event) => event.type === "session.created", { since })
+    expect(created.properties).toMatchObject({ sessionID })
+    const never = host.events.waitFor(() => false, { timeout: 50, what: "something impossible" })
+    await expect(never).rejects.toThrow(/something impossible.*session\.idle.*listening on/s)
+  })
+
+  test("keeps sessions over SIGKILL and restart", async () => {
+    const sessionID = await openSession(host, { title: "survivor" })
+    await ask(host, sessionID, "hello")
+    const { pid } = host
+    await host.kill()
+    await host.restart()
+    expect(host.pid).not.toBe(pid)
+    expect(await messages(host, sessionID)).toHaveLength(2)
+    expect(await ask(host, sessionID, "again")).toBe("ok")
+    expect(await callTool(host, model, sessionID, "echo", { text: "back" })).toMatchObject({ status: "completed" })
+  })
+})

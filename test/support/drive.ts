@@ -1,0 +1,192 @@
+import { randomBytes } from "node:crypto"
+import type { AssistantMessage, ToolPart } from "@opencode-ai/sdk/v2"
+import { eventually } from "./eventually.ts"
+import type { Host } from "./host.ts"
+import type { ModelRequest, ScriptedModel } from "./model.ts"
+
+export { eventually } from "./eventually.ts"
+
+export type SayOptions = {
+  agent?: string
+  /** "provider/model" */
+  model?: string
+  variant?: string
+  timeout?: number
+}
+
+export type ToolCall = { name: string; args: unknown }
+
+export type ToolOutcome = {
+  status: "completed" | "error"
+  input: Record<string, unknown>
+  output?: string
+  error?: string
+  title?: string
+  metadata?: Record<string, unknown>
+  durationMs: number
+}
+
+const TURN_TIMEOUT_MS = 20_000
+const CLOSING_TIMEOUT_MS = 500
+
+/** SDK calls do not throw by themselves; this makes the error one. */
+export const unwrap = async <Data>(call: Promise<{ data?: Data; error?: unknown }>): Promise<NonNullable<Data>> => {
+  const { data, error } = await call
+  if (error !== undefined || data === undefined || data === null) throw new Error(JSON.stringify(error ?? "no data"))
+  return data
+}
+
+/** Like the host's own: ids ascend in time. */
+const newMessageID = () => {
+  const time = (BigInt(Date.now()) * 4096n).toString(16).slice(-12).padStart(12, "0")
+  return `msg_${time}${randomBytes(7).toString("hex")}`
+}
+
+const modelFrom = (name: string) => {
+  const slash = name.indexOf("/")
+  return { providerID: name.slice(0, slash), modelID: name.slice(slash + 1) }
+}
+
+export const openSession = async (host: Host, options: { title?: string; agent?: string } = {}) => {
+  const session = await unwrap(host.client.session.create({ title: "test", ...options }))
+  return session.id
+}
+
+export const messages = (host: Host, sessionID: string) => unwrap(host.client.session.messages({ sessionID }))
+
+/** "busy" or "retry" while it works; undefined when idle. */
+const statusOf = async (host: Host, sessionID: string) => (await unwrap(host.client.session.status()))[sessionID]?.type
+
+const isBusy = async (host: Host, sessionID: string) => ((await statusOf(host, sessionID)) ?? "idle") !== "idle"
+
+/** Resolves when the host has taken the message up: its turn has begun, or an error was told. Returns its id. */
+export const say = async (host: Host, sessionID: string, text: string, options: SayOptions = {}) => {
+  const messageID = newMessageID()
+  const busy = await isBusy(host, sessionID)
+  const since = host.events.mark()
+  const { model, agent, variant, timeout = TURN_TIMEOUT_MS } = options
+  const { error } = await host.client.session.promptAsync({
+    sessionID,
+    messageID,
+    ...(agent && { agent }),
+    ...(model && { model: modelFrom(model) }),
+    ...(variant && { variant }),
+    parts: [{ type: "text", text }],
+  })
+  if (error) throw new Error(JSON.stringify(error))
+  const takenUp = await host.events.waitFor(
+    (event) => {
+      if (event.type === "session.error") return event.properties.sessionID === sessionID
+      if (event.type === "session.status" && !busy) {
+        return event.properties.sessionID === sessionID && event.properties.status.type !== "idle"
+      }
+      return event.type === "message.updated" && busy && event.properties.info.id === messageID
+    },
+    { since, timeout, what: `the host takes up a message in ${sessionID}` },
+  )
+  return { messageID, error: takenUp.type === "session.error" ? takenUp.properties.error : undefined }
+}
+
+const lastAnswer = async (host: Host, sessionID: string): Promise<AssistantMessage | undefined> => {
+  const infos = (await messages(host, sessionID)).map(({ info }) => info)
+  return infos.findLast((info) => info.role === "assistant")
+}
+
+/**
+ * Resolves when the session is idle. The host says idle before it has written an error or an abort into the last
+ * message, so that gets a moment to be closed; after a crash it never will be.
+ */
+export const idle = async (host: Host, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
+  const message = () => `${sessionID} is idle\n${host.logs()}`
+  await eventually(async () => !(await isBusy(host, sessionID)), { timeout, message })
+  const closed = async () => {
+    const last = await lastAnswer(host, sessionID)
+    return !last || last.time.completed !== undefined
+  }
+  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS }).catch(() => {})
+}
+
+/** Says it, waits for the session to be idle and returns the last text since; "" when there is none. */
+export const ask = async (host: Host, sessionID: string, text: string, options: SayOptions = {}) => {
+  const { messageID } = await say(host, sessionID, text, options)
+  await idle(host, sessionID, options)
+  const since = (await messages(host, sessionID)).filter(({ info }) => info.role === "assistant" && info.id > messageID)
+  const texts = since.map(({ parts }) =>
+    parts.flatMap((part) => (part.type === "text" && part.text ? part.text : [])).join("\n"),
+  )
+  return texts.findLast((each) => each !== "") ?? ""
+}
+
+export const toolParts = async (host: Host, sessionID: string, toolName?: string): Promise<ToolPart[]> => {
+  const parts = (await messages(host, sessionID)).flatMap((message) => message.parts)
+  return parts.filter((part) => part.type === "tool").filter((part) => !toolName || part.tool === toolName)
+}
+
+/** The error of the session's last assistant message. */
+export const lastError = async (host: Host, sessionID: string) => (await lastAnswer(host, sessionID))?.error
+
+const outcomeOf = ({ state }: ToolPart): ToolOutcome | undefined => {
+  if (state.status !== "completed" && state.status !== "error") return undefined
+  const { time, ...rest } = state
+  return { ...rest, durationMs: time.end - time.start }
+}
+
+export type CallOptions = SayOptions & {
+  /** What the user says, before the marker that ties the message to these calls. */
+  text?: string
+}
+
+/**
+ * Has the model make these calls in one message, as the answer to a user message of its own, and then end its turn
+ * with "ok". Resolves when the turn has ended, or when another user message (a notification, say) has come after it.
+ */
+export const callTools = async (
+  host: Host,
+  model: ScriptedModel,
+  sessionID: string,
+  calls: ToolCall[],
+  { text = "Please call the tools.", timeout = TURN_TIMEOUT_MS, ...options }: CallOptions = {},
+): Promise<ToolOutcome[]> => {
+  const marker = `[call ${randomBytes(6).toString("hex")}]`
+  const tools = calls.map((call, index) => ({ ...call, id: `call_${marker.slice(6, -1)}_${index}` }))
+  const remove = model.use((request: ModelRequest) => {
+    if (!request.lastUser.includes(marker)) return undefined
+    return request.sinceUser.length === 0 ? { tools } : { text: "ok" }
+  })
+  try {
+    const { messageID } = await say(host, sessionID, `${text} ${marker}`, { ...options, timeout })
+    const ended = await eventually(
+      async () => {
+        const parts = await toolParts(host, sessionID)
+        const outcomes = tools.flatMap(({ id }) => parts.filter((part) => part.callID === id).map(outcomeOf))
+        return outcomes.length === tools.length && outcomes.every(Boolean) && (outcomes as ToolOutcome[])
+      },
+      { timeout, message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${host.logs()}` },
+    )
+    await eventually(
+      async () => {
+        if (!(await isBusy(host, sessionID))) return true
+        const all = await messages(host, sessionID)
+        return all.some(({ info }) => info.role === "user" && info.id > messageID)
+      },
+      { timeout, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
+    )
+    return ended
+  } finally {
+    remove()
+  }
+}
+
+/** callTools with one call. */
+export const callTool = async (
+  host: Host,
+  model: ScriptedModel,
+  sessionID: string,
+  name: string,
+  args: unknown,
+  options?: CallOptions,
+): Promise<ToolOutcome> => {
+  const [outcome] = await callTools(host, model, sessionID, [{ name, args }], options)
+  if (!outcome) throw new Error(`no outcome of ${name}`)
+  return outcome
+}

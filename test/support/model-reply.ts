@@ -1,0 +1,96 @@
+import { randomUUID } from "node:crypto"
+import type { ServerResponse } from "node:http"
+import { setTimeout as sleep } from "node:timers/promises"
+import type { ModelRequest, Reply, TextReply, ToolReply, Usage } from "./model.ts"
+
+const JSON_HEADERS = { "content-type": "application/json" }
+const STREAM_HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache" }
+
+const DEFAULT_USAGE = { input: 100, output: 20, reasoning: 0, cached: 0 }
+
+/** Providers count cached tokens into the prompt and reasoning into the completion. */
+const wireUsage = (usage: Usage = {}) => {
+  const { input, output, reasoning, cached } = { ...DEFAULT_USAGE, ...usage }
+  return {
+    prompt_tokens: input + cached,
+    completion_tokens: output + reasoning,
+    total_tokens: input + cached + output + reasoning,
+    prompt_tokens_details: { cached_tokens: cached },
+    completion_tokens_details: { reasoning_tokens: reasoning },
+  }
+}
+
+const split = (text: string, count: number) => {
+  const size = Math.max(1, Math.ceil(text.length / Math.max(1, count)))
+  return text.match(new RegExp(`[^]{1,${size}}`, "g")) ?? []
+}
+
+const stream = (response: ServerResponse, model: string) => {
+  const head = { id: `chatcmpl-${randomUUID()}`, object: "chat.completion.chunk", created: 1, model }
+  response.writeHead(200, STREAM_HEADERS)
+  response.flushHeaders()
+  const write = (value: unknown) => response.write(`data: ${JSON.stringify(value)}\n\n`)
+  const delta = (delta: Record<string, unknown>, finish: string | null = null) =>
+    write({ ...head, choices: [{ index: 0, delta, finish_reason: finish }] })
+  const end = (finish: string, usage?: Usage) => {
+    delta({}, finish)
+    write({ ...head, choices: [], usage: wireUsage(usage) })
+    response.end("data: [DONE]\n\n")
+  }
+  return { delta, end }
+}
+
+const sendText = async (response: ServerResponse, request: ModelRequest, reply: TextReply) => {
+  const { delta, end } = stream(response, request.model)
+  if (reply.reasoning) delta({ role: "assistant", reasoning_content: reply.reasoning })
+  for (const [index, content] of split(reply.text, reply.chunks ?? 1).entries()) {
+    if (index && reply.pace) await sleep(reply.pace, undefined, { signal: request.aborted })
+    delta({ role: "assistant", content })
+  }
+  end(reply.finish ?? "stop", reply.usage)
+}
+
+const sendTools = (response: ServerResponse, request: ModelRequest, reply: ToolReply) => {
+  const { delta, end } = stream(response, request.model)
+  if (reply.text) delta({ role: "assistant", content: reply.text })
+  for (const [index, { name, args, id }] of reply.tools.entries()) {
+    const text = typeof args === "string" ? args : JSON.stringify(args)
+    const call = { index, id: id ?? `call_${randomUUID()}`, type: "function", function: { name, arguments: text } }
+    delta({ role: "assistant", tool_calls: [call] })
+  }
+  end("tool_calls", reply.usage)
+}
+
+const answer = async (response: ServerResponse, request: ModelRequest, reply: Reply) => {
+  if (reply.delay) await sleep(reply.delay, undefined, { signal: request.aborted })
+  if ("status" in reply) {
+    const body = reply.body ?? { error: { message: `scripted status ${reply.status}`, type: "scripted" } }
+    response.writeHead(reply.status, JSON_HEADERS)
+    return response.end(typeof body === "string" ? body : JSON.stringify(body))
+  }
+  if ("empty" in reply) {
+    response.writeHead(200, STREAM_HEADERS)
+    return response.end()
+  }
+  if ("hang" in reply) {
+    const { delta } = stream(response, request.model)
+    return reply.text && delta({ role: "assistant", content: reply.text })
+  }
+  if ("cut" in reply) {
+    const { delta } = stream(response, request.model)
+    delta({ role: "assistant", content: reply.text })
+    await sleep(20, undefined, { signal: request.aborted })
+    return response.destroy()
+  }
+  if ("tools" in reply) return sendTools(response, request, reply)
+  return sendText(response, request, reply)
+}
+
+/** Sends the reply, and stops without a word when the client goes away meanwhile. */
+export const send = async (response: ServerResponse, request: ModelRequest, reply: Reply) => {
+  try {
+    await answer(response, request, reply)
+  } catch (error) {
+    if (!request.aborted.aborted) throw error
+  }
+}

@@ -1,0 +1,50 @@
+import type { IncomingHttpHeaders } from "node:http"
+import { performance } from "node:perf_hooks"
+import type { ModelMessage, ModelRequest } from "./model.ts"
+
+/** All text of a message, whatever form the provider package gave it. */
+export const textOf = (content: unknown): string => {
+  if (typeof content === "string") return content
+  if (!Array.isArray(content)) return ""
+  return content
+    .map((part) => part?.text)
+    .filter((text) => typeof text === "string")
+    .join("\n")
+}
+
+const header = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value)
+
+export const requestFrom = (
+  body: Record<string, unknown>,
+  headers: IncomingHttpHeaders,
+  aborted: AbortSignal,
+  number: number,
+): ModelRequest => {
+  const messages = (body.messages ?? []) as ModelMessage[]
+  const textsOf = (role: string) => messages.filter((each) => each.role === role).map((each) => textOf(each.content))
+  const userTexts = textsOf("user")
+  const sinceUser = messages.slice(messages.findLastIndex((each) => each.role === "user") + 1)
+  const calls = messages.flatMap((each) => each.tool_calls ?? [])
+  const nameOf = (id?: string) => calls.find((call) => call.id === id)?.function.name ?? ""
+  const offered = (body.tools ?? []) as { function: { name: string } }[]
+  return {
+    at: performance.now(),
+    number,
+    model: String(body.model),
+    sessionID: header(headers["x-session-affinity"]),
+    parentSessionID: header(headers["x-parent-session-id"]),
+    messages,
+    system: textsOf("system").join("\n"),
+    userTexts,
+    firstUser: userTexts[0] ?? "",
+    lastUser: userTexts.at(-1) ?? "",
+    sinceUser,
+    toolResults: sinceUser
+      .filter((each) => each.role === "tool")
+      .map((each) => ({ name: nameOf(each.tool_call_id), content: textOf(each.content) })),
+    tools: offered.map((tool) => tool.function.name),
+    headers,
+    aborted,
+    body,
+  }
+}
