@@ -8,7 +8,6 @@ export default defineConfig({
   outDir: "dist",
   dts: false,
   fixedExtension: false,
-  clean: true,
   // The package has no runtime dependencies: OpenCode installs plugins with scripts off.
   deps: { alwaysBundle: [/.*/] },
 })

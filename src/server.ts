@@ -5,22 +5,19 @@ import { systemClock } from "./host/clock.ts"
 import { type RawEvent, toHostEvent } from "./host/events.ts"
 import { clientOn } from "./host/opencode.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
-import { thisProcess } from "./host/owner.ts"
+import { registerInstance, unregisterInstance } from "./host/owner.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
-import { cancelTool } from "./tools/cancel.ts"
-import { clearTool } from "./tools/clear.ts"
-import { listTool } from "./tools/list.ts"
-import { outputTool } from "./tools/output.ts"
-import { usageLine } from "./tools/render.ts"
-import { taskTool, withAgents } from "./tools/task.ts"
+import { TASK_TOOL, toolsFor } from "./tools/index.ts"
+import { renderForCompaction, usageLine } from "./tools/render.ts"
+import { withAgents } from "./tools/task.ts"
 
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
-const TASK_TOOL = "superagents_task"
 
 const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
-  const host = new OpencodeHost(clientOn(input.client), thisProcess)
+  const instance = registerInstance()
+  const host = new OpencodeHost(clientOn(input.client), instance)
   for (const problem of problems) {
     host.log("warn", problem)
     host.toast({ title: "superagents: check your options", message: problem, variant: "warning" })
@@ -34,21 +31,28 @@ const server: Plugin = async (input, given) => {
     development: isDevelopment(),
     usageLine,
   })
-  const task = taskTool(manager, options.taskTimeout)
+  // Not before the host answers requests: a plugin is loaded while the server still starts.
+  systemClock.after(0, () => void manager.recover())
+  const tools = toolsFor(manager, options.taskTimeout)
   return {
-    tool: {
-      [TASK_TOOL]: task,
-      superagents_output: outputTool(manager),
-      superagents_list: listTool(manager),
-      superagents_cancel: cancelTool(manager),
-      superagents_clear: clearTool(manager),
-    },
+    tool: tools,
     event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
     "tool.definition": async ({ toolID }, output) =>
-      guardAsync(async () => {
-        if (toolID === TASK_TOOL) output.description = withAgents(task.description, await host.agents())
+      guard(async () => {
+        const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
+        if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
-    dispose: async () => guard(() => manager.stop()),
+    "experimental.session.compacting": async ({ sessionID }, output) =>
+      guard(async () => {
+        await manager.ready(sessionID)
+        const text = renderForCompaction(manager.list(sessionID))
+        if (text !== "") output.context.push(text)
+      }),
+    dispose: async () =>
+      guard(() => {
+        manager.stop()
+        unregisterInstance(instance)
+      }),
   }
 
   function hear(listener: { handle(event: HostEvent): void }, event: RawEvent) {
@@ -57,15 +61,7 @@ const server: Plugin = async (input, given) => {
   }
 
   /** Nothing may leave a hook: a throw in one stops the host or the turn. */
-  function guard(work: () => void) {
-    try {
-      work()
-    } catch (error) {
-      host.log("error", "a hook failed", { error: String(error) })
-    }
-  }
-
-  async function guardAsync(work: () => Promise<void>) {
+  async function guard(work: () => void | Promise<void>) {
     try {
       await work()
     } catch (error) {

@@ -56,8 +56,26 @@ export type SessionInfo = {
 /** A task as it is stored in its session, with the process that runs it. */
 export type TaskRecord = { readonly task: Task; readonly owner: Owner }
 
-/** The process that runs a task: alive while a process of this number and start time is. */
-export type Owner = { readonly pid: number; readonly startedAt: number }
+/**
+ * Who runs a task: one instance of this plugin in one process. `seenAt` is when the record was last written; an owner
+ * that has not renewed it for `LEASE_MS` has lost the task, whatever else is known of its process.
+ */
+export type Owner = {
+  readonly pid: number
+  readonly startedAt: number
+  readonly instance: string
+  readonly seenAt: number
+}
+
+/** How long a running task's record may go unwritten before others may take the task over, in ms. */
+export const LEASE_MS = 600_000
+
+/** What somebody at the screen wants done with a task; written into its session's metadata by the companion. */
+export type TaskRequest = {
+  readonly id: string
+  readonly action: "cancel" | "clear" | "resume"
+  readonly prompt?: string
+}
 
 export type AgentInfo = {
   readonly name: string
@@ -131,6 +149,14 @@ export interface Host {
   openAsks(): Promise<readonly Ask[]>
   /** Writes the task into its session's metadata, or removes it; the keys of others stay. */
   saveRecord(sessionID: string, task: Task | undefined): Promise<void>
+  /** Removes the companion's request of this id from the session's metadata. */
+  clearRequest(sessionID: string, requestID: string): Promise<void>
+  /** The records of all sessions that changed after `since`, a fork's included. */
+  recordsSince(since: number): Promise<readonly TaskRecord[]>
+  /** The records of the tasks that a session launched, forks included. */
+  recordsOf(parentID: string): Promise<readonly TaskRecord[]>
+  /** Whether a record's owner is this very instance, another one that lives, or gone. */
+  ownership(owner: Owner): "ours" | "alive" | "dead"
   toast(toast: Toast): void
   log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void
 }
@@ -170,7 +196,12 @@ export type HostEvent =
       readonly messageID: string
     }
   | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly finish: string }
-  | { readonly type: "usage"; readonly sessionID: string; readonly usage: Usage }
+  | {
+      readonly type: "updated"
+      readonly sessionID: string
+      readonly usage: Usage
+      readonly request?: TaskRequest
+    }
   | { readonly type: "asked"; readonly ask: Ask }
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 

@@ -1,6 +1,7 @@
 import type { HostEvent } from "../core/ports.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toError, toUsage } from "./convert.ts"
+import { decodeRequest } from "./record.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }
@@ -40,6 +41,7 @@ type Info = {
   error?: unknown
   tokens?: unknown
   cost?: number
+  metadata?: unknown
 }
 type Part = {
   id?: string
@@ -59,7 +61,14 @@ const CONVERTERS: Readonly<Record<string, (properties: Properties, now: number) 
     info?.id ? { type: "created", sessionID: info.id, parentID: info.parentID } : undefined,
   "session.deleted": ({ info }) => (info?.id ? { type: "deleted", sessionID: info.id } : undefined),
   "session.updated": ({ info }) =>
-    info?.id ? { type: "usage", sessionID: info.id, usage: toUsage(info.tokens, info.cost) } : undefined,
+    info?.id
+      ? {
+          type: "updated",
+          sessionID: info.id,
+          usage: toUsage(info.tokens, info.cost),
+          request: decodeRequest(info.metadata),
+        }
+      : undefined,
   "session.idle": ({ sessionID }) => (sessionID ? { type: "idle", sessionID } : undefined),
   "session.status": ({ sessionID, status }) => {
     if (!sessionID || !status) return undefined

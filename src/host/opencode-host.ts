@@ -11,6 +11,7 @@ import type {
   Persona,
   Prompt,
   SessionInfo,
+  TaskRecord,
   Toast,
 } from "../core/ports.ts"
 import { HostError } from "../core/ports.ts"
@@ -19,23 +20,31 @@ import { describePermission, describeQuestion } from "./asks.ts"
 import { toAgent, toMessage, toUsage } from "./convert.ts"
 import { Kept } from "./kept.ts"
 import { call } from "./opencode.ts"
-import { decodeRecord, encodeRecord, isForeignVersion, RECORD_KEY } from "./record.ts"
+import { ownerNow, ownershipOf } from "./owner.ts"
+import { decodeRecord, decodeRequest, encodeRecord, isForeignVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
 
+/** Part of the title of every fork that we make: a fork has no parent to be found by. */
+export const FORK_MARK = "background fork"
 /** Agents and models change with the configuration alone. */
 const KEEP_MS = 10_000
+/** The most sessions that one look-up takes in. */
+const MOST_SESSIONS = 5000
 /** How many of the newest messages are read, until the one looked for is among them. */
 const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 
 /** OpenCode 1.x, over the routes of its server. */
 export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
-  readonly #owner: Owner
+  readonly #instance: string
+  /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
+  readonly #writes = new Map<string, Promise<void>>()
   readonly #agents = new Kept<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Kept<readonly string[]>(KEEP_MS, () => this.#readModels())
 
-  constructor(client: OpencodeClient, owner: Owner) {
+  /** `instance` names the plugin instance that owns what is written here. */
+  constructor(client: OpencodeClient, instance: string) {
     this.#client = client
-    this.#owner = owner
+    this.#instance = instance
   }
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
@@ -48,7 +57,7 @@ export class OpencodeHost implements Host {
         agent,
         model: model && { providerID: model.provider, id: model.id, variant: model.variant },
         permission: [...rules],
-        metadata: { [RECORD_KEY]: encodeRecord(draft, this.#owner) },
+        metadata: { [RECORD_KEY]: encodeRecord(draft, ownerNow(this.#instance)) },
       }),
     )
     return session.id
@@ -167,12 +176,38 @@ export class OpencodeHost implements Host {
     ]
   }
 
-  async saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    const { metadata } = await call("read a session", this.#client.session.get({ sessionID }))
-    if (isForeignVersion(metadata)) return
-    const { [RECORD_KEY]: _ours, ...others } = metadata ?? {}
-    const ours = task && { [RECORD_KEY]: encodeRecord(task, this.#owner) }
-    await call("write a session", this.#client.session.update({ sessionID, metadata: { ...others, ...ours } }))
+  saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    return this.#editMetadata(sessionID, (metadata) => {
+      if (isForeignVersion(metadata)) return undefined
+      const { [RECORD_KEY]: _ours, ...others } = metadata
+      return task ? { ...others, [RECORD_KEY]: encodeRecord(task, ownerNow(this.#instance)) } : others
+    })
+  }
+
+  clearRequest(sessionID: string, requestID: string): Promise<void> {
+    return this.#editMetadata(sessionID, (metadata) => {
+      if (decodeRequest(metadata)?.id !== requestID) return undefined
+      const { [REQUEST_KEY]: _request, ...others } = metadata
+      return others
+    })
+  }
+
+  async recordsSince(since: number): Promise<readonly TaskRecord[]> {
+    const sessions = await call("list sessions", this.#client.session.list({ start: since, limit: MOST_SESSIONS }))
+    return sessions.flatMap(toRecord)
+  }
+
+  async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
+    const [children, forks] = await Promise.all([
+      this.#find("list children", this.#client.session.children({ sessionID: parentID })),
+      call("list forks", this.#client.session.list({ search: FORK_MARK, limit: MOST_SESSIONS })),
+    ])
+    const records = [...(children ?? []), ...forks].flatMap(toRecord)
+    return records.filter(({ task }) => task.parentID === parentID)
+  }
+
+  ownership(owner: Owner): "ours" | "alive" | "dead" {
+    return ownershipOf(owner, this.#instance)
   }
 
   toast({ title, message, variant }: Toast): void {
@@ -181,6 +216,24 @@ export class OpencodeHost implements Host {
 
   log(level: "debug" | "info" | "warn" | "error", message: string, fields: LogFields = {}): void {
     void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
+  }
+
+  /** Reads, merges and writes a session's metadata, one after the other; `undefined` leaves it as it is. */
+  #editMetadata(
+    sessionID: string,
+    edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
+  ): Promise<void> {
+    const write = (this.#writes.get(sessionID) ?? Promise.resolve()).then(async () => {
+      const session = await call("read a session", this.#client.session.get({ sessionID }))
+      const metadata = edit(session.metadata ?? {})
+      if (metadata) await call("write a session", this.#client.session.update({ sessionID, metadata }))
+    })
+    const settled = write.catch(() => {})
+    this.#writes.set(sessionID, settled)
+    void settled.then(() => {
+      if (this.#writes.get(sessionID) === settled) this.#writes.delete(sessionID)
+    })
+    return write
   }
 
   async #newest(sessionID: string) {
@@ -215,6 +268,11 @@ export class OpencodeHost implements Host {
 
 function modelFields(model: Model | undefined) {
   return model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
+}
+
+function toRecord(session: Session): TaskRecord[] {
+  const record = decodeRecord(session.metadata, session.id)
+  return record ? [record] : []
 }
 
 function toSession(session: Session): SessionInfo {

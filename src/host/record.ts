@@ -1,9 +1,11 @@
 import { z } from "zod"
-import type { Owner, TaskRecord } from "../core/ports.ts"
+import type { Owner, TaskRecord, TaskRequest } from "../core/ports.ts"
 import type { Task, TaskDraft } from "../core/task.ts"
 
 /** The key of our record among a session's metadata. */
 export const RECORD_KEY = "superagents"
+/** The key of what the companion wants done with the session's task. */
+export const REQUEST_KEY = "superagentsRequest"
 const VERSION = 1
 
 const Usage = z.object({
@@ -89,7 +91,7 @@ const Record = z.object({
   version: z.literal(VERSION),
   /** The session the record was written for: a fork's copy of it names another. Absent in a session's first moment. */
   session: z.string().optional(),
-  owner: z.object({ pid: z.number(), startedAt: z.number() }),
+  owner: z.object({ pid: z.number(), startedAt: z.number(), instance: z.string(), seenAt: z.number() }),
   task: Draft,
 })
 
@@ -110,6 +112,18 @@ export function decodeRecord(metadata: unknown, sessionID: string): TaskRecord |
   const { session, owner, task } = parsed.data
   if (session !== undefined && session !== sessionID) return undefined
   return { owner, task: { ...task, sessionID } satisfies Task }
+}
+
+const Request = z.object({
+  id: z.string().min(1),
+  action: z.enum(["cancel", "clear", "resume"]),
+  prompt: z.string().optional(),
+})
+
+/** The companion's request in a session's metadata, if there is one that can be read. */
+export function decodeRequest(metadata: unknown): TaskRequest | undefined {
+  if (typeof metadata !== "object" || metadata === null || !Object.hasOwn(metadata, REQUEST_KEY)) return undefined
+  return Request.safeParse((metadata as { [REQUEST_KEY]: unknown })[REQUEST_KEY]).data
 }
 
 /** True where the metadata holds a record that a newer version wrote: it is left alone. */

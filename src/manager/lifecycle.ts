@@ -15,6 +15,8 @@ export type Ending = {
   readonly note?: string
   readonly openTodos?: number
   readonly filesChanged?: readonly string[]
+  /** As counted in its messages; without it, those heard of. */
+  readonly toolCalls?: number
   /** The session's usage as just read; without it, the last one heard of. */
   readonly usage?: Usage
   /** False: the notification is stored, but does not start the parent's model. */
@@ -118,7 +120,7 @@ export class Lifecycle {
     return {
       reason: ending.reason,
       note: ending.note,
-      toolCalls: progress?.toolCalls ?? 0,
+      toolCalls: ending.toolCalls ?? progress?.toolCalls ?? 0,
       usage: subtractUsage(usage, task.usageBefore),
       openTodos: ending.openTodos ?? 0,
       filesChanged: ending.filesChanged ?? [],

@@ -1,5 +1,6 @@
+import { batchName, namedBatch } from "../core/batch.ts"
 import { CallError, listed } from "../core/errors.ts"
-import type { Task } from "../core/task.ts"
+import { isActive, type Task } from "../core/task.ts"
 
 /**
  * The one task among `own` that `reference` names: a task id, a child session's id, or a prefix of either that fits
@@ -18,6 +19,38 @@ export function findTask(reference: string, own: readonly Task[]): Task {
       ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
       : `No task "${wanted}" in this session. There are: ${named(own)}.`,
   )
+}
+
+/** What one call of `cancel` is about. */
+export type CancelSelector =
+  | { readonly type: "task"; readonly reference: string }
+  | { readonly type: "batch"; readonly name: string }
+  | { readonly type: "all" }
+
+/**
+ * The tasks among `own` that a cancel is to end. Throws a `CallError` where it names one that cannot be ended, or a
+ * batch that there is not. `isForeign`: run by another process, which alone can end it.
+ */
+export function selectRunning(
+  selector: CancelSelector,
+  own: readonly Task[],
+  isForeign: (task: Task) => boolean,
+): readonly Task[] {
+  if (selector.type === "task") return [endable(findTask(selector.reference, own), isForeign)]
+  const endables = own.filter((task) => isActive(task) && !isForeign(task))
+  if (selector.type === "all") return endables
+  const key = namedBatch(selector.name)
+  if (own.some((task) => task.batch === key)) return endables.filter((task) => task.batch === key)
+  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
+  const known = names.length > 0 ? `There are: ${listed(names)}.` : "No task has a batch name."
+  throw new CallError(`No batch "${selector.name}" in this session. ${known}`)
+}
+
+function endable(task: Task, isForeign: (task: Task) => boolean): Task {
+  if (!isActive(task))
+    throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
+  if (isForeign(task)) throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
+  return task
 }
 
 const named = (tasks: readonly Task[]): string => listed(tasks.map((task) => `${task.id} (${task.description})`))

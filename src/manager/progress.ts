@@ -30,6 +30,8 @@ export class ProgressTracker {
   todosSince: number | undefined
   /** What the session looked like when silence was last checked against the host itself. */
   lastLook: string | undefined
+  /** The parent's model was told that the run waits for an answer. */
+  hinted = false
   /** A text that the host has not stored yet: what a stopped child leaves. */
   unstoredText = false
 

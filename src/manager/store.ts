@@ -12,6 +12,8 @@ export class TaskStore {
   readonly #byParent = new Map<string, Set<string>>()
   readonly #active = new Set<string>()
   readonly #trackers = new Map<string, ProgressTracker>()
+  /** Tasks that another living process runs: shown, and left alone. */
+  readonly #foreign = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
 
@@ -39,6 +41,7 @@ export class TaskStore {
     return this.#byParent.has(sessionID)
   }
 
+  /** The tasks that this process runs and that have not ended. */
   active(): Task[] {
     return this.#pick(this.#active)
   }
@@ -52,12 +55,37 @@ export class TaskStore {
     return this.#trackers.get(id)
   }
 
+  /** True where another living process runs the task. */
+  isForeign(id: string): boolean {
+    return this.#foreign.has(id)
+  }
+
+  get foreignCount(): number {
+    return this.#foreign.size
+  }
+
+  foreign(): Task[] {
+    return this.#pick(this.#foreign)
+  }
+
+  /** Takes in a task that another process runs, or what has become of it there. */
+  addForeign(task: Task): void {
+    this.#link(task)
+    if (isActive(task)) this.#foreign.add(task.id)
+    else this.#foreign.delete(task.id)
+  }
+
   add(task: Task, now: number): void {
+    this.#foreign.delete(task.id)
+    this.#link(task)
+    this.#index(task, now)
+  }
+
+  #link(task: Task): void {
     this.#tasks.set(task.id, task)
     this.#bySession.set(task.sessionID, task.id)
     const siblings = this.#byParent.get(task.parentID) ?? new Set()
     this.#byParent.set(task.parentID, siblings.add(task.id))
-    this.#index(task, now)
   }
 
   /** Puts `event` through the one door. Returns the task before and after, or undefined where nothing changed. */
@@ -78,6 +106,7 @@ export class TaskStore {
     this.#bySession.delete(task.sessionID)
     this.#active.delete(id)
     this.#trackers.delete(id)
+    this.#foreign.delete(id)
     const siblings = this.#byParent.get(task.parentID)
     siblings?.delete(id)
     if (siblings?.size === 0) this.#byParent.delete(task.parentID)

@@ -1,21 +1,22 @@
-import { batchName, namedBatch } from "../core/batch.ts"
-import { CallError, listed } from "../core/errors.ts"
+import { namedBatch } from "../core/batch.ts"
+import { CallError } from "../core/errors.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
-import { type Ask, isActive, isQueued, type Status, type Task } from "../core/task.ts"
-import { nextDeadline } from "../core/watchdog.ts"
+import { isActive, isQueued, type Status, type Task } from "../core/task.ts"
 import { compose } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
 import type { Options } from "../options.ts"
 import { Answers } from "./answers.ts"
 import { Background } from "./background.ts"
+import { Companion } from "./companion.ts"
 import { History } from "./history.ts"
 import { Journal } from "./journal.ts"
 import { type Caller, Launcher, type LaunchRequest, type ResumeRequest } from "./launcher.ts"
 import { type Ending, Lifecycle } from "./lifecycle.ts"
-import { findTask } from "./lookup.ts"
+import { type CancelSelector, findTask, selectRunning } from "./lookup.ts"
+import { Recovery } from "./recovery.ts"
 import { Stopper } from "./stopper.ts"
 import { TaskStore } from "./store.ts"
-import { Ticker } from "./ticker.ts"
+import { Timekeeper } from "./timekeeper.ts"
 import { type TaskView, viewOf } from "./view.ts"
 import { Watcher } from "./watcher.ts"
 
@@ -31,17 +32,8 @@ export type ManagerPorts = {
   readonly usageLine: (view: TaskView) => string
 }
 
-/** What one call of `cancel` is about. */
-export type CancelSelector =
-  | { readonly type: "task"; readonly reference: string }
-  | { readonly type: "batch"; readonly name: string }
-  | { readonly type: "all" }
-
 /** The answer of an ended task, or none while it runs. */
 export type Report = { readonly view: TaskView; readonly answer?: string; readonly firstLook: boolean }
-
-/** A limit that has just been passed is being dealt with: the next look at it may wait a moment. */
-const MIN_TICK_MS = 100
 
 const CANCELLED_BY_PARENT = "It was cancelled by the agent that launched it."
 
@@ -59,9 +51,11 @@ export class TaskManager {
   readonly #launcher: Launcher
   readonly #watcher: Watcher
   readonly #stopper: Stopper
-  readonly #ticker: Ticker
+  readonly #timekeeper: Timekeeper
   readonly #answers: Answers
   readonly #history: History
+  readonly #recovery: Recovery
+  readonly #companion: Companion
 
   constructor(ports: ManagerPorts) {
     const { host, clock, options } = ports
@@ -71,7 +65,6 @@ export class TaskManager {
     const background = this.#background
     this.#journal = new Journal(host, clock, (id) => store.get(id))
     this.#stopper = new Stopper(host, clock)
-    this.#ticker = new Ticker(clock, options.pollInterval, () => this.tick())
     this.#answers = new Answers(host, clock, options.resultCacheTTL)
     this.#outbox = new Outbox({
       host,
@@ -99,7 +92,7 @@ export class TaskManager {
       store,
       lifecycle: this.#lifecycle,
       randomID: ports.randomID,
-      watch: () => this.#ticker.wake(),
+      watch: () => this.#timekeeper.wake(),
       save: (task) => this.#journal.save(task),
       background: (what, work) => background.run(what, work),
     })
@@ -111,10 +104,56 @@ export class TaskManager {
       lifecycle: this.#lifecycle,
       background,
       owesNews: (sessionID) => this.#outbox.owes(sessionID),
-      lookAgainAt: (at) => this.#ticker.at(at),
+      lookAgainAt: (at) => this.#timekeeper.at(at),
       stop: (task, ending) => this.#halt(task, ending),
     })
+    this.#recovery = new Recovery({
+      host,
+      clock,
+      store,
+      lifecycle: this.#lifecycle,
+      outbox: this.#outbox,
+      save: (task) => this.#journal.save(task),
+      pump: () => {
+        this.#launcher.pump()
+        this.#timekeeper.wake()
+      },
+    })
+    this.#timekeeper = new Timekeeper({
+      host,
+      clock,
+      options,
+      store,
+      watcher: this.#watcher,
+      recovery: this.#recovery,
+      background,
+      save: (task) => this.#journal.save(task),
+    })
+    this.#companion = new Companion({
+      host,
+      store,
+      background,
+      end: (task, ending) => this.#end(task, ending),
+      forget: (task) => this.#forget(task),
+      resume: (task, prompt) => this.#launcher.resume(task, { prompt }),
+      save: (task) => this.#journal.save(task),
+    })
     this.#history = new History({ store, options, forget: (task) => this.#forget(task), host })
+  }
+
+  /** Brings back the tasks of an earlier process. Never rejects. */
+  async recover(): Promise<void> {
+    try {
+      await this.#recovery.recover()
+      if (this.#store.foreignCount > 0) this.#timekeeper.wake()
+    } catch (error) {
+      this.#ports.host.log("warn", "could not look for earlier tasks", { error: String(error) })
+    }
+  }
+
+  /** To be awaited before a session's tasks are used: brings back those that it had in an earlier process. */
+  ready(sessionID: string): Promise<void> {
+    return this.#recovery.ready(sessionID)
   }
 
   async launch(request: LaunchRequest, caller: Caller): Promise<{ view: TaskView; reused: boolean }> {
@@ -161,14 +200,16 @@ export class TaskManager {
 
   /** Ends the selected tasks that run, and really stops them. Returns those that it ended. */
   async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
-    const selected = this.#select(selector, caller.sessionID)
+    const selected = selectRunning(selector, this.#store.ofParent(caller.sessionID), (task) =>
+      this.#store.isForeign(task.id),
+    )
     const ended = await Promise.all(selected.map((task) => this.#cancelOne(task)))
     return ended.flatMap((task) => (task ? [this.#view(task)] : []))
   }
 
   /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
   async clear(sessionID: string): Promise<{ cleared: number; stopped: number }> {
-    const tasks = this.#store.ofParent(sessionID)
+    const tasks = this.#store.ofParent(sessionID).filter((task) => !this.#store.isForeign(task.id))
     const stopped = await Promise.all(tasks.map((task) => this.#end(task, { ...cancelled, silent: true })))
     await Promise.all(tasks.map((task) => this.#forget(task)))
     this.#history.forgetSession(sessionID)
@@ -185,35 +226,20 @@ export class TaskManager {
     if (event.type === "idle") this.#outbox.parentIdle(sessionID)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
     const task = this.#store.responsibleFor(sessionID)
+    if (event.type === "updated" && event.request && task?.sessionID === sessionID)
+      this.#companion.take(task, event.request)
     const tracker = task && this.#store.tracker(task.id)
     if (task && tracker && !isQueued(task)) this.#watcher.observe(task, tracker, event)
   }
 
-  /** One look at the host and at the limits. Never rejects. */
-  async tick(): Promise<void> {
-    const { host, clock, options } = this.#ports
-    const running = this.#store.active().filter((task) => !isQueued(task))
-    try {
-      const activity = running.length > 0 && options.pollInterval > 0 ? await host.activity() : undefined
-      for (const task of running) {
-        const tracker = this.#store.tracker(task.id)
-        const doing = activity?.get(task.sessionID)
-        if (doing) tracker?.retrying(doing.type === "retry" ? doing : undefined)
-        else if (activity) this.#watcher.inspect(task.id)
-        if (tracker) this.#watcher.checkLimits(task, tracker)
-        if (tracker) this.#refuseOverdue(task, tracker.snapshot().asks)
-      }
-    } catch (error) {
-      host.log("warn", "could not look at the host", { error: String(error) })
-    }
-    if (this.#store.activeCount === 0) return
-    this.#ticker.wake()
-    this.#ticker.at(Math.min(...this.#deadlines(clock.now())))
+  /** One look at the host and at the limits, as the clock brings it about by itself. Never rejects. */
+  tick(): Promise<void> {
+    return this.#timekeeper.tick()
   }
 
   /** Ends timers and waiting calls; tasks and their sessions go on. */
   stop(): void {
-    this.#ticker.stop()
+    this.#timekeeper.stop()
     this.#outbox.stop()
     this.#lifecycle.releaseAll()
   }
@@ -225,23 +251,6 @@ export class TaskManager {
 
   #find(reference: string, sessionID: string): Task {
     return findTask(reference, this.#store.ofParent(sessionID))
-  }
-
-  #select(selector: CancelSelector, sessionID: string): readonly Task[] {
-    const own = this.#store.ofParent(sessionID)
-    if (selector.type === "task") return [this.#endable(findTask(selector.reference, own))]
-    if (selector.type === "all") return own.filter(isActive)
-    const batch = own.filter((task) => task.batch === namedBatch(selector.name))
-    if (batch.length > 0) return batch.filter(isActive)
-    const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
-    throw new CallError(
-      `No batch "${selector.name}" in this session. ${names.length > 0 ? `There are: ${listed(names)}.` : "No task has a batch name."}`,
-    )
-  }
-
-  #endable(task: Task): Task {
-    if (isActive(task)) return task
-    throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
   }
 
   async #cancelOne(task: Task): Promise<Task | undefined> {
@@ -276,12 +285,12 @@ export class TaskManager {
     host.log("info", "task notified", { task: task.id, session: task.parentID, state })
     await this.#journal.save(change.after)
     const parentTask = this.#store.bySession(task.parentID)
-    if (parentTask && isActive(parentTask)) this.#ticker.wake()
+    if (parentTask && isActive(parentTask)) this.#timekeeper.wake()
   }
 
   #freed(): void {
     this.#launcher.pump()
-    if (this.#store.activeCount === 0) this.#ticker.stop()
+    this.#timekeeper.rest()
   }
 
   #sessionDeleted(sessionID: string): void {
@@ -292,33 +301,12 @@ export class TaskManager {
     this.#outbox.parentDeleted(sessionID)
     this.#launcher.forgetSession(sessionID)
     this.#history.forgetSession(sessionID)
+    this.#recovery.forget(sessionID)
     for (const own of this.#store.ofParent(sessionID))
       this.#background.run("parent deleted", async () => {
         await this.#end(own, { ...parentEnded, silent: true })
         await this.#forget(own)
       })
-  }
-
-  #refuseOverdue(task: Task, asks: readonly Ask[]): void {
-    const { clock, options, host } = this.#ports
-    if (options.permissionTimeout === 0) return
-    for (const ask of asks) {
-      if (clock.now() < ask.askedAt + options.permissionTimeout) continue
-      this.#store.tracker(task.id)?.replied(ask.id)
-      host.log("warn", "a question was refused because nobody answered", { task: task.id, session: ask.sessionID })
-      this.#background.run("refuse", () =>
-        host.refuse(ask, "Nobody answered in time. Go on without it, and say in your answer what you could not do."),
-      )
-    }
-  }
-
-  *#deadlines(now: number): Iterable<number> {
-    for (const task of this.#store.active()) {
-      const tracker = this.#store.tracker(task.id)
-      if (!tracker || isQueued(task)) continue
-      const ownTasks = this.#store.ofParent(task.sessionID).some(isActive)
-      yield Math.max(now + MIN_TICK_MS, nextDeadline(task, tracker.snapshot(), this.#ports.options, ownTasks))
-    }
   }
 
   #view(task: Task): TaskView {

@@ -61,7 +61,7 @@ export class Watcher {
         return own ? tracker.textDelta(event.partID, event.delta, event.messageID) : undefined
       case "answered":
         return own ? this.#answered(task, tracker, event.messageID) : undefined
-      case "usage":
+      case "updated":
         return own ? this.#used(task, tracker, event.usage) : undefined
       case "error":
         if (!own) return

@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
-import type { CancelSelector, TaskManager } from "../manager/task-manager.ts"
+import type { CancelSelector } from "../manager/lookup.ts"
+import type { TaskManager } from "../manager/task-manager.ts"
 import { renderCancelled } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
 

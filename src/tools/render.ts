@@ -55,7 +55,7 @@ export function renderList(views: readonly TaskView[], droppedUnread: number): T
   const total = views.reduce((sum, view) => addUsage(sum, view.usage), NO_USAGE)
   const lines = views.map(row)
   const calls = views.reduce((sum, view) => sum + view.toolCalls, 0)
-  lines.push(`${views.length} tasks, ${running} running | ${count(calls, "tool call")} | ${usageText(total)}`)
+  lines.push(`${count(views.length, "task")}, ${running} running | ${count(calls, "tool call")} | ${usageText(total)}`)
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title: `${count(views.length, "task")}, ${running} running`, output: lines.join("\n") }
@@ -74,6 +74,25 @@ export function renderCleared({ cleared, stopped }: { cleared: number; stopped: 
   if (cleared === 0) return { title: "Nothing to clear", output: "No background tasks found" }
   const extra = stopped > 0 ? ` ${count(stopped, "running one")} ${stopped === 1 ? "was" : "were"} stopped first.` : ""
   return { title: `Cleared ${cleared}`, output: `Cleared ${count(cleared, "background task")}.${extra}` }
+}
+
+/** What the model must still know of its tasks when its conversation is compacted; empty where there are none. */
+export function renderForCompaction(views: readonly TaskView[]): string {
+  if (views.length === 0) return ""
+  const lines = views.map((view) => {
+    const { task } = view
+    const fetched = isActive(task)
+      ? ""
+      : task.retrievedAt === undefined
+        ? ", answer not fetched yet"
+        : ", answer fetched"
+    return `- ${task.id} ${task.description} (${task.agent}): ${statusOf(view)}${fetched}`
+  })
+  return [
+    "Background tasks of this session (keep their ids in the summary):",
+    ...lines,
+    "A message tells when a running one ends; superagents_output(task_id) fetches an answer.",
+  ].join("\n")
 }
 
 /** `12,345 tokens, $0.0123`. */

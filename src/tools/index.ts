@@ -1,0 +1,27 @@
+import type { TaskManager } from "../manager/task-manager.ts"
+import { cancelTool } from "./cancel.ts"
+import { clearTool } from "./clear.ts"
+import { listTool } from "./list.ts"
+import { outputTool } from "./output.ts"
+import { taskTool } from "./task.ts"
+import type { Tool } from "./tool.ts"
+
+export const TASK_TOOL = "superagents_task"
+
+/** The five tools. Each first brings back what its session had before a restart. `maxTimeout` in ms, 0 for none. */
+export function toolsFor(manager: TaskManager, maxTimeout: number): Readonly<Record<string, Tool>> {
+  const prepared = (tool: Tool): Tool => ({
+    ...tool,
+    async execute(args, context) {
+      await manager.ready(context.sessionID)
+      return tool.execute(args, context)
+    },
+  })
+  return {
+    [TASK_TOOL]: prepared(taskTool(manager, maxTimeout)),
+    superagents_output: prepared(outputTool(manager)),
+    superagents_list: prepared(listTool(manager)),
+    superagents_cancel: prepared(cancelTool(manager)),
+    superagents_clear: prepared(clearTool(manager)),
+  }
+}

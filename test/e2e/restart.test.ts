@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { callTool, eventually, messages } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { fates, launchMany, notificationsOf, statuses } from "../support/killing.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { maxConcurrentTasks: 5 })
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+const inSession = (prompt: string) => (request: { lastUser: string }) => request.lastUser.startsWith(prompt)
+
+describe("after SIGKILL and a restart", () => {
+  test("what ran is told once as interrupted, with the text there is and advice", async () => {
+    const remove = model.use((request) => (inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined))
+    const { session, ids } = await launchMany(host, model, 2, () => "HANG")
+    await eventually(() => model.requests.filter(inSession("HANG")).length === 2)
+    await host.kill("SIGKILL")
+    remove()
+    await host.restart()
+    const outcome = await fates(host, model, session, ids)
+    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([["error", 1], ["error", 1]])
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
+    expect(output).toContain("Reason: OpenCode stopped or was restarted while it ran")
+    expect(output).toContain("To go on: launch the task again")
+  })
+
+  test("what had ended and was told is not told again", async () => {
+    const { session, ids } = await launchMany(host, model, 2, (index) => `QUICK ${index}`)
+    await eventually(async () => (await notificationsOf(host, session, ids)).every((count) => count === 1))
+    await host.kill("SIGKILL")
+    await host.restart()
+    const outcome = await fates(host, model, session, ids)
+    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([["completed", 1], ["completed", 1]])
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[1] })
+    expect(output).toContain("ok")
+  })
+
+  test("what waited in the queue is started, and told when it ends", async () => {
+    let hang = true
+    const remove = model.use((request) =>
+      inSession("SLOT")(request) ? (hang ? { hang: true } : { text: "done late" }) : undefined,
+    )
+    const { session, ids } = await launchMany(host, model, 7, () => "SLOT")
+    await eventually(() => model.requests.filter(inSession("SLOT")).length === 5)
+    await host.kill("SIGKILL")
+    hang = false
+    await host.restart()
+    const outcome = await fates(host, model, session, ids)
+    remove()
+    expect(outcome.map(({ notifications }) => notifications)).toEqual([1, 1, 1, 1, 1, 1, 1])
+    expect(outcome.map(({ status }) => status).sort()).toEqual(["completed", "completed", "error", "error", "error", "error", "error"])
+  })
+
+  test("a parent that is not used again is told all the same", async () => {
+    const remove = model.use((request) => (inSession("ALONE")(request) ? { hang: true } : undefined))
+    const { session, ids } = await launchMany(host, model, 1, () => "ALONE")
+    await eventually(() => model.requests.some(inSession("ALONE")))
+    await host.kill("SIGKILL")
+    remove()
+    await host.restart()
+    // Any request makes the host load the project and its plugins.
+    await eventually(async () => (await notificationsOf(host, session, ids))[0] === 1, { timeout: 20_000 })
+    expect((await messages(host, session)).filter(({ info }) => info.role === "user").length).toBe(2)
+  })
+})
+
+describe("random kills", () => {
+  const rounds = Number(process.env.SUPERAGENTS_KILL_ROUNDS ?? 3)
+  test(`${rounds} rounds of five tasks: one end and one notification each`, { timeout: 60_000 + rounds * 30_000 }, async () => {
+    const remove = model.use((request) => {
+      const wait = /^RANDOM (\d+)/.exec(request.lastUser)?.[1]
+      return wait === undefined ? undefined : { text: "done", delay: Number(wait) }
+    })
+    const tally = new Map<string, number>()
+    for (let round = 0; round < rounds; round++) {
+      const { session, ids } = await launchMany(host, model, 5, (index) => `RANDOM ${index * 150}`)
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000))
+      await host.kill("SIGKILL")
+      await host.restart()
+      for (const { status, notifications } of await fates(host, model, session, ids)) {
+        tally.set(status, (tally.get(status) ?? 0) + 1)
+        expect(notifications, host.logs()).toBe(1)
+      }
+    }
+    remove()
+    console.log(`kill rounds: ${rounds}, tasks by status:`, Object.fromEntries(tally))
+  })
+})
+void statuses

@@ -1,0 +1,75 @@
+import type { Rule } from "../../src/core/ports.ts"
+import { type Model, NO_USAGE, type Usage } from "../../src/core/task.ts"
+
+export type StoredPart =
+  | { type: "text"; id: string; text: string; synthetic: boolean }
+  | {
+      type: "tool"
+      callID: string
+      tool: string
+      args: unknown
+      state: "pending" | "running" | "completed" | "error"
+      refused: boolean
+    }
+
+export type StoredMessage = {
+  id: string
+  role: "user" | "assistant"
+  createdAt: number
+  agent: string
+  model?: Model
+  parentID?: string
+  finish?: string
+  error?: { name: string; message: string }
+  summary?: boolean
+  parts: StoredPart[]
+}
+
+export type StoredSession = {
+  id: string
+  parentID?: string
+  title: string
+  agent: string
+  model?: Model
+  rules: Rule[]
+  metadata: Record<string, unknown>
+  usage: Usage
+  files: string[]
+  todos: { content: string; status: string }[]
+  messages: StoredMessage[]
+}
+
+/** What a host keeps on disk: it survives the process. */
+export class FakeDatabase {
+  readonly sessions = new Map<string, StoredSession>()
+  #count = 0
+
+  /** Ascending, as the host's own ids are. */
+  nextID(prefix: string): string {
+    return `${prefix}_${String(++this.#count).padStart(6, "0")}`
+  }
+
+  add(session: Partial<StoredSession>): StoredSession {
+    const stored = {
+      id: this.nextID("ses"),
+      title: "untitled",
+      agent: "build",
+      rules: [],
+      metadata: {},
+      usage: NO_USAGE,
+      files: [],
+      todos: [],
+      messages: [],
+      ...session,
+    }
+    this.sessions.set(stored.id, stored)
+    return stored
+  }
+
+  children(id: string): StoredSession[] {
+    return [...this.sessions.values()].filter((session) => session.parentID === id)
+  }
+}
+
+/** What the host's JSON makes of a value. */
+export const jsonCopy = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value))

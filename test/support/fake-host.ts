@@ -1,0 +1,373 @@
+import {
+  type Activity,
+  type AgentInfo,
+  type Host,
+  HostError,
+  type HostEvent,
+  type LogFields,
+  type Message,
+  type NewSession,
+  type Owner,
+  type Persona,
+  type Prompt,
+  type SessionInfo,
+  type Toast,
+} from "../../src/core/ports.ts"
+import type { Ask, Task, TaskDraft } from "../../src/core/task.ts"
+import { decodeRecord, encodeRecord, isForeignVersion, RECORD_KEY } from "../../src/host/record.ts"
+import type { ClockView, FakeClock } from "./fake-clock.ts"
+import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
+import { type FakeScript, Turn } from "./fake-turn.ts"
+
+/** What a call meets: time, a failure before or after its work, or the end of the process. */
+export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | undefined
+export type EventFault = "lose" | "double" | { late: number } | undefined
+
+export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; owner?: Owner }
+
+const BEGIN_MS = 5
+
+export const FAKE_AGENTS: readonly AgentInfo[] = [
+  { name: "build", description: "The default agent.", mode: "primary" },
+  { name: "general", description: "For anything.", mode: "subagent" },
+  { name: "plan", description: "", mode: "all", model: { provider: "scripted", id: "beta" } },
+]
+
+/** OpenCode in memory, as one process on a database, with the manners of the real one that OPENCODE.md tells. */
+export class FakeHost implements Host {
+  readonly database: FakeDatabase
+  readonly clock: ClockView
+  readonly owner: Owner
+  readonly scripts: FakeScript[] = []
+  readonly toasts: Toast[] = []
+  readonly logs: { level: string; message: string; fields?: LogFields }[] = []
+  readonly calls: string[] = []
+  readonly events: HostEvent[] = []
+  agentList: readonly AgentInfo[] = FAKE_AGENTS
+  modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
+  /** Tools that need the user's permission. */
+  readonly asking = new Set<string>()
+  onCall: (method: string, sessionID: string | undefined) => CallFault = () => undefined
+  onEvent: (event: HostEvent) => EventFault = () => undefined
+  #listener: (event: HostEvent) => void = () => {}
+  readonly #activity = new Map<string, Activity>()
+  readonly #asks = new Map<string, Ask>()
+  readonly #turns = new Map<string, Turn>()
+  #dead = false
+
+  constructor({ clock, database = new FakeDatabase(), owner = { pid: 1, startedAt: 1 } }: FakeHostOptions) {
+    this.clock = clock.view()
+    this.database = database
+    this.owner = owner
+  }
+
+  listen(listener: (event: HostEvent) => void): void {
+    this.#listener = listener
+  }
+
+  /** SIGKILL: nothing of this process goes on, and what was being written stays as it is. */
+  kill(): void {
+    this.#dead = true
+    this.clock.kill()
+    this.#listener = () => {}
+  }
+
+  get isDead(): boolean {
+    return this.#dead
+  }
+
+  // --- what a user does ---
+
+  openSession(session: Partial<StoredSession> = {}): string {
+    const { id, parentID } = this.database.add(session)
+    this.#emit({ type: "created", sessionID: id, parentID })
+    return id
+  }
+
+  say(sessionID: string, text: string, persona: Partial<Persona> = {}): string {
+    const messageID = this.database.nextID("msg")
+    this.#take({
+      sessionID,
+      messageID,
+      agent: persona.agent ?? "build",
+      model: persona.model,
+      parts: [{ id: this.database.nextID("prt"), text }],
+    })
+    return messageID
+  }
+
+  answer(askID: string): void {
+    const ask = this.#asks.get(askID)
+    if (ask) this.#turns.get(ask.sessionID)?.answerAsk(false, false)
+  }
+
+  abortByUser(sessionID: string): void {
+    this.#abort(sessionID)
+  }
+
+  deleteByUser(sessionID: string): void {
+    this.#delete(sessionID)
+  }
+
+  stored(sessionID: string): StoredSession {
+    const session = this.database.sessions.get(sessionID)
+    if (!session) throw new Error(`no session ${sessionID}`)
+    return session
+  }
+
+  /** An event out of the blue. */
+  tell(event: HostEvent): void {
+    this.#deliver(event)
+  }
+
+  // --- the port ---
+
+  createSession(input: NewSession, draft: TaskDraft): Promise<string> {
+    return this.#call("createSession", input.parentID, () => {
+      const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner) })
+      const { parentID, title, agent, model, rules } = input
+      return this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
+    })
+  }
+
+  deleteSession(sessionID: string): Promise<void> {
+    return this.#call("deleteSession", sessionID, () => {
+      this.#find(sessionID)
+      this.#abort(sessionID)
+      this.#delete(sessionID)
+    })
+  }
+
+  session(sessionID: string): Promise<SessionInfo | undefined> {
+    return this.#call("session", sessionID, () => {
+      const session = this.database.sessions.get(sessionID)
+      if (!session) return undefined
+      const { id, parentID, title, rules, usage, files, metadata } = session
+      return { id, parentID, title, rules, usage, filesChanged: files, record: decodeRecord(jsonCopy(metadata), id) }
+    })
+  }
+
+  prompt(prompt: Prompt): Promise<void> {
+    return this.#call("prompt", prompt.sessionID, () => {
+      this.#find(prompt.sessionID)
+      this.#after(1, () => this.#take(prompt))
+    })
+  }
+
+  abort(sessionID: string): Promise<void> {
+    return this.#call("abort", sessionID, () => this.#abort(sessionID))
+  }
+
+  activity(): Promise<ReadonlyMap<string, Activity>> {
+    return this.#call("activity", undefined, () => new Map(this.#activity))
+  }
+
+  messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    return this.#call("messagesSince", sessionID, () => {
+      const { messages } = this.database.sessions.get(sessionID) ?? { messages: [] }
+      const start = messages.findIndex(({ id }) => id === messageID)
+      return start < 0 ? [] : messages.slice(start).map(toMessage)
+    })
+  }
+
+  lastMessage(sessionID: string): Promise<Message | undefined> {
+    return this.#call("lastMessage", sessionID, () => {
+      const last = this.database.sessions.get(sessionID)?.messages.at(-1)
+      return last && toMessage(last)
+    })
+  }
+
+  hasMessage(sessionID: string, messageID: string): Promise<boolean> {
+    return this.#call("hasMessage", sessionID, () => this.#message(sessionID, messageID) !== undefined)
+  }
+
+  persona(sessionID: string): Promise<Persona | undefined> {
+    return this.#call("persona", sessionID, () => {
+      const asked = this.#find(sessionID).messages.findLast(({ role }) => role === "user")
+      return asked && { agent: asked.agent, model: asked.model }
+    })
+  }
+
+  caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    return this.#call("caller", sessionID, () => {
+      const message = this.#message(sessionID, messageID)
+      return message?.role === "assistant" ? { agent: message.agent, model: message.model } : undefined
+    })
+  }
+
+  openTodos(sessionID: string): Promise<number> {
+    return this.#call("openTodos", sessionID, () => {
+      const { todos } = this.database.sessions.get(sessionID) ?? { todos: [] }
+      return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
+    })
+  }
+
+  agents(): Promise<readonly AgentInfo[]> {
+    return this.#call("agents", undefined, () => this.agentList)
+  }
+
+  models(): Promise<readonly string[]> {
+    return this.#call("models", undefined, () => this.modelList)
+  }
+
+  refuse(ask: Ask, message: string): Promise<void> {
+    return this.#call("refuse", ask.sessionID, () => {
+      if (!this.#asks.has(ask.id)) return
+      this.#turns.get(ask.sessionID)?.answerAsk(true, ask.kind === "permission" && message !== "")
+    })
+  }
+
+  openAsks(): Promise<readonly Ask[]> {
+    return this.#call("openAsks", undefined, () => {
+      return [...this.#asks.values()].map((ask) => ({ ...ask, askedAt: this.clock.now() }))
+    })
+  }
+
+  saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    return this.#call("saveRecord", sessionID, () => {
+      const session = this.#find(sessionID)
+      if (isForeignVersion(session.metadata)) return
+      const { [RECORD_KEY]: _ours, ...others } = session.metadata
+      session.metadata = jsonCopy({ ...others, ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner) }) })
+      this.#emit({ type: "usage", sessionID, usage: session.usage })
+    })
+  }
+
+  toast(toast: Toast): void {
+    if (!this.#dead) this.toasts.push(toast)
+  }
+
+  log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void {
+    if (!this.#dead) this.logs.push({ level, message, fields })
+  }
+
+  // --- inside ---
+
+  async #call<Result>(method: string, sessionID: string | undefined, work: () => Result): Promise<Result> {
+    if (this.#dead) return new Promise(() => {})
+    this.calls.push(method)
+    const fault = this.onCall(method, sessionID)
+    if (fault === "crash") this.kill()
+    if (fault === "crash") return new Promise(() => {})
+    const { slow, fail, after = false } = fault ?? {}
+    if (slow) await new Promise<void>((resolve) => void this.clock.after(slow, resolve))
+    else await undefined
+    if (this.#dead) return new Promise(() => {})
+    if (fail && !after) throw fail
+    const result = work()
+    if (fail) throw new HostError(fail.message, { ambiguous: true })
+    return result
+  }
+
+  /** The same message again changes nothing; but a session that has something unanswered takes it up. */
+  #take(prompt: Prompt): void {
+    const session = this.database.sessions.get(prompt.sessionID)
+    if (!session) return
+    const agent = prompt.agent ?? "build"
+    if (!this.agentList.some(({ name }) => name === agent)) {
+      const error = { name: "UnknownError", message: `Agent not found: "${agent}".` }
+      this.#emit({ type: "error", sessionID: session.id, error })
+      this.#emit({ type: "error", sessionID: session.id, error })
+      return
+    }
+    if (!session.messages.some(({ id }) => id === prompt.messageID)) session.messages.push(this.#userMessage(prompt))
+    if (prompt.noReply || this.#activity.has(session.id)) return
+    this.#activity.set(session.id, { type: "busy" })
+    this.#after(BEGIN_MS, () => this.#begin(session))
+  }
+
+  #begin(session: StoredSession): void {
+    // Aborted before it began: the prompt stays unanswered.
+    if (!this.#activity.has(session.id) || !this.database.sessions.has(session.id)) return
+    const turn = new Turn(session, {
+      database: this.database,
+      after: (ms, run) => this.#after(ms, run),
+      now: () => this.clock.now(),
+      emit: (event) => this.#emit(event),
+      activity: this.#activity,
+      asks: this.#asks,
+      asksFor: (tool) => this.asking.has(tool),
+      answerTo: (request) => {
+        for (const script of this.scripts.toReversed()) {
+          const reply = script(request)
+          if (reply) return reply
+        }
+        return { text: "ok" }
+      },
+    })
+    this.#turns.set(session.id, turn)
+    void turn.run().finally(() => {
+      if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
+    })
+  }
+
+  #abort(sessionID: string): void {
+    const turn = this.#turns.get(sessionID)
+    this.#turns.delete(sessionID)
+    if (turn) return turn.abort()
+    this.#activity.delete(sessionID)
+    this.#emit({ type: "idle", sessionID })
+  }
+
+  #delete(sessionID: string): void {
+    for (const child of this.database.children(sessionID)) this.#delete(child.id)
+    this.database.sessions.delete(sessionID)
+    this.#emit({ type: "deleted", sessionID })
+  }
+
+  #userMessage({ messageID, agent = "build", model, parts }: Prompt): StoredMessage {
+    return {
+      id: messageID,
+      role: "user",
+      createdAt: this.clock.now(),
+      agent,
+      model,
+      parts: parts.map((part) => ({ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true })),
+    }
+  }
+
+  #find(sessionID: string): StoredSession {
+    const session = this.database.sessions.get(sessionID)
+    if (session) return session
+    throw new HostError(`Session not found: ${sessionID}`, { notFound: true })
+  }
+
+  #message(sessionID: string, messageID: string): StoredMessage | undefined {
+    return this.database.sessions.get(sessionID)?.messages.find(({ id }) => id === messageID)
+  }
+
+  #after(ms: number, run: () => void): void {
+    this.clock.after(ms, run)
+  }
+
+  #emit(event: HostEvent): void {
+    if (this.#dead) return
+    const fault = this.onEvent(event)
+    if (fault === "lose") return
+    if (typeof fault === "object") return void this.clock.after(fault.late, () => this.#deliver(event))
+    this.#deliver(event)
+    if (fault === "double") this.#deliver(event)
+  }
+
+  #deliver(event: HostEvent): void {
+    if (this.#dead) return
+    this.events.push(event)
+    this.#listener(event)
+  }
+}
+
+function toMessage(message: StoredMessage): Message {
+  const { id, role, createdAt, parentID, finish, error, summary = false, parts } = message
+  return {
+    id,
+    role,
+    createdAt,
+    summary,
+    ...(role === "assistant" && { parentID, finish, error }),
+    parts: parts.map((part) => {
+      if (part.type === "text") return { type: "text", text: part.text, synthetic: part.synthetic }
+      const { callID, tool, state, refused } = part
+      return { type: "tool", callID, tool, state, refused }
+    }),
+  }
+}

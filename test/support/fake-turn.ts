@@ -1,0 +1,282 @@
+import type { Activity, HostEvent } from "../../src/core/ports.ts"
+import type { Ask, Usage } from "../../src/core/task.ts"
+import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
+import type { Reply, TextReply, ToolReply } from "./model.ts"
+
+/** What a script sees of a model's request; the scripts of the real host's model see more. */
+export type FakeRequest = {
+  readonly sessionID: string
+  /** The text of the last user message. */
+  readonly lastUser: string
+  /** Calls that ended since the last user message. */
+  readonly toolResults: readonly { readonly name: string }[]
+  readonly agent: string
+}
+
+export type FakeScript = (request: FakeRequest) => Reply | undefined
+
+export type TurnPorts = {
+  readonly database: FakeDatabase
+  readonly after: (ms: number, run: () => void) => void
+  readonly now: () => number
+  readonly emit: (event: HostEvent) => void
+  readonly activity: Map<string, Activity>
+  readonly asks: Map<string, Ask>
+  readonly answerTo: (request: FakeRequest) => Reply
+  /** True where a permission question comes before this tool runs. */
+  readonly asksFor: (tool: string) => boolean
+}
+
+const THINKING_MS = 10
+const TOOL_MS = 5
+/** Between the end of a turn and what the host writes after it. */
+const CLOSING_MS = 5
+const EMPTY_ANSWER_MS = 150
+const RETRY_DELAYS_MS = [2000, 4000, 8000, 16_000, 30_000] as const
+const ABORTED = { name: "MessageAbortedError", message: "Aborted" }
+
+type StoredCall = Extract<StoredPart, { type: "tool" }>
+type Stopped = "aborted"
+type Step = "goes on" | "ended" | "failed" | Stopped
+
+/** One turn of a session's model: answers until nothing is left to answer. */
+export class Turn {
+  readonly #ports: TurnPorts
+  readonly #session: StoredSession
+  #aborted = false
+  #stop: (() => void) | undefined
+  #resolveAsk: ((verdict: { refused: boolean; feedback: boolean }) => void) | undefined
+  #message: StoredMessage | undefined
+  #openText = ""
+
+  constructor(session: StoredSession, ports: TurnPorts) {
+    this.#session = session
+    this.#ports = ports
+  }
+
+  async run(): Promise<void> {
+    const { emit, activity } = this.#ports
+    const sessionID = this.#session.id
+    activity.set(sessionID, { type: "busy" })
+    for (;;) {
+      emit({ type: "active", sessionID, activity: { type: "busy" } })
+      const asked = this.#session.messages.findLast((message) => message.role === "user")
+      if (!asked || this.#isAnswered(asked)) break
+      const result = await this.#step(asked)
+      if (result === "aborted" || result === "failed") return
+      if (result === "ended") break
+    }
+    // What comes in this moment is stored, and nobody reads it.
+    if ((await this.#wait(1)) === "aborted") return
+    activity.delete(sessionID)
+    emit({ type: "idle", sessionID })
+  }
+
+  /** The host's manner: an error, an idle, then the message's own error, then a second idle. */
+  abort(): void {
+    if (this.#aborted) return
+    this.#aborted = true
+    this.#stop?.()
+    this.#fail(ABORTED)
+  }
+
+  answerAsk(refused: boolean, feedback: boolean): void {
+    this.#resolveAsk?.({ refused, feedback })
+  }
+
+  #isAnswered(asked: StoredMessage): boolean {
+    const answer = this.#session.messages.findLast((message) => message.role === "assistant")
+    if (answer?.parentID !== asked.id) return false
+    return answer.error !== undefined || !["tool-calls", "unknown", undefined].includes(answer.finish)
+  }
+
+  async #step(asked: StoredMessage): Promise<Step> {
+    const { database, now, answerTo } = this.#ports
+    const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
+    const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
+    const reply = answerTo({
+      sessionID: this.#session.id,
+      lastUser: textOf(asked),
+      toolResults: calls.map(({ tool }) => ({ name: tool })),
+      agent: asked.agent,
+    })
+    const message: StoredMessage = {
+      id: database.nextID("msg"),
+      role: "assistant",
+      createdAt: now(),
+      agent: asked.agent,
+      model: asked.model,
+      parentID: asked.id,
+      parts: [],
+    }
+    this.#message = message
+    this.#openText = ""
+    this.#session.messages.push(message)
+    if ((await this.#wait(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
+    if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
+    if ("cut" in reply) return this.#failing(500, "the connection broke")
+    if ("empty" in reply) {
+      if ((await this.#wait(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
+      this.#answered(message, "unknown", {})
+      return "goes on"
+    }
+    if ("hang" in reply) return this.#hang(message, reply.text)
+    return "tools" in reply ? this.#tools(message, reply) : this.#text(message, reply)
+  }
+
+  async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
+    if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
+    return this.#wait(Number.POSITIVE_INFINITY) as Promise<Stopped>
+  }
+
+  async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
+    const partID = this.#ports.database.nextID("prt")
+    const size = Math.max(1, Math.ceil(reply.text.length / (reply.chunks ?? 1)))
+    for (let start = 0; start < reply.text.length; start += size) {
+      if (start > 0 && (await this.#wait(reply.pace ?? 1)) === "aborted") return "aborted"
+      this.#delta(message, partID, reply.text.slice(start, start + size))
+    }
+    this.#close(message, partID, reply.text)
+    this.#answered(message, reply.finish ?? "stop", reply.usage)
+    return "goes on"
+  }
+
+  async #tools(message: StoredMessage, reply: ToolReply): Promise<Step> {
+    const { database } = this.#ports
+    if (reply.text) this.#close(message, database.nextID("prt"), reply.text)
+    let ended = false
+    for (const { name, args, id } of reply.tools) {
+      const part: StoredCall = {
+        type: "tool",
+        callID: id ?? database.nextID("call"),
+        tool: name,
+        args,
+        state: "running",
+        refused: false,
+      }
+      message.parts.push(part)
+      this.#tool(message, part.callID, name, false)
+      const outcome = await this.#call(part, args)
+      if (outcome === "aborted") return "aborted"
+      part.state = outcome === "refused" || outcome === "advised" ? "error" : "completed"
+      part.refused = part.state === "error"
+      this.#tool(message, part.callID, name, true)
+      if (outcome === "refused") ended = true
+    }
+    this.#answered(message, "tool-calls", reply.usage)
+    return ended ? "ended" : "goes on"
+  }
+
+  /** `refused` ends the turn; `advised`, a refusal that says something, does not. */
+  async #call(part: { tool: string }, args: unknown): Promise<"done" | "refused" | "advised" | Stopped> {
+    const { tool } = part
+    if (tool === "question" || this.#ports.asksFor(tool)) {
+      const answer = await this.#ask(tool)
+      if (answer === "aborted") return answer
+      if (answer.refused) return answer.feedback ? "advised" : "refused"
+    }
+    const { ms = TOOL_MS, todos } = (args ?? {}) as { ms?: number; todos?: { content: string; status: string }[] }
+    if ((await this.#wait(ms)) === "aborted") return "aborted"
+    if (tool === "todowrite" && todos) this.#session.todos = todos
+    return "done"
+  }
+
+  async #ask(tool: string): Promise<{ refused: boolean; feedback: boolean } | Stopped> {
+    const { database, asks, emit, now } = this.#ports
+    const kind = tool === "question" ? "question" : "permission"
+    const id = database.nextID(kind === "question" ? "que" : "per")
+    const ask: Ask = { id, sessionID: this.#session.id, kind, what: tool, askedAt: now() }
+    asks.set(id, ask)
+    emit({ type: "asked", ask })
+    const answer = await new Promise<{ refused: boolean; feedback: boolean } | Stopped>((resolve) => {
+      this.#resolveAsk = resolve
+      this.#stop = () => resolve("aborted")
+    })
+    if (answer !== "aborted") {
+      asks.delete(id)
+      emit({ type: "replied", sessionID: this.#session.id, askID: id })
+    }
+    return this.#aborted ? "aborted" : answer
+  }
+
+  async #failing(status: number, text: string): Promise<Step> {
+    const { activity, emit } = this.#ports
+    const sessionID = this.#session.id
+    for (const [index, delay] of (status >= 500 || status === 429 ? RETRY_DELAYS_MS : []).entries()) {
+      const retry: Activity = { type: "retry", attempt: index + 1, message: text }
+      activity.set(sessionID, retry)
+      emit({ type: "active", sessionID, activity: retry })
+      if ((await this.#wait(delay)) === "aborted") return "aborted"
+    }
+    this.#aborted = true
+    this.#fail({ name: "APIError", message: text })
+    return "failed"
+  }
+
+  #fail(error: { name: string; message: string }): void {
+    const { emit, activity, after, database } = this.#ports
+    const sessionID = this.#session.id
+    const message = this.#message
+    emit({ type: "error", sessionID, error })
+    activity.delete(sessionID)
+    emit({ type: "idle", sessionID })
+    after(CLOSING_MS, () => {
+      if (!database.sessions.has(sessionID)) return
+      if (message && message.finish === undefined) {
+        message.error = error
+        if (this.#openText !== "") message.parts.push(textPart(database.nextID("prt"), this.#openText))
+        for (const part of message.parts) if (part.type === "tool" && part.state === "running") part.state = "error"
+      }
+      emit({ type: "idle", sessionID })
+    })
+  }
+
+  #delta(message: StoredMessage, partID: string, delta: string): void {
+    this.#openText += delta
+    this.#ports.emit({ type: "text-delta", sessionID: this.#session.id, partID, delta, messageID: message.id })
+  }
+
+  #close(message: StoredMessage, partID: string, text: string): void {
+    this.#openText = ""
+    message.parts.push(textPart(partID, text))
+    this.#ports.emit({ type: "text", sessionID: this.#session.id, partID, text, messageID: message.id })
+  }
+
+  #tool(message: StoredMessage, callID: string, tool: string, ended: boolean): void {
+    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID: message.id } as const
+    this.#ports.emit(event)
+    this.#ports.emit(event)
+  }
+
+  #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): void {
+    const { emit } = this.#ports
+    const { usage: before } = this.#session
+    this.#session.usage = {
+      ...before,
+      input: before.input + (usage.input ?? 100),
+      output: before.output + (usage.output ?? 20),
+      cost: before.cost + 0.001,
+    }
+    message.finish = finish
+    const sessionID = this.#session.id
+    emit({ type: "answered", sessionID, messageID: message.id, finish })
+    emit({ type: "answered", sessionID, messageID: message.id, finish })
+    emit({ type: "usage", sessionID, usage: this.#session.usage })
+  }
+
+  #wait(ms: number): Promise<Stopped | "waited"> {
+    if (this.#aborted) return Promise.resolve("aborted")
+    return new Promise((resolve) => {
+      this.#stop = () => resolve("aborted")
+      if (Number.isFinite(ms)) this.#ports.after(ms, () => resolve(this.#aborted ? "aborted" : "waited"))
+    })
+  }
+}
+
+const textOf = ({ parts }: StoredMessage): string =>
+  parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n")
+
+const textPart = (id: string, text: string): StoredPart => ({ type: "text", id, text, synthetic: false })
+
+const bodyText = (body: unknown): string =>
+  (body as { error?: { message?: string } } | undefined)?.error?.message ?? "scripted failure"

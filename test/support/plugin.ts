@@ -1,0 +1,129 @@
+import { fileURLToPath } from "node:url"
+import { type CallOptions, callTools, eventually, messages, type ToolOutcome, unwrap } from "./drive.ts"
+import { type Host, type HostOptions, startHost } from "./host.ts"
+import type { ModelRequest, ScriptedModel } from "./model.ts"
+
+/** The package's folder, as a user would name it in opencode.json. */
+export const PACKAGE = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "")
+
+export type TaskArguments = {
+  description?: string
+  prompt: string
+  agent?: string
+  model?: string
+  batch?: string
+  timeout?: number
+  fork?: boolean
+}
+
+export type Launched = {
+  /** The task's id, from the text that the model reads. */
+  id: string
+  /** The child's session. */
+  child: string
+  output: string
+  durationMs: number
+}
+
+export type Notification = {
+  id: string
+  visible: string
+  hidden: string
+  agent: string
+  model: { providerID: string; modelID: string; variant?: string }
+}
+
+/** A host with the built plugin, under these options. Fails where the host has not taken the plugin. */
+export const startPlugged = async (
+  model: ScriptedModel,
+  options: Record<string, unknown> = {},
+  hostOptions: Omit<HostOptions, "model" | "plugin"> & { plugin?: string } = {},
+) => {
+  const { plugin = PACKAGE, ...rest } = hostOptions
+  const host = await startHost({ model, plugin: [[plugin, options]], ...rest })
+  const ids = await unwrap(host.client.tool.ids())
+  if (ids.includes("superagents_task") || options.enabled === false) return host
+  const logs = host.logs()
+  await host.stop()
+  throw new Error(`the host did not load ${plugin}\n${logs}`)
+}
+
+const TASK_ID = /\bbg_[a-z0-9]{8}\b/
+
+export const launchedFrom = (outcome: ToolOutcome): Launched => {
+  const { output, error, metadata, durationMs } = outcome
+  const id = TASK_ID.exec(output ?? "")?.[0]
+  if (!id || !output) throw new Error(`not launched: ${error ?? output}`)
+  return { id, child: String(metadata?.sessionId), output, durationMs }
+}
+
+/** Has the parent's model launch these tasks, all in one message; they go to the agent "general" unless they say. */
+export const launchAll = async (
+  host: Host,
+  model: ScriptedModel,
+  sessionID: string,
+  tasks: readonly TaskArguments[],
+  options?: CallOptions,
+) => {
+  const calls = tasks.map((task) => {
+    const args = { description: `do ${task.prompt}`.slice(0, 200), agent: "general", ...task }
+    return { name: "superagents_task", args }
+  })
+  return (await callTools(host, model, sessionID, calls, options)).map(launchedFrom)
+}
+
+/** Has the parent's model launch one task. */
+export const launch = async (
+  host: Host,
+  model: ScriptedModel,
+  sessionID: string,
+  task: TaskArguments,
+  options?: CallOptions,
+): Promise<Launched> => {
+  const [launched] = await launchAll(host, model, sessionID, [task], options)
+  if (!launched) throw new Error("nothing was launched")
+  return launched
+}
+
+/** The session's messages of two text parts, of which the user sees only the first. */
+export const notifications = async (host: Host, sessionID: string): Promise<Notification[]> => {
+  const found: Notification[] = []
+  for (const { info, parts } of await messages(host, sessionID)) {
+    if (info.role !== "user" || parts.length !== 2) continue
+    const [first, second] = parts
+    if (first?.type !== "text" || second?.type !== "text" || first.synthetic || !second.synthetic) continue
+    const { id, agent, model } = info
+    found.push({ id, visible: first.text, hidden: second.text, agent, model })
+  }
+  return found
+}
+
+/** Resolves when the session has at least so many notifications. */
+export const notified = (host: Host, sessionID: string, count = 1, timeout = 15_000) =>
+  eventually(
+    async () => {
+      const found = await notifications(host, sessionID)
+      return found.length >= count && found
+    },
+    { timeout, message: () => `${count} notifications in ${sessionID}\n${host.logs()}` },
+  )
+
+export const isNotification = (text: string) => text.includes("\nTask Progress: ")
+
+/** The requests with which a notification started the parent's model, or was read by it at a further step. */
+export const wakes = (model: ScriptedModel, sessionID: string): ModelRequest[] =>
+  model.requests.filter(
+    (request) => request.sessionID === sessionID && request.sinceUser.length === 0 && isNotification(request.lastUser),
+  )
+
+/** A door that scripts wait at until the test opens it. */
+export const gate = () => {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open }
+}
+
+/** How many sessions the host has, of any kind. */
+export const countSessions = async (host: Host) => (await unwrap(host.client.session.list({ limit: 10_000 }))).length

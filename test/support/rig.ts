@@ -1,0 +1,179 @@
+import type { Owner } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import type { LaunchRequest } from "../../src/manager/launcher.ts"
+import { TaskManager } from "../../src/manager/task-manager.ts"
+import type { TaskView } from "../../src/manager/view.ts"
+import { type Options, parseOptions } from "../../src/options.ts"
+import { usageLine } from "../../src/tools/render.ts"
+import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
+import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
+import { FakeHost } from "./fake-host.ts"
+import type { FakeScript } from "./fake-turn.ts"
+
+export type RigOptions = {
+  options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
+  development?: boolean
+}
+
+export const CALL = "msg_call"
+
+/** A TaskManager on the fake host, with a parent session whose agent is in the middle of a tool call. */
+export class Rig {
+  readonly clock = new FakeClock()
+  host: FakeHost
+  manager: TaskManager
+  /** Timers of the manager alone. */
+  timers: ClockView
+  readonly parent: string
+  readonly options: Options
+  readonly #development: boolean
+  readonly #scripts: FakeScript[] = []
+  #processes = 0
+  #ids = 0
+
+  constructor({ options = {}, development = false }: RigOptions = {}) {
+    const parsed = parseOptions(options)
+    if (parsed.problems.length > 0) throw new Error(parsed.problems.join("\n"))
+    this.options = parsed.options
+    this.#development = development
+    this.host = this.#newHost()
+    this.timers = this.clock.view()
+    this.manager = this.#newManager()
+    this.parent = this.openParent()
+  }
+
+  get caller() {
+    return this.callerIn(this.parent)
+  }
+
+  callerIn(sessionID: string) {
+    return { sessionID, messageID: `${CALL}_${sessionID}` }
+  }
+
+  /** A session as it is while its agent calls a tool, and idle as to the host, so that notifications start a turn. */
+  openParent(persona: { agent?: string; model?: { provider: string; id: string; variant?: string } } = {}): string {
+    const { agent = "build", model = { provider: "scripted", id: "alpha", variant: "high" } } = persona
+    const id = this.host.openSession({ title: "the parent" })
+    const user: StoredMessage = {
+      id: `msg_user_${id}`,
+      role: "user",
+      createdAt: this.clock.now(),
+      agent,
+      model,
+      parts: [{ type: "text", id: `prt_user_${id}`, text: "do it", synthetic: false }],
+    }
+    const call: StoredMessage = {
+      id: `${CALL}_${id}`,
+      role: "assistant",
+      createdAt: this.clock.now(),
+      agent,
+      model,
+      parentID: user.id,
+      finish: "stop",
+      parts: [],
+    }
+    this.host.stored(id).messages.push(user, call)
+    return id
+  }
+
+  /** The newest script is asked first; what no script answers gets "ok". */
+  script(script: FakeScript): void {
+    this.#scripts.push(script)
+  }
+
+  /** Answers prompts that contain `text`. */
+  onPrompt(text: string, reply: ReturnType<FakeScript>): void {
+    this.script((request) => (request.lastUser.includes(text) ? reply : undefined))
+  }
+
+  async launch(request: Partial<LaunchRequest> = {}, sessionID = this.parent): Promise<Task> {
+    const { view } = await this.manager.launch(
+      { description: "find it", prompt: "FIND", agent: "general", fork: false, ...request },
+      this.callerIn(sessionID),
+    )
+    return view.task
+  }
+
+  view(id: string, sessionID = this.parent): TaskView {
+    const found = this.manager.list(sessionID).find(({ task }) => task.id === id)
+    if (!found) throw new Error(`no task ${id}`)
+    return found
+  }
+
+  task(id: string, sessionID = this.parent): Task {
+    return this.view(id, sessionID).task
+  }
+
+  /** Lets time pass until the task has ended and its parent was told. */
+  async ended(id: string, sessionID = this.parent): Promise<Task> {
+    const settled = () => ["confirmed", "abandoned"].includes(this.task(id, sessionID).delivery.state)
+    await this.clock.until(settled)
+    return this.task(id, sessionID)
+  }
+
+  /** The notifications in a session, oldest first. */
+  notices(sessionID = this.parent): { id: string; visible: string; hidden: string; agent: string }[] {
+    const messages = this.host.database.sessions.get(sessionID)?.messages ?? []
+    return messages.flatMap(({ id, role, agent, parts }) => {
+      const [visible, hidden] = parts
+      if (role !== "user" || visible?.type !== "text" || hidden?.type !== "text" || !hidden.synthetic) return []
+      return [{ id, visible: visible.text, hidden: hidden.text, agent }]
+    })
+  }
+
+  /** The turns that the session's model has answered since it was opened. */
+  answers(sessionID = this.parent): StoredMessage[] {
+    const own = `${CALL}_${sessionID}`
+    return this.host.stored(sessionID).messages.filter(({ role, id }) => role === "assistant" && id !== own)
+  }
+
+  errors(): string[] {
+    return this.host.logs
+      .filter(({ level }) => level === "error")
+      .map(({ message, fields }) => `${message} ${fields?.error}`)
+  }
+
+  async settle(): Promise<void> {
+    await flush()
+  }
+
+  /** The process dies as by SIGKILL. */
+  crash(): void {
+    this.host.kill()
+    this.timers.kill()
+  }
+
+  /** A new process on what the old one left. */
+  restart(): void {
+    this.crash()
+    this.host = this.#newHost(this.host.database)
+    this.timers = this.clock.view()
+    this.manager = this.#newManager()
+  }
+
+  #newHost(database?: FakeDatabase): FakeHost {
+    const owner: Owner = { pid: 100 + ++this.#processes, startedAt: this.clock.now() }
+    const host = new FakeHost({ clock: this.clock, database, owner })
+    host.scripts.push((request) => {
+      for (const script of this.#scripts.toReversed()) {
+        const reply = script(request)
+        if (reply) return reply
+      }
+      return undefined
+    })
+    return host
+  }
+
+  #newManager(): TaskManager {
+    const manager = new TaskManager({
+      host: this.host,
+      clock: this.timers,
+      options: this.options,
+      randomID: () => String(++this.#ids).padStart(8, "a"),
+      development: this.#development,
+      usageLine,
+    })
+    this.host.listen((event) => manager.handle(event))
+    return manager
+  }
+}
