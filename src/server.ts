@@ -6,6 +6,7 @@ import { type RawEvent, toHostEvent } from "./host/events.ts"
 import { clientOn } from "./host/opencode.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
@@ -35,7 +36,7 @@ const server: Plugin = async (input, given) => {
   systemClock.after(0, () => void manager.recover())
   const tools = toolsFor(manager, options.taskTimeout)
   return {
-    tool: tools,
+    tool: Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool)])),
     event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {

@@ -89,8 +89,6 @@ export type Outcome = {
   readonly usage: Usage
   readonly openTodos: number
   readonly filesChanged: readonly string[]
-  /** Text that the host did not get to store before the run was stopped. */
-  readonly partialText?: string
 }
 
 /**

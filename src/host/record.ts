@@ -52,7 +52,6 @@ const Outcome = z.object({
   usage: Usage,
   openTodos: z.number(),
   filesChanged: z.array(z.string()),
-  partialText: z.string().optional(),
 })
 
 const Delivery = z.union([

@@ -23,8 +23,7 @@ export class Answers {
   async of(task: Task): Promise<string> {
     const kept = this.#kept.get(task.id)
     if (kept?.generation === task.run.generation && kept.until > this.#clock.now()) return kept.text
-    const stored = answerText(await this.#host.messagesSince(task.sessionID, task.run.promptID))
-    const text = stored === "" ? (task.outcome?.partialText ?? "") : stored
+    const text = answerText(await this.#host.messagesSince(task.sessionID, task.run.promptID))
     if (this.#ttl > 0 && !isActive(task)) this.#keep(task, text)
     return text
   }

@@ -26,7 +26,12 @@ export type LaunchRequest = {
 export type ResumeRequest = { readonly prompt: string; readonly timeout?: number }
 
 /** Who calls a tool. */
-export type Caller = { readonly sessionID: string; readonly messageID: string }
+export type Caller = {
+  readonly sessionID: string
+  readonly messageID: string
+  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
+  readonly authorize?: (agent: string, description: string) => Promise<void>
+}
 
 export type LauncherPorts = {
   readonly host: Host
@@ -66,6 +71,7 @@ export class Launcher {
     const fingerprint = digest(agent.name, model, request.prompt)
     const earlier = request.fork ? undefined : this.#identical(caller.sessionID, fingerprint)
     if (earlier) return { task: earlier, reused: true }
+    await authorize(caller, agent.name, request.description)
     this.#countLaunch(caller.sessionID)
     const draft = this.#draft(request, caller, { agent: agent.name, model, depth, fingerprint })
     const task = await this.#make(draft, request, rulesFor(parent, depth >= options.maxDepth))
@@ -320,6 +326,14 @@ export class Launcher {
 const alreadyResumed = (id: string): CallError =>
   new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
 
+async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
 function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
   const agent = agents.find((candidate) => candidate.name === name)
   if (agent) return agent
@@ -327,12 +341,17 @@ function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
   throw new CallError(`No agent "${name}" (argument \`agent\`). There are: ${listed(names, 20)}.`)
 }
 
-/** The parent session's deny rules hold in every child; at the depth limit it is not offered the launching tools. */
+/**
+ * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
+ * OpenCode's own tasks. At the depth limit a child is not offered the launching tools.
+ */
 function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
-  const denied = parent?.rules.filter((rule) => rule.action === "deny") ?? []
-  if (!atLimit) return denied
-  return [...denied, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+  const inherited = parent?.rules.filter(isInherited) ?? []
+  if (!atLimit) return inherited
+  return [...inherited, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
 }
+
+const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
 
 function digest(agent: string, model: Model | undefined, prompt: string): string {
   const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])

@@ -114,8 +114,7 @@ export class Lifecycle {
   }
 
   #outcome(task: Task, ending: Ending): Outcome {
-    const tracker = this.#ports.store.tracker(task.id)
-    const progress = tracker?.snapshot()
+    const progress = this.#ports.store.tracker(task.id)?.snapshot()
     const usage = ending.usage ?? progress?.usage ?? task.usageBefore
     return {
       reason: ending.reason,
@@ -124,7 +123,6 @@ export class Lifecycle {
       usage: subtractUsage(usage, task.usageBefore),
       openTodos: ending.openTodos ?? 0,
       filesChanged: ending.filesChanged ?? [],
-      partialText: tracker?.unstoredText ? progress?.lastText : undefined,
     }
   }
 

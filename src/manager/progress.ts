@@ -1,8 +1,8 @@
 import type { Ask, Progress, Usage } from "../core/task.ts"
 
 const RECENT_TOOLS = 5
-/** Enough to show where a child is, and to keep what a stopped child had written. */
-const KEPT_TEXT_CHARS = 32_000
+/** Enough to show where a child is. */
+const KEPT_TEXT_CHARS = 4000
 
 /**
  * What is seen of one run while it goes on, from events: counts by call id, since the host tells of one call several
@@ -32,8 +32,6 @@ export class ProgressTracker {
   lastLook: string | undefined
   /** The parent's model was told that the run waits for an answer. */
   hinted = false
-  /** A text that the host has not stored yet: what a stopped child leaves. */
-  unstoredText = false
 
   /** `usage` is the session's when the run began. */
   constructor(now: number, usage: Usage) {
@@ -62,7 +60,6 @@ export class ProgressTracker {
     this.#speaking = messageID
     this.#textPart = partID
     this.#text = text.slice(-KEPT_TEXT_CHARS)
-    this.unstoredText = false
   }
 
   textDelta(partID: string, delta: string, messageID: string): void {
@@ -72,7 +69,6 @@ export class ProgressTracker {
       this.#text = ""
     }
     this.#text = (this.#text + delta).slice(-KEPT_TEXT_CHARS)
-    this.unstoredText = true
   }
 
   /** A message of the model has ended; without any text or tool call in it, it was empty. */

@@ -56,6 +56,8 @@ export class TaskManager {
   readonly #history: History
   readonly #recovery: Recovery
   readonly #companion: Companion
+  /** Tasks that have ended and whose sessions are being stopped. */
+  readonly #stopping = new Map<string, Promise<void>>()
 
   constructor(ports: ManagerPorts) {
     const { host, clock, options } = ports
@@ -177,6 +179,8 @@ export class TaskManager {
     const task = this.#store.get(found.id)
     if (!task) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     if (isActive(task)) return { view: this.#view(task), firstLook: false }
+    // The host stores what an aborted answer had so far when the abort is done.
+    await this.#stopping.get(task.id)
     const answer = await this.#answers.of(task)
     const now = this.#ports.clock.now()
     const change = this.#store.apply(task.id, { type: "retrieved", at: now }, now)
@@ -263,7 +267,11 @@ export class TaskManager {
     const asks = this.#store.tracker(task.id)?.snapshot().asks ?? []
     const queued = isQueued(task)
     if (!this.#lifecycle.end(task.id, task.run.generation, ending)) return false
-    if (!queued) await this.#stopper.stop(task.sessionID, asks)
+    if (queued) return true
+    const stopping = this.#stopper.stop(task.sessionID, asks)
+    this.#stopping.set(task.id, stopping)
+    await stopping
+    this.#stopping.delete(task.id)
     return true
   }
 

@@ -1,0 +1,111 @@
+import type { Message, Part } from "@opencode-ai/sdk/v2/types"
+import type { HistoryMessage, HistoryPart, Media, ToolHistoryPart } from "../fork/ports.ts"
+import { toUsage } from "./convert.ts"
+
+/** A message as OpenCode stores it, and as it hands it over. */
+export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
+
+/** What the host shows to a model in place of a result that it pruned. */
+const PRUNED = "[Old tool result content cleared]"
+const INTERRUPTED = "[Tool execution was interrupted]"
+
+/**
+ * The messages that OpenCode would show to the model, oldest first: after a compaction, what was before it is gone, but
+ * for the tail that it kept.
+ */
+export function visible(messages: readonly Stored[]): readonly Stored[] {
+  const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
+  const at = messages.findLastIndex(({ info, parts }) => summaries.has(info.id) && parts.some(isCompaction))
+  if (at < 0) return messages
+  const tailID = messages[at]?.parts.find(isCompaction)?.tail_start_id
+  const tail = tailID === undefined ? -1 : messages.findIndex(({ info }) => info.id === tailID)
+  return messages.slice(tail >= 0 && tail < at ? tail : at)
+}
+
+const isCompaction = (part: Part): part is Extract<Part, { type: "compaction" }> => part.type === "compaction"
+
+const isSummary = ({ info }: Stored): boolean =>
+  info.role === "assistant" && info.summary === true && Boolean(info.finish) && !info.error
+
+export function toHistoryMessage(stored: Stored): HistoryMessage {
+  const { info } = stored
+  const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
+  if (info.role === "user") return { id: info.id, role: "user", parts, handle: stored }
+  const { input, output, reasoning, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
+  const counted = input + output + reasoning + cacheRead + cacheWrite
+  return { id: info.id, role: "assistant", counted: counted > 0 ? counted : undefined, parts, handle: stored }
+}
+
+/** An answer that failed is not shown to the model, unless it was stopped with something in it. */
+function isHidden({ info, parts }: Stored): boolean {
+  if (info.role !== "assistant" || !info.error) return false
+  const stopped = info.error.name === "MessageAbortedError"
+  return !(stopped && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
+}
+
+function toHistoryPart(part: Part): HistoryPart {
+  if (part.type === "text" && !part.ignored) return { type: "text", text: part.text, handle: part }
+  if (part.type === "reasoning") return { type: "reasoning", text: part.text, handle: part }
+  if (part.type === "file") return toFile(part)
+  if (part.type === "tool") return toTool(part)
+  return { type: "other", handle: part }
+}
+
+function toFile(part: Extract<Part, { type: "file" }>): HistoryPart {
+  // The text of such a file is in a text part beside it.
+  if (part.mime === "text/plain" || part.mime === "application/x-directory") return { type: "other", handle: part }
+  return { type: "file", name: part.filename ?? "file", media: toMedia(part), handle: part }
+}
+
+function toTool(part: Extract<Part, { type: "tool" }>): ToolHistoryPart {
+  const { callID, tool, state } = part
+  const shared = { type: "tool" as const, callID, tool, input: state.input, state: state.status, handle: part }
+  if (state.status === "completed") {
+    if (state.time.compacted) return { ...shared, result: PRUNED, media: [] }
+    return { ...shared, result: state.output, media: (state.attachments ?? []).map(toMedia) }
+  }
+  if (state.status !== "error") return { ...shared, result: INTERRUPTED, media: [] }
+  return { ...shared, result: partialOutput(state.metadata) ?? state.error, media: [] }
+}
+
+/** What a call had put out when it was interrupted: the model sees it in place of the error. */
+const partialOutput = (metadata: Record<string, unknown> | undefined): string | undefined =>
+  metadata?.interrupted === true && typeof metadata.output === "string" ? metadata.output : undefined
+
+const toMedia = ({ mime, url }: { mime: string; url: string }): Media => ({ mime, bytes: url.length })
+
+/**
+ * OpenCode's part for a part of a history whose text or result may have been rewritten, or undefined where a copy has
+ * no use for it. `answered`: the message's compaction is answered by a summary in the copy.
+ */
+export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | undefined {
+  const stored = part.handle as Part
+  switch (part.type) {
+    case "text":
+      return part.text === (stored as { text: string }).text ? stored : ({ ...stored, text: part.text } as Part)
+    case "tool":
+      return withResult(stored as Extract<Part, { type: "tool" }>, part.result)
+    case "other":
+      return copied(stored, answered)
+    default:
+      return stored
+  }
+}
+
+/** A pending subtask or compaction would be carried out in the copy; the figures of a step are the parent's cost. */
+function copied(part: Part, answered: boolean): Part | undefined {
+  if (part.type === "compaction") return answered ? part : undefined
+  return part.type === "subtask" || part.type === "step-finish" || part.type === "patch" || part.type === "snapshot"
+    ? undefined
+    : part
+}
+
+function withResult(part: Extract<Part, { type: "tool" }>, result: string): Part {
+  const { state } = part
+  if (state.status === "completed" && !state.time.compacted && state.output !== result)
+    return { ...part, state: { ...state, output: result } }
+  if (state.status !== "error") return part
+  if (partialOutput(state.metadata) !== undefined)
+    return { ...part, state: { ...state, metadata: { ...state.metadata, output: result } } }
+  return state.error === result ? part : { ...part, state: { ...state, error: result } }
+}
