@@ -4,8 +4,9 @@ import type { HostEvent } from "./core/ports.ts"
 import { systemClock } from "./host/clock.ts"
 import { type RawEvent, toHostEvent } from "./host/events.ts"
 import { clientOn } from "./host/opencode.ts"
+import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
-import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { ownerNow, registerInstance, unregisterInstance } from "./host/owner.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
@@ -18,7 +19,8 @@ const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const instance = registerInstance()
-  const host = new OpencodeHost(clientOn(input.client), instance)
+  const client = clientOn(input.client)
+  const host = new OpencodeHost(client, instance)
   for (const problem of problems) {
     host.log("warn", problem)
     host.toast({ title: "superagents: check your options", message: problem, variant: "warning" })
@@ -26,6 +28,7 @@ const server: Plugin = async (input, given) => {
   if (!options.enabled) return {}
   const manager = new TaskManager({
     host,
+    forks: new OpencodeForks(client, ownerNow(instance)),
     clock: systemClock,
     options,
     randomID,

@@ -130,12 +130,12 @@ export interface Host {
   abort(sessionID: string): Promise<void>
   /** The sessions of this process that are not idle: one call, however many there are. */
   activity(): Promise<ReadonlyMap<string, Activity>>
-  /** The messages from `messageID` on, oldest first; empty where it is not stored (yet). */
+  /** The messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  /** The session's newest message. */
+  /** The session's newest message, if it is there and has one. */
   lastMessage(sessionID: string): Promise<Message | undefined>
   hasMessage(sessionID: string, messageID: string): Promise<boolean>
-  /** Agent and model of the session's last user message. */
+  /** Agent and model of the session's last user message. Rejects as not found where the session is gone. */
   persona(sessionID: string): Promise<Persona | undefined>
   /** Agent and model of the message (an assistant's) whose tool call is running. */
   caller(sessionID: string, messageID: string): Promise<Persona | undefined>

@@ -8,6 +8,8 @@ import type { Notice } from "./compose.ts"
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
 const CONFIRM_DELAYS_MS = [0, 5, 25, 100, 500, 2000] as const
+/** Waits between two looks whether a busy parent has become idle, should its event have been missed. */
+const IDLE_LOOK_MS = 2000
 /** How often an unanswered message is put before an idle parent again. */
 const MOST_NUDGES = 3
 
@@ -30,6 +32,10 @@ type Lane = {
   draining: boolean
   /** An earlier message of this lane was to wake the parent and left that to a later one. */
   wakeOwed: boolean
+  /** The parent became idle while a message was on its way to it. */
+  idled: boolean
+  /** Ends the wait for the parent to become idle. */
+  release?: () => void
   /** The last message that was to start the parent's model, until it is seen to have done so. */
   waking?: { readonly prompt: Prompt; nudges: number }
 }
@@ -56,6 +62,7 @@ export class Outbox {
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
     lane.items.push({ task, wake: delivery.wake })
+    lane.release?.()
     if (lane.draining) return
     lane.draining = true
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
@@ -73,13 +80,17 @@ export class Outbox {
    */
   parentIdle(parentID: string): void {
     const lane = this.#lanes.get(parentID)
-    if (!lane?.waking || lane.draining) return
-    this.#ports.run("check the parent's answer", () => this.#checkAnswered(parentID, lane))
+    if (!lane) return
+    lane.idled = true
+    lane.release?.()
+    if (!lane.draining) this.#checkSoon(parentID, lane)
   }
 
   /** Nothing is sent any more to a session that was deleted. */
   parentDeleted(parentID: string): void {
+    const lane = this.#lanes.get(parentID)
     this.#lanes.delete(parentID)
+    lane?.release?.()
   }
 
   stop(): void {
@@ -88,7 +99,7 @@ export class Outbox {
   }
 
   #lane(parentID: string): Lane {
-    const lane = this.#lanes.get(parentID) ?? { items: [], draining: false, wakeOwed: false }
+    const lane = this.#lanes.get(parentID) ?? { items: [], draining: false, wakeOwed: false, idled: false }
     this.#lanes.set(parentID, lane)
     return lane
   }
@@ -101,6 +112,7 @@ export class Outbox {
       }
     } finally {
       lane.draining = false
+      if (lane.idled) this.#checkSoon(parentID, lane)
       if (!lane.waking && this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
     }
   }
@@ -108,6 +120,8 @@ export class Outbox {
   async #deliver(item: Item, lane: Lane): Promise<void> {
     for (let attempt = 0; !this.#stopped; attempt++) {
       const { task } = item
+      await this.#silence(task.parentID, lane)
+      if (this.#stopped) return
       if (!this.#ports.isKnown(task.id) || this.#lanes.get(task.parentID) !== lane) return
       try {
         await this.#send(item, lane)
@@ -128,11 +142,33 @@ export class Outbox {
     }
   }
 
+  /**
+   * Waits until the parent is idle where nothing in the lane is to start its model: a message that is stored in the
+   * middle of a turn makes the host's loop go on for another step, with `noReply` too.
+   */
+  async #silence(parentID: string, lane: Lane): Promise<void> {
+    const wakes = () => lane.wakeOwed || lane.items.some(({ wake }) => wake)
+    while (!this.#stopped && !wakes() && this.#lanes.get(parentID) === lane) {
+      lane.idled = false
+      try {
+        if (!(await this.#ports.host.activity()).has(parentID)) return
+      } catch {
+        // The wait below comes before the next look.
+      }
+      if (lane.idled || wakes()) continue
+      await this.#pause(IDLE_LOOK_MS, (release) => {
+        lane.release = release
+      })
+      lane.release = undefined
+    }
+  }
+
   async #send({ task, wake }: Item, lane: Lane): Promise<void> {
     const { host, advance } = this.#ports
     const persona = await host.persona(task.parentID)
     const last = lane.items.length === 1
     const wakes = last && (wake || lane.wakeOwed)
+    lane.idled = false
     const prompt = this.#prompt(task, persona, !wakes)
     await advance(task, "sent")
     await host.prompt(prompt)
@@ -167,6 +203,10 @@ export class Outbox {
     throw new HostError("The host took the notification but does not show it.", { ambiguous: true })
   }
 
+  #checkSoon(parentID: string, lane: Lane): void {
+    if (lane.waking) this.#ports.run("check the parent's answer", () => this.#checkAnswered(parentID, lane))
+  }
+
   async #checkAnswered(parentID: string, lane: Lane): Promise<void> {
     const { waking } = lane
     if (!waking) return
@@ -182,7 +222,8 @@ export class Outbox {
     if (!lane.draining && lane.items.length === 0) this.#lanes.delete(parentID)
   }
 
-  #pause(ms: number): Promise<void> {
+  /** Waits `ms`, or until the function that `cancellable` is handed is called. */
+  #pause(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<void> {
     if (ms === 0 || this.#stopped) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {
@@ -195,6 +236,7 @@ export class Outbox {
         done()
       }
       this.#cancels.add(cancel)
+      cancellable(cancel)
     })
   }
 }

@@ -16,6 +16,7 @@ import type {
 } from "../core/ports.ts"
 import { HostError } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
+import { FORK_MARK } from "../fork/ports.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toAgent, toMessage, toUsage } from "./convert.ts"
 import { Kept } from "./kept.ts"
@@ -23,8 +24,6 @@ import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isForeignVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
 
-/** Part of the title of every fork that we make: a fork has no parent to be found by. */
-export const FORK_MARK = "background fork"
 /** Agents and models change with the configuration alone. */
 const KEEP_MS = 10_000
 /** The most sessions that one look-up takes in. */
@@ -106,7 +105,8 @@ export class OpencodeHost implements Host {
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
     for (const limit of PAGE_SIZES) {
-      const page = await call("read messages", this.#client.session.messages({ sessionID, limit }))
+      const page = await this.#find("read messages", this.#client.session.messages({ sessionID, limit }))
+      if (!page) return []
       const start = page.findIndex(({ info }) => info.id === messageID)
       if (start >= 0) return page.slice(start).map(toMessage)
       if (page.length < limit || !(await this.hasMessage(sessionID, messageID))) return []
@@ -115,8 +115,8 @@ export class OpencodeHost implements Host {
   }
 
   async lastMessage(sessionID: string): Promise<Message | undefined> {
-    const last = await this.#newest(sessionID)
-    return last && toMessage(last)
+    const page = await this.#find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    return page?.[0] && toMessage(page[0])
   }
 
   async hasMessage(sessionID: string, messageID: string): Promise<boolean> {
@@ -124,7 +124,7 @@ export class OpencodeHost implements Host {
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {
-    const last = await this.#newest(sessionID)
+    const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     if (!last) return undefined
     const asked = last.info.role === "user" ? last : await this.#message(sessionID, last.info.parentID)
     if (asked?.info.role !== "user") return undefined
@@ -234,11 +234,6 @@ export class OpencodeHost implements Host {
       if (this.#writes.get(sessionID) === settled) this.#writes.delete(sessionID)
     })
     return write
-  }
-
-  async #newest(sessionID: string) {
-    const page = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
-    return page[0]
   }
 
   #message(sessionID: string, messageID: string) {

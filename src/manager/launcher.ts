@@ -5,6 +5,8 @@ import { messageID, partID, taskID } from "../core/ids.ts"
 import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
 import type { AgentInfo, Clock, Host, Rule, SessionInfo } from "../core/ports.ts"
 import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
+import { type ForkHost, FORK_MARK } from "../fork/ports.ts"
+import { forkContext } from "../fork/fork.ts"
 import { launchToast } from "../delivery/toast.ts"
 import type { Options } from "../options.ts"
 import type { Lifecycle } from "./lifecycle.ts"
@@ -39,6 +41,7 @@ export type LauncherPorts = {
   readonly options: Options
   readonly store: TaskStore
   readonly lifecycle: Lifecycle
+  readonly forks: ForkHost
   readonly randomID: () => string
   /** Tasks run: look after them. */
   readonly watch: () => void
@@ -112,7 +115,7 @@ export class Launcher {
   /** Starts what may start. Called whenever a slot may have become free. */
   pump(): void {
     const { store, clock } = this.#ports
-    for (const task of this.#admissible(store.active())) {
+    for (const task of this.#admissible([...store.active(), ...this.#making])) {
       if (this.#making.has(task)) continue
       const prompt = task.run.queuedPrompt
       const change = store.apply(
@@ -130,19 +133,13 @@ export class Launcher {
   }
 
   async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[]): Promise<Task> {
-    const { host, store, clock } = this.#ports
+    const { store, clock } = this.#ports
     const reserved = this.#reserve({ ...draft, sessionID: "" })
     try {
-      const { sessionID: _none, ...reservedDraft } = reserved
-      const title = `${draft.description} (@${draft.agent} background agent)`
-      const { agent, model } = draft
-      const sessionID = await host.createSession(
-        { parentID: draft.parentID, title, agent, model, rules },
-        reservedDraft,
-      )
-      const task: Task = { ...reserved, sessionID }
+      const task = await (request.fork ? this.#fork(reserved, rules) : this.#fresh(reserved, rules))
       store.add(task, clock.now())
       this.#making.delete(reserved)
+      if (task.fork) await this.#ports.save(task)
       if (task.run.startedAt !== undefined) await this.#promptOrUndo(task, request.prompt)
       this.#announce(task)
       return task
@@ -151,6 +148,22 @@ export class Launcher {
       this.pump()
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
+  }
+
+  async #fresh({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+    const { parentID, agent, model } = draft
+    const title = `${draft.description} (@${agent} background agent)`
+    const sessionID = await this.#ports.host.createSession({ parentID, title, agent, model, rules }, draft)
+    return { ...draft, sessionID }
+  }
+
+  /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
+  async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+    const { forks, options, clock } = this.#ports
+    const title = `${draft.description} (@${draft.agent} ${FORK_MARK})`
+    const { sessionID, info, usageBefore } = await forkContext(forks, { draft, title, rules, limits: options.fork })
+    const promptID = messageID("prompt", draft.id, 0, clock.now())
+    return { ...draft, sessionID, fork: info, usageBefore, run: { ...draft.run, promptID, usageBefore } }
   }
 
   /** Takes a slot for a task that is being made, or leaves it queued. */

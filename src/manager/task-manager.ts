@@ -4,6 +4,7 @@ import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../core/task.ts"
 import { compose } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
+import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
 import { Answers } from "./answers.ts"
 import { Background } from "./background.ts"
@@ -22,6 +23,7 @@ import { Watcher } from "./watcher.ts"
 
 export type ManagerPorts = {
   readonly host: Host
+  readonly forks: ForkHost
   readonly clock: Clock
   readonly options: Options
   /** Eight random lower-case letters or digits. */
@@ -93,6 +95,7 @@ export class TaskManager {
       options,
       store,
       lifecycle: this.#lifecycle,
+      forks: ports.forks,
       randomID: ports.randomID,
       watch: () => this.#timekeeper.wake(),
       save: (task) => this.#journal.save(task),

@@ -1,6 +1,10 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 
+/** Longest task or session id, or prefix of one, that is looked for: what is longer is not echoed in an error. */
+export const MOST_ID_CHARS = 200
+export const MOST_BATCH_CHARS = 100
+
 /**
  * Parses a tool call's arguments: OpenCode hands them over as the model wrote them. `null` counts as absent, since
  * models send it. Throws a `CallError` that names the argument, what was expected and what came.

@@ -2,6 +2,7 @@ import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import type { CancelSelector } from "../manager/lookup.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
+import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderCancelled } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
@@ -13,8 +14,8 @@ export function cancelTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().optional().describe("The task to stop."),
-      batch: z.string().min(1).optional().describe("Stop the tasks of this batch."),
+      task_id: z.string().max(MOST_ID_CHARS).optional().describe("The task to stop."),
+      batch: z.string().trim().min(1).max(MOST_BATCH_CHARS).optional().describe("Stop the tasks of this batch."),
       all: z.boolean().optional().describe("Stop all tasks of this session."),
     },
     async run(args, context) {

@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { STATUSES, type Status } from "../core/task.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
+import { MOST_BATCH_CHARS } from "./arguments.ts"
 import { renderList } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
@@ -16,7 +17,7 @@ export function listTool(manager: TaskManager): Tool {
         .enum(STATUSES as [Status, ...Status[]])
         .optional()
         .describe("Only tasks with this status."),
-      batch: z.string().optional().describe("Only tasks of this batch."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Only tasks of this batch."),
     },
     run({ status, batch }, { sessionID }) {
       return renderList(manager.list(sessionID, { status, batch }), manager.droppedUnread(sessionID))

@@ -1,5 +1,6 @@
 import { z } from "zod"
 import type { TaskManager } from "../manager/task-manager.ts"
+import { MOST_ID_CHARS } from "./arguments.ts"
 import { renderOutput } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
@@ -14,7 +15,7 @@ export function outputTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().describe("The task's id, or enough of its beginning."),
+      task_id: z.string().max(MOST_ID_CHARS).describe("The task's id, or enough of its beginning."),
       block: z.boolean().optional().describe("Wait until the task has ended. Default: false."),
       timeout: z
         .int()

@@ -2,6 +2,7 @@ import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import type { AgentInfo } from "../core/ports.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
+import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderResume } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
@@ -64,9 +65,9 @@ function argumentsOf(maxTimeout: number) {
     prompt: text(MOST_PROMPT_CHARS).describe("The whole task for the agent, and what it should report back."),
     agent: text(200).optional().describe("Name of the agent that does the work. Needed for a new task."),
     fork: z.boolean().optional().describe("Start from this conversation's history instead of from nothing."),
-    resume: text(200).optional().describe("Id of a completed task to ask again, instead of a new task."),
+    resume: text(MOST_ID_CHARS).optional().describe("Id of a completed task to ask again, instead of a new task."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
-    batch: text(100).optional().describe("A name that groups tasks, for progress, list and cancel."),
+    batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: (maxTimeout > 0 ? timeout.max(maxTimeout) : timeout)
       .optional()
       .describe("Longest time the task may take, in ms."),

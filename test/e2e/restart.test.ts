@@ -21,14 +21,19 @@ const inSession = (prompt: string) => (request: { lastUser: string }) => request
 
 describe("after SIGKILL and a restart", () => {
   test("what ran is told once as interrupted, with the text there is and advice", async () => {
-    const remove = model.use((request) => (inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined))
+    const remove = model.use((request) =>
+      inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined,
+    )
     const { session, ids } = await launchMany(host, model, 2, () => "HANG")
     await eventually(() => model.requests.filter(inSession("HANG")).length === 2)
     await host.kill("SIGKILL")
     remove()
     await host.restart()
     const outcome = await fates(host, model, session, ids)
-    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([["error", 1], ["error", 1]])
+    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([
+      ["error", 1],
+      ["error", 1],
+    ])
     const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
     expect(output).toContain("Reason: OpenCode stopped or was restarted while it ran")
     expect(output).toContain("To go on: launch the task again")
@@ -40,7 +45,10 @@ describe("after SIGKILL and a restart", () => {
     await host.kill("SIGKILL")
     await host.restart()
     const outcome = await fates(host, model, session, ids)
-    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([["completed", 1], ["completed", 1]])
+    expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([
+      ["completed", 1],
+      ["completed", 1],
+    ])
     const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[1] })
     expect(output).toContain("ok")
   })
@@ -58,7 +66,15 @@ describe("after SIGKILL and a restart", () => {
     const outcome = await fates(host, model, session, ids)
     remove()
     expect(outcome.map(({ notifications }) => notifications)).toEqual([1, 1, 1, 1, 1, 1, 1])
-    expect(outcome.map(({ status }) => status).sort()).toEqual(["completed", "completed", "error", "error", "error", "error", "error"])
+    expect(outcome.map(({ status }) => status).sort()).toEqual([
+      "completed",
+      "completed",
+      "error",
+      "error",
+      "error",
+      "error",
+      "error",
+    ])
   })
 
   test("a parent that is not used again is told all the same", async () => {
@@ -76,7 +92,9 @@ describe("after SIGKILL and a restart", () => {
 
 describe("random kills", () => {
   const rounds = Number(process.env.SUPERAGENTS_KILL_ROUNDS ?? 3)
-  test(`${rounds} rounds of five tasks: one end and one notification each`, { timeout: 60_000 + rounds * 30_000 }, async () => {
+  test(`${rounds} rounds of five tasks: one end and one notification each`, {
+    timeout: 60_000 + rounds * 30_000,
+  }, async () => {
     const remove = model.use((request) => {
       const wait = /^RANDOM (\d+)/.exec(request.lastUser)?.[1]
       return wait === undefined ? undefined : { text: "done", delay: Number(wait) }

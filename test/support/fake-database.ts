@@ -37,11 +37,14 @@ export type StoredSession = {
   files: string[]
   todos: { content: string; status: string }[]
   messages: StoredMessage[]
+  updatedAt: number
 }
 
 /** What a host keeps on disk: it survives the process. */
 export class FakeDatabase {
   readonly sessions = new Map<string, StoredSession>()
+  /** Instances of the plugin whose process lives. */
+  readonly living = new Set<string>()
   #count = 0
 
   /** Ascending, as the host's own ids are. */
@@ -60,6 +63,7 @@ export class FakeDatabase {
       files: [],
       todos: [],
       messages: [],
+      updatedAt: 0,
       ...session,
     }
     this.sessions.set(stored.id, stored)

@@ -11,10 +11,18 @@ import {
   type Persona,
   type Prompt,
   type SessionInfo,
+  type TaskRecord,
   type Toast,
 } from "../../src/core/ports.ts"
 import type { Ask, Task, TaskDraft } from "../../src/core/task.ts"
-import { decodeRecord, encodeRecord, isForeignVersion, RECORD_KEY } from "../../src/host/record.ts"
+import {
+  decodeRecord,
+  decodeRequest,
+  encodeRecord,
+  isForeignVersion,
+  RECORD_KEY,
+  REQUEST_KEY,
+} from "../../src/host/record.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { type FakeScript, Turn } from "./fake-turn.ts"
@@ -23,7 +31,7 @@ import { type FakeScript, Turn } from "./fake-turn.ts"
 export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | undefined
 export type EventFault = "lose" | "double" | { late: number } | undefined
 
-export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; owner?: Owner }
+export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
 
 const BEGIN_MS = 5
 
@@ -37,7 +45,7 @@ export const FAKE_AGENTS: readonly AgentInfo[] = [
 export class FakeHost implements Host {
   readonly database: FakeDatabase
   readonly clock: ClockView
-  readonly owner: Owner
+  readonly instance: string
   readonly scripts: FakeScript[] = []
   readonly toasts: Toast[] = []
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
@@ -55,10 +63,11 @@ export class FakeHost implements Host {
   readonly #turns = new Map<string, Turn>()
   #dead = false
 
-  constructor({ clock, database = new FakeDatabase(), owner = { pid: 1, startedAt: 1 } }: FakeHostOptions) {
+  constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeHostOptions) {
     this.clock = clock.view()
     this.database = database
-    this.owner = owner
+    this.instance = instance
+    database.living.add(instance)
   }
 
   listen(listener: (event: HostEvent) => void): void {
@@ -68,8 +77,14 @@ export class FakeHost implements Host {
   /** SIGKILL: nothing of this process goes on, and what was being written stays as it is. */
   kill(): void {
     this.#dead = true
+    this.database.living.delete(this.instance)
     this.clock.kill()
     this.#listener = () => {}
+  }
+
+  /** How a record written now names this process. */
+  get owner(): Owner {
+    return { pid: 1, startedAt: 1, instance: this.instance, seenAt: this.clock.now() }
   }
 
   get isDead(): boolean {
@@ -79,7 +94,7 @@ export class FakeHost implements Host {
   // --- what a user does ---
 
   openSession(session: Partial<StoredSession> = {}): string {
-    const { id, parentID } = this.database.add(session)
+    const { id, parentID } = this.database.add({ updatedAt: this.clock.now(), ...session })
     this.#emit({ type: "created", sessionID: id, parentID })
     return id
   }
@@ -107,6 +122,14 @@ export class FakeHost implements Host {
 
   deleteByUser(sessionID: string): void {
     this.#delete(sessionID)
+  }
+
+  /** Writes a session's metadata as any client can. */
+  writeMetadata(sessionID: string, metadata: Record<string, unknown>): void {
+    const session = this.stored(sessionID)
+    session.metadata = jsonCopy(metadata)
+    session.updatedAt = this.clock.now()
+    this.#emit({ type: "updated", sessionID, usage: session.usage, request: decodeRequest(session.metadata) })
   }
 
   stored(sessionID: string): StoredSession {
@@ -228,9 +251,32 @@ export class FakeHost implements Host {
       const session = this.#find(sessionID)
       if (isForeignVersion(session.metadata)) return
       const { [RECORD_KEY]: _ours, ...others } = session.metadata
-      session.metadata = jsonCopy({ ...others, ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner) }) })
-      this.#emit({ type: "usage", sessionID, usage: session.usage })
+      this.writeMetadata(sessionID, { ...others, ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner) }) })
     })
+  }
+
+  clearRequest(sessionID: string, requestID: string): Promise<void> {
+    return this.#call("clearRequest", sessionID, () => {
+      const { metadata } = this.#find(sessionID)
+      if (decodeRequest(metadata)?.id !== requestID) return
+      const { [REQUEST_KEY]: _request, ...others } = metadata
+      this.writeMetadata(sessionID, others)
+    })
+  }
+
+  recordsSince(since: number): Promise<readonly TaskRecord[]> {
+    return this.#call("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
+  }
+
+  recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
+    return this.#call("recordsOf", parentID, () =>
+      this.#records(() => true).filter(({ task }) => task.parentID === parentID),
+    )
+  }
+
+  ownership({ instance }: Owner): "ours" | "alive" | "dead" {
+    if (instance === this.instance) return "ours"
+    return this.database.living.has(instance) ? "alive" : "dead"
   }
 
   toast(toast: Toast): void {
@@ -324,6 +370,12 @@ export class FakeHost implements Host {
       model,
       parts: parts.map((part) => ({ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true })),
     }
+  }
+
+  #records(wanted: (session: StoredSession) => boolean): TaskRecord[] {
+    return [...this.database.sessions.values()].filter(wanted).flatMap((session) => {
+      return decodeRecord(jsonCopy(session.metadata), session.id) ?? []
+    })
   }
 
   #find(sessionID: string): StoredSession {

@@ -171,7 +171,7 @@ export class Turn {
   async #call(part: { tool: string }, args: unknown): Promise<"done" | "refused" | "advised" | Stopped> {
     const { tool } = part
     if (tool === "question" || this.#ports.asksFor(tool)) {
-      const answer = await this.#ask(tool)
+      const answer = await this.#ask(tool, args)
       if (answer === "aborted") return answer
       if (answer.refused) return answer.feedback ? "advised" : "refused"
     }
@@ -181,11 +181,11 @@ export class Turn {
     return "done"
   }
 
-  async #ask(tool: string): Promise<{ refused: boolean; feedback: boolean } | Stopped> {
+  async #ask(tool: string, args: unknown): Promise<{ refused: boolean; feedback: boolean } | Stopped> {
     const { database, asks, emit, now } = this.#ports
     const kind = tool === "question" ? "question" : "permission"
     const id = database.nextID(kind === "question" ? "que" : "per")
-    const ask: Ask = { id, sessionID: this.#session.id, kind, what: tool, askedAt: now() }
+    const ask: Ask = { id, sessionID: this.#session.id, kind, what: describe(tool, args), askedAt: now() }
     asks.set(id, ask)
     emit({ type: "asked", ask })
     const answer = await new Promise<{ refused: boolean; feedback: boolean } | Stopped>((resolve) => {
@@ -261,7 +261,8 @@ export class Turn {
     const sessionID = this.#session.id
     emit({ type: "answered", sessionID, messageID: message.id, finish })
     emit({ type: "answered", sessionID, messageID: message.id, finish })
-    emit({ type: "usage", sessionID, usage: this.#session.usage })
+    this.#session.updatedAt = this.#ports.now()
+    emit({ type: "updated", sessionID, usage: this.#session.usage })
   }
 
   #wait(ms: number): Promise<Stopped | "waited"> {
@@ -277,6 +278,11 @@ const textOf = ({ parts }: StoredMessage): string =>
   parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n")
 
 const textPart = (id: string, text: string): StoredPart => ({ type: "text", id, text, synthetic: false })
+
+const describe = (tool: string, args: unknown): string => {
+  const { questions } = (args ?? {}) as { questions?: { question: string }[] }
+  return questions?.[0]?.question ?? tool
+}
 
 const bodyText = (body: unknown): string =>
   (body as { error?: { message?: string } } | undefined)?.error?.message ?? "scripted failure"

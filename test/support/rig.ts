@@ -1,4 +1,3 @@
-import type { Owner } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/manager/launcher.ts"
 import { TaskManager } from "../../src/manager/task-manager.ts"
@@ -7,6 +6,7 @@ import { type Options, parseOptions } from "../../src/options.ts"
 import { usageLine } from "../../src/tools/render.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
+import { FakeForks } from "./fake-forks.ts"
 import { FakeHost } from "./fake-host.ts"
 import type { FakeScript } from "./fake-turn.ts"
 
@@ -152,8 +152,7 @@ export class Rig {
   }
 
   #newHost(database?: FakeDatabase): FakeHost {
-    const owner: Owner = { pid: 100 + ++this.#processes, startedAt: this.clock.now() }
-    const host = new FakeHost({ clock: this.clock, database, owner })
+    const host = new FakeHost({ clock: this.clock, database, instance: `process ${++this.#processes}` })
     host.scripts.push((request) => {
       for (const script of this.#scripts.toReversed()) {
         const reply = script(request)
@@ -167,6 +166,7 @@ export class Rig {
   #newManager(): TaskManager {
     const manager = new TaskManager({
       host: this.host,
+      forks: new FakeForks(this.host),
       clock: this.timers,
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, "a"),

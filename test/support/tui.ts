@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto"
 import { rmSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { promisify } from "node:util"
 import { eventually } from "./eventually.ts"
 import { type HomeOptions, type Plugin, prepareHome } from "./home.ts"
@@ -11,8 +12,9 @@ import { BINARY } from "./server-process.ts"
 
 const run = promisify(execFile)
 
-const WAIT_MS = 15_000
-const START_MS = 30_000
+const WAIT_MS = 25_000
+const START_MS = 45_000
+const ESCAPE_MS = 150
 
 export type TuiOptions = {
   /** A running `serve` host: the terminal attaches to it. Without one, the terminal is its own host. */
@@ -124,8 +126,13 @@ export const startTui = async ({ host, home = {}, sessionID, size = [200, 50], .
     screen,
     waitFor,
     stop,
-    /** Presses keys, by tmux's names: `C-x`, `Enter`, `Down`. */
-    keys: (...keys: string[]) => tmux("send-keys", "-t", "main", ...keys),
+    /** Presses keys, by tmux's names: `C-x`, `Enter`, `Down`. A key that comes right after Escape would be Alt. */
+    async keys(...keys: string[]) {
+      for (const key of keys) {
+        await tmux("send-keys", "-t", "main", key)
+        if (key === "Escape") await sleep(ESCAPE_MS)
+      }
+    },
     type: (text: string) => tmux("send-keys", "-t", "main", "-l", text),
     resize: (columns: number, rows: number) =>
       tmux("resize-window", "-t", "main", "-x", String(columns), "-y", String(rows)),

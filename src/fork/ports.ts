@@ -1,0 +1,88 @@
+import type { Rule } from "../core/ports.ts"
+import type { Model, TaskDraft, Usage } from "../core/task.ts"
+
+/** Part of the title of every fork: a fork has no parent to be found by. */
+export const FORK_MARK = "background fork"
+
+/**
+ * A part of a message as its model sees it. `handle` is the host folder's own and is handed back untouched.
+ */
+export type HistoryPart =
+  | { readonly type: "text"; readonly text: string; readonly handle: unknown }
+  | { readonly type: "reasoning"; readonly text: string; readonly handle: unknown }
+  | {
+      readonly type: "tool"
+      readonly callID: string
+      readonly tool: string
+      readonly input: unknown
+      readonly state: "pending" | "running" | "completed" | "error"
+      /** The output, or the error's text. */
+      readonly result: string
+      /** Images and documents that came with the result. */
+      readonly media: readonly Media[]
+      readonly handle: unknown
+    }
+  | { readonly type: "file"; readonly name: string; readonly media: Media; readonly handle: unknown }
+  /** What weighs nothing in the model's view. */
+  | { readonly type: "other"; readonly handle: unknown }
+
+/** `bytes` as it is stored, base64 and all. */
+export type Media = { readonly mime: string; readonly bytes: number }
+
+export type ToolHistoryPart = Extract<HistoryPart, { type: "tool" }>
+
+export type HistoryMessage = {
+  readonly id: string
+  readonly role: "user" | "assistant"
+  /**
+   * Of an assistant's message: what the provider counted when it was written, in tokens: system prompt, tools, all that
+   * came before and the message itself. Absent where it counted nothing.
+   */
+  readonly counted?: number
+  readonly parts: readonly HistoryPart[]
+  readonly handle: unknown
+}
+
+/** What a model sees of a session up to some message, oldest first. */
+export type History = { readonly messages: readonly HistoryMessage[]; readonly handle: unknown }
+
+export type NewFork = {
+  readonly parentID: string
+  readonly history: History
+  /** The messages that the fork is to hold, oldest first, out of `history`; tool results and texts may differ. */
+  readonly messages: readonly HistoryMessage[]
+  readonly title: string
+  readonly agent: string
+  readonly model?: Model
+  readonly rules: readonly Rule[]
+  /** Stored as the session's record; with `usageBefore` set to what the new session starts with. */
+  readonly draft: TaskDraft
+}
+
+export type Preamble = {
+  readonly sessionID: string
+  readonly messageID: string
+  readonly partID: string
+  readonly agent: string
+  readonly model?: Model
+  readonly text: string
+}
+
+/** What a fork needs of the host. Every method may reject with a `HostError` and no other. */
+export interface ForkHost {
+  /**
+   * What the model sees of the session before `messageID`. Rejects with `notFound` where the session or the message is
+   * not there.
+   */
+  history(sessionID: string, messageID: string): Promise<History>
+  /** Tokens that the model can read in one request; undefined where nobody knows. */
+  contextLimit(model: Model): Promise<number | undefined>
+  /**
+   * Makes a session that holds exactly `messages`, the record and the rules, and says what usage it starts with. A
+   * session that was made halfway is deleted before this rejects.
+   */
+  fork(input: NewFork): Promise<{ readonly sessionID: string; readonly usageBefore: Usage }>
+  /** Stores a user message without waking the model. */
+  preamble(message: Preamble): Promise<void>
+  deleteSession(sessionID: string): Promise<void>
+}

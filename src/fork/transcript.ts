@@ -1,0 +1,95 @@
+import type { HistoryMessage } from "./ports.ts"
+import { asText, tokensOf, weighText } from "./tokens.ts"
+import type { CutResult } from "./trim.ts"
+
+/** Lengths of what is shown of one call's parameters, and of one text, in characters. */
+const PARAMS_CHARS = 200
+const TEXT_CHARS = 400
+const TAG = "left_out_messages"
+
+/** What a preamble tells; all figures are of what really happened. */
+export type PreambleFacts = {
+  readonly kept: number
+  readonly dropped: readonly HistoryMessage[]
+  readonly cut: readonly CutResult[]
+  readonly maxToolResultChars: number
+  /** The limit the history was brought under, in tokens. */
+  readonly maxTokens: number
+}
+
+/** The preamble, at most `tokens` long by the calibrated estimate as far as the digest is concerned. */
+export function preamble(facts: PreambleFacts, tokens: number, factor: number): string {
+  const { dropped } = facts
+  const text = [
+    "[Forked context] You are a background agent. The messages above were copied from the session that started you; " +
+      "what was said there was said to the agent that you were forked from. Your own task is the next message.",
+    ...whatChanged(facts),
+    "Context may be truncated. Read files again and repeat searches where you need their complete or current content.",
+  ].join("\n\n")
+  if (dropped.length === 0) return text
+  return `${text}\n\n${fenced(digest(dropped, tokens, factor))}`
+}
+
+function whatChanged({ kept, dropped, cut, maxToolResultChars, maxTokens }: PreambleFacts): readonly string[] {
+  const lines: string[] = []
+  if (dropped.length > 0)
+    lines.push(
+      `${count(dropped.length, "older message")} left out to stay under ${maxTokens} tokens; ` +
+        `${count(kept, "message")} kept. A digest of what was left out is below.`,
+    )
+  if (cut.length > 0) {
+    const longest = Math.max(...cut.map(({ from }) => from))
+    lines.push(
+      `${count(cut.length, "tool result")} over ${maxToolResultChars} characters cut, ` +
+        `the longest from ${longest} characters. Each says its original length.`,
+    )
+  }
+  return lines.length > 0 ? lines : [`Nothing was left out or cut: ${count(kept, "message")} kept.`]
+}
+
+const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? "" : "s"}`
+
+/**
+ * Messages in short: `User:` and `Agent:` lines, and `[Tool: name] params` for every call. Weighs at most `tokens`: the
+ * first line stays, then the newest as far as they fit, and a line between them says how many are not shown.
+ */
+export function digest(messages: readonly HistoryMessage[], tokens: number, factor = 1): string {
+  const lines = messages.flatMap(linesOf)
+  const [first = "", ...rest] = lines
+  const weights = lines.map((line) => tokensOf(weighText(`${line}\n`), factor))
+  const room = tokens - tokensOf(weighText(gap(lines.length)), factor) - (weights[0] ?? 0)
+  if (room < 0) return gap(lines.length)
+  let used = 0
+  let from = rest.length
+  while (from > 0 && used + (weights[from] ?? 0) <= room) {
+    used += weights[from] ?? 0
+    from--
+  }
+  return [first, ...(from > 0 ? [gap(from)] : []), ...rest.slice(from)].join("\n")
+}
+
+const gap = (lines: number): string => `[… ${count(lines, "line")} not shown …]`
+
+function linesOf(message: HistoryMessage): string[] {
+  const label = message.role === "user" ? "User:" : "Agent:"
+  return message.parts.flatMap((part) => {
+    if (part.type === "text") return part.text.trim() === "" ? [] : [`${label} ${brief(part.text, TEXT_CHARS)}`]
+    if (part.type === "file") return [`${label} [File: ${oneLine(part.name)}]`]
+    return part.type === "tool" ? [`[Tool: ${oneLine(part.tool)}] ${brief(asText(part.input), PARAMS_CHARS)}`] : []
+  })
+}
+
+/** One line, so that no text can look like another speaker's. Only as much is looked at as can be shown. */
+function brief(text: string, most: number): string {
+  const line = oneLine(text.slice(0, most * 4))
+  if (line.length <= most && text.length <= most * 4) return line
+  return `${line.slice(0, most).replace(/[\ud800-\udbff]$/, "")}...`
+}
+
+const oneLine = (text: string): string => text.replace(/\s+/g, " ").trim()
+
+/** The text between a pair of tags that it cannot close or open itself; all else in it stays as it is. */
+function fenced(text: string): string {
+  const safe = text.replace(new RegExp(`<(?=\\s*/?\\s*${TAG})`, "gi"), "&lt;")
+  return `<${TAG}>\n${safe}\n</${TAG}>`
+}

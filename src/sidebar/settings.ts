@@ -1,0 +1,47 @@
+import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
+import { type Options, parseOptions } from "../options.ts"
+
+/**
+ * What a user may set for the companion, as the second element of the plugin's tuple in tui.json. The host drops keys
+ * that it does not know from tui.json's own `keybinds`, so the binding is an option here.
+ */
+export type Settings = {
+  /** Opens the tasks; "none" or false for no key. */
+  readonly keybind: string | undefined
+  /** A desktop notification when a task ends or asks. Default: the option of the same name in opencode.json. */
+  readonly osNotifications: boolean
+  /** The statuses that the server half lets a user resume. */
+  readonly resumable: Options["resumable"]
+}
+
+export const DEFAULT_KEYBIND = "<leader>k"
+
+export function settingsFrom(given: unknown, server: Options): Settings {
+  const { keybind, osNotifications } = (typeof given === "object" && given !== null ? given : {}) as Record<
+    string,
+    unknown
+  >
+  return {
+    keybind: keybindFrom(keybind),
+    osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
+    resumable: server.resumable,
+  }
+}
+
+/** The options of the server half, from the configuration that the host shows: the entry of the same package. */
+export function serverOptions(config: TuiPluginApi["state"]["config"], meta: Pick<TuiPluginMeta, "spec">): Options {
+  const entries = (config.plugin ?? []) as readonly (string | readonly [string, unknown])[]
+  const entry = entries.find((each) => packageOf(typeof each === "string" ? each : each[0]) === packageOf(meta.spec))
+  return parseOptions(Array.isArray(entry) ? entry[1] : undefined).options
+}
+
+function keybindFrom(value: unknown): string | undefined {
+  if (value === false || value === "none") return undefined
+  return typeof value === "string" && value.trim() !== "" ? value : DEFAULT_KEYBIND
+}
+
+/** `name` of `name@1.2.3` and of `@scope/name@1.2.3`; paths stay as they are, but for the way they are written. */
+const packageOf = (spec: string): string =>
+  spec.includes("://") || spec.startsWith("/") || spec.startsWith(".")
+    ? spec.replace(/^file:\/\//, "")
+    : spec.replace(/(?<=.)@.*$/, "")

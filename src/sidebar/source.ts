@@ -1,0 +1,228 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { Session } from "@opencode-ai/sdk/v2"
+import { createSignal } from "solid-js"
+import type { HostEvent } from "../core/ports.ts"
+import { type Ask, isActive, type Task } from "../core/task.ts"
+import { describePermission, describeQuestion } from "../host/asks.ts"
+import { toMessage, toUsage } from "../host/convert.ts"
+import { type RawEvent, toHostEvent } from "../host/events.ts"
+import { decodeRecord } from "../host/record.ts"
+import { ProgressTracker } from "../manager/progress.ts"
+import type { Seen } from "./view-model.ts"
+
+/** Changes are told at most this often: a child that streams has hundreds of events a second. */
+const TELL_EVERY_MS = 100
+const MOST_SESSIONS = 1000
+
+/** What a session's record was, and what it has become. Told for every known task of the project. */
+export type Change = { readonly seen: Seen; readonly child: boolean; readonly before: Task | undefined }
+
+export type Source = ReturnType<typeof createSource>
+
+type Entry = { task: Task; child: boolean; tracker: ProgressTracker | undefined }
+
+const EVENTS = [
+  "session.status",
+  "message.part.updated",
+  "permission.asked",
+  "permission.replied",
+  "question.asked",
+  "question.replied",
+  "question.rejected",
+] as const
+
+/**
+ * What the companion knows of tasks: the records in the sessions' metadata, and the events of the sessions that run.
+ * `onAsk` and `onChange` hear what happens from now on, once each; they must not throw.
+ */
+export function createSource(
+  api: TuiPluginApi,
+  listeners: { onChange?: (change: Change) => void; onAsk?: (ask: Ask, change: Change) => void } = {},
+) {
+  const entries = new Map<string, Entry>()
+  const loading = new Map<string, Promise<void>>()
+  const [version, setVersion] = createSignal(0)
+  let telling: ReturnType<typeof setTimeout> | undefined
+
+  const tell = () => {
+    telling ??= setTimeout(() => {
+      telling = undefined
+      setVersion((count) => count + 1)
+    }, TELL_EVERY_MS)
+    telling.unref?.()
+  }
+
+  const seenOf = ({ task, tracker }: Entry): Seen => ({ task, progress: tracker?.snapshot() })
+
+  /** Takes a session as the host tells it. The record decides; the rest of the row is usage. */
+  const take = (session: Session, live: boolean) => {
+    const record = decodeRecord(session.metadata, session.id)
+    const known = entries.get(session.id)
+    if (!record) return forget(session.id)
+    const { task } = record
+    const sameRun = known?.task.run.generation === task.run.generation
+    const usage = toUsage(session.tokens, session.cost)
+    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now(), usage) : undefined
+    tracker?.used(usage)
+    const entry = { task, tracker, child: session.parentID !== undefined }
+    entries.set(session.id, entry)
+    if (live) listeners.onChange?.({ seen: seenOf(entry), child: entry.child, before: known?.task })
+    tell()
+  }
+
+  const forget = (sessionID: string) => {
+    if (entries.delete(sessionID)) tell()
+  }
+
+  const hear = (event: HostEvent) => {
+    const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
+    const entry = entries.get(sessionID)
+    if (!entry?.tracker) return
+    if (!apply(entry.task, entry.tracker, event)) return
+    if (event.type === "asked")
+      listeners.onAsk?.(event.ask, { seen: seenOf(entry), child: entry.child, before: entry.task })
+    tell()
+  }
+
+  const on = <Type extends Parameters<typeof api.event.on>[0]>(type: Type, handle: (event: RawEvent) => void) =>
+    api.event.on(type, (event) => handle(event as unknown as RawEvent))
+  const infoOf = (event: RawEvent) => (event.properties as { info: Session }).info
+  const stops = [
+    on("session.created", (event) => take(infoOf(event), true)),
+    on("session.updated", (event) => take(infoOf(event), true)),
+    on("session.deleted", (event) => forget(infoOf(event).id)),
+    on("server.connected", () => {
+      for (const sessionID of [...loading.keys()]) void load(sessionID, true)
+    }),
+    ...EVENTS.map((type) =>
+      on(type, (event) => {
+        const heard = toHostEvent(event, Date.now())
+        if (heard) return hear(heard)
+        if (type === "session.status") calm(event)
+      }),
+    ),
+  ]
+
+  /** The converter knows no idle status: a retry is over with it. */
+  const calm = (event: RawEvent) => {
+    const { sessionID } = event.properties as { sessionID: string }
+    entries.get(sessionID)?.tracker?.retrying(undefined)
+  }
+
+  /** Reads what was before we listened: once a session, and again after the connection was lost. */
+  const load = (sessionID: string, again = false): Promise<void> => {
+    const known = loading.get(sessionID)
+    if (known && !again) return known
+    const loaded = readSessions(api, sessionID).then(async (sessions) => {
+      for (const session of sessions) if (!entries.has(session.id) || again) take(session, false)
+      await catchUp(
+        api,
+        [...entries.values()].filter(({ task }) => task.parentID === sessionID),
+      )
+      tell()
+    })
+    const settled = loaded.catch(() => void loading.delete(sessionID))
+    loading.set(sessionID, settled)
+    return settled
+  }
+
+  return {
+    load,
+    /** The tasks that a session launched. Reactive. */
+    tasksOf: (sessionID: string): readonly Seen[] => {
+      version()
+      return [...entries.values()].filter(({ task }) => task.parentID === sessionID).map(seenOf)
+    },
+    /** All known tasks. Reactive. */
+    all: (): readonly Seen[] => {
+      version()
+      return [...entries.values()].map(seenOf)
+    },
+    /** The task that a session is the child of. Reactive. */
+    taskIn: (sessionID: string): Seen | undefined => {
+      version()
+      const entry = entries.get(sessionID)
+      return entry && seenOf(entry)
+    },
+    dispose: () => {
+      for (const stop of stops) stop()
+      clearTimeout(telling)
+    },
+  }
+}
+
+/** True if the event says something new of the run. */
+function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean {
+  switch (event.type) {
+    case "tool":
+      // Message ids ascend in time: what is older than the prompt belongs to an earlier run.
+      if (event.messageID <= task.run.promptID) return false
+      tracker.tool(event.callID, event.tool, event.ended, event.messageID)
+      return true
+    case "active":
+      tracker.retrying(event.activity.type === "retry" ? event.activity : undefined)
+      return true
+    case "asked":
+      tracker.asked(event.ask)
+      return true
+    case "replied":
+      tracker.replied(event.askID)
+      return true
+    default:
+      return false
+  }
+}
+
+/** The session itself, its children, and what changed since it began: forks have no parent to be found by. */
+async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
+  const { data: session } = await api.client.session.get({ sessionID })
+  if (!session) return []
+  const [children, recent] = await Promise.all([
+    api.client.session.children({ sessionID }),
+    api.client.session.list({ start: session.time.created, limit: MOST_SESSIONS }),
+  ])
+  return [session, ...(recent.data ?? []), ...(children.data ?? [])]
+}
+
+/** Tool calls, retries and questions of runs that began before we listened. */
+async function catchUp(api: TuiPluginApi, entries: readonly Entry[]): Promise<void> {
+  const running = entries.filter(({ task }) => isActive(task))
+  if (running.length === 0) return
+  const [statuses, permissions, questions] = await Promise.all([
+    api.client.session.status(),
+    api.client.permission.list(),
+    api.client.question.list(),
+  ])
+  const now = Date.now()
+  await Promise.all(
+    running.map(async ({ task, tracker }) => {
+      if (!tracker) return
+      const { sessionID } = task
+      const status = statuses.data?.[sessionID]
+      if (status?.type === "retry") tracker.retrying(status)
+      for (const { id, permission, patterns, ...rest } of permissions.data ?? []) {
+        if (rest.sessionID !== sessionID) continue
+        tracker.asked({
+          id,
+          sessionID,
+          kind: "permission",
+          what: describePermission(permission, patterns),
+          askedAt: now,
+        })
+      }
+      for (const { id, questions: asked, ...rest } of questions.data ?? []) {
+        if (rest.sessionID === sessionID) {
+          tracker.asked({ id, sessionID, kind: "question", what: describeQuestion(asked), askedAt: now })
+        }
+      }
+      const { data: messages } = await api.client.session.messages({ sessionID })
+      for (const message of (messages ?? []).map(toMessage)) {
+        if (message.id <= task.run.promptID) continue
+        for (const part of message.parts) {
+          if (part.type !== "tool") continue
+          tracker.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", message.id)
+        }
+      }
+    }),
+  )
+}

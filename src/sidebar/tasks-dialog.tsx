@@ -1,0 +1,173 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { type Ask, isActive } from "../core/task.ts"
+import type { Actions } from "./actions.ts"
+import { AnswerDialog } from "./answer-dialog.tsx"
+import { askQuestions } from "./question-dialog.tsx"
+import type { Settings } from "./settings.ts"
+import type { Source } from "./source.ts"
+import { inOrder, rowOf, type Seen, stateText } from "./view-model.ts"
+
+export type Companion = {
+  readonly api: TuiPluginApi
+  readonly source: Source
+  readonly actions: Actions
+  readonly settings: () => Settings
+}
+
+/** `/tasks`: the tasks of the session shown and, in a child, the way back to its parent. */
+export async function openTasks(companion: Companion): Promise<void> {
+  const { api, source } = companion
+  const sessionID = currentSession(api)
+  if (!sessionID) return api.ui.toast({ variant: "info", message: "Background agents belong to a session: open one." })
+  await source.load(sessionID)
+  const parentID = source.taskIn(sessionID)?.task.parentID ?? api.state.session.get(sessionID)?.parentID
+  const order = inOrder(source.tasksOf(sessionID)).map(({ task }) => task.sessionID)
+  if (!parentID && order.length === 0) {
+    return api.ui.toast({ variant: "info", message: "No background agents in this session yet." })
+  }
+  const options = (): TuiDialogSelectOption<string>[] => {
+    const seen = source.tasksOf(sessionID)
+    const known = order.flatMap((id) => seen.find(({ task }) => task.sessionID === id) ?? [])
+    return [...(parentID ? [wayBack(api, parentID)] : []), ...known.map((each) => optionOf(each, source.all()))]
+  }
+  const choose = (value: string) => {
+    if (value === parentID) return goTo(api, value)
+    openChoices(companion, value)
+  }
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title="Background agents"
+      placeholder="Search tasks"
+      options={options()}
+      onSelect={(option) => choose(option.value)}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<string> => ({
+  title: "Back to the parent session",
+  description: api.state.session.get(parentID)?.title,
+  value: parentID,
+})
+
+function optionOf(seen: Seen, all: readonly Seen[]): TuiDialogSelectOption<string> {
+  const row = rowOf(seen, all, Date.now())
+  return {
+    title: `${row.icon ?? "⠿"} ${row.title}`,
+    description: stateText(seen, all),
+    footer: row.facts,
+    category: isActive(seen.task) ? "Running" : "Ended",
+    value: seen.task.sessionID,
+  }
+}
+
+type Choice = { readonly title: string; readonly description?: string; readonly run: () => void }
+
+/** What can be done with a task, in the state that it is in when the list opens. */
+function openChoices(companion: Companion, sessionID: string) {
+  const { api, source } = companion
+  const seen = source.taskIn(sessionID)
+  if (!seen) return api.ui.dialog.clear()
+  const choices = choicesFor(companion, seen)
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={seen.task.description}
+      placeholder={stateText(seen, source.all())}
+      options={choices.map(({ title, description }, value) => ({ title, description, value }))}
+      onSelect={(option) => choices[option.value]?.run()}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
+  const { api, actions, settings } = companion
+  const { task, progress } = seen
+  const { sessionID } = task
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    work()
+  }
+  const asks = isActive(task) ? (progress?.asks ?? []) : []
+  const answers = asks.map((ask) => ({
+    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
+    description: ask.what,
+    run: () => openAsk(companion, ask),
+  }))
+  const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
+  if (isActive(task)) {
+    return [
+      ...answers,
+      open,
+      { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
+      { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) },
+    ]
+  }
+  const resumable = settings().resumable.some((status) => status === task.status)
+  return [
+    { title: "Read the answer", run: () => void readAnswer(companion, seen) },
+    open,
+    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openResume(companion, seen) }] : []),
+    {
+      title: "Clear it from the list",
+      description: "its session stays",
+      run: close(() => actions.request(sessionID, { action: "clear" })),
+    },
+  ]
+}
+
+function openAsk({ api, actions }: Companion, ask: Ask) {
+  if (ask.kind === "question") return void askQuestions(api, actions, ask)
+  const replies = [
+    { title: "Allow once", value: "once" },
+    { title: "Always allow", description: "until OpenCode ends", value: "always" },
+    { title: "Reject", description: "the agent's turn ends", value: "reject" },
+  ] as const
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={`Permission: ${ask.what}`}
+      options={[...replies]}
+      onSelect={(option) => {
+        api.ui.dialog.clear()
+        void actions.replyTo(ask, option.value)
+      }}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+async function readAnswer({ api, actions }: Companion, seen: Seen) {
+  const text = await actions.textOf(seen)
+  if (text === undefined) return
+  api.ui.dialog.replace(() => <AnswerDialog api={api} title={seen.task.description} text={text} />)
+  api.ui.dialog.setSize("xlarge")
+}
+
+function openResume({ api, actions }: Companion, { task }: Seen) {
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogPrompt
+      title={`Resume: ${task.description}`}
+      placeholder="What it shall do next"
+      onCancel={() => api.ui.dialog.clear()}
+      onConfirm={(value) => {
+        const prompt = value.trim()
+        if (prompt === "") return
+        api.ui.dialog.clear()
+        void actions.request(task.sessionID, { action: "resume", prompt })
+      }}
+    />
+  ))
+}
+
+function goTo(api: TuiPluginApi, sessionID: string) {
+  api.ui.dialog.clear()
+  api.route.navigate("session", { sessionID })
+}
+
+function currentSession(api: TuiPluginApi): string | undefined {
+  const { current } = api.route
+  const sessionID = current.name === "session" && "params" in current ? current.params?.sessionID : undefined
+  return typeof sessionID === "string" ? sessionID : undefined
+}

@@ -1,0 +1,224 @@
+import { batchName, batchProgress } from "../core/batch.ts"
+import { duration } from "../core/duration.ts"
+import {
+  addUsage,
+  billedTokens,
+  elapsed,
+  isActive,
+  NO_USAGE,
+  type Phase,
+  type Progress,
+  phaseOf,
+  subtractUsage,
+  type Task,
+  type Usage,
+  waited,
+} from "../core/task.ts"
+
+/** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
+
+/** A task as its session's record tells it and, while it runs, what its session's events told since. */
+export type Seen = { readonly task: Task; readonly progress?: Progress }
+
+/** What a row is about, for its colour. */
+export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
+
+export type Row = {
+  readonly sessionID: string
+  readonly tone: Tone
+  /** Absent while the row's icon spins. */
+  readonly icon?: string
+  readonly title: string
+  /** Time and tool calls. */
+  readonly facts: string
+  /** What a task does that has not ended: phase and last tool, or the question that it waits on. */
+  readonly detail?: string
+}
+
+export type Batch = { readonly label: string; readonly done: number; readonly total: number }
+
+export type Section = {
+  /** `2 running`, or `5 done` when nothing runs. */
+  readonly summary: string
+  readonly rows: readonly Row[]
+  /** How many tasks have no row. */
+  readonly more: number
+  readonly batches: readonly Batch[]
+  readonly totals: string
+}
+
+/** A list longer than this is cut, the running ones first: a sidebar is short. */
+export const MOST_ROWS = 10
+
+const ICONS: Readonly<Record<Tone, string | undefined>> = {
+  working: undefined,
+  waiting: "?",
+  queued: "○",
+  completed: "✓",
+  error: "✗",
+  cancelled: "⊘",
+}
+
+/** The sidebar's section; undefined where there is nothing to show. */
+export function sectionOf(seen: readonly Seen[], now: number): Section | undefined {
+  if (seen.length === 0) return undefined
+  const ordered = inOrder(seen)
+  const running = seen.filter(({ task }) => isActive(task)).length
+  const shown = ordered.slice(0, MOST_ROWS)
+  const usage = seen.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
+  return {
+    summary: running > 0 ? `${running} running` : `${seen.length} done`,
+    rows: shown.map((each) => rowOf(each, seen, now)),
+    more: ordered.length - shown.length,
+    batches: batchesOf(seen.map(({ task }) => task)),
+    totals: usageText(usage),
+  }
+}
+
+/** What runs, in the order of launch; then what has ended, the latest first. */
+export function inOrder(seen: readonly Seen[]): readonly Seen[] {
+  const active = seen.filter(({ task }) => isActive(task))
+  const ended = seen.filter(({ task }) => !isActive(task))
+  return [
+    ...active.toSorted((a, b) => a.task.run.createdAt - b.task.run.createdAt),
+    ...ended.toSorted((a, b) => (b.task.run.endedAt ?? 0) - (a.task.run.endedAt ?? 0)),
+  ]
+}
+
+/** `all` are the tasks known, to tell whether this one waits for tasks of its own. */
+export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
+  const { task } = seen
+  const phase = phaseIn(seen, all)
+  const tone = toneOf(task, phase)
+  return {
+    sessionID: task.sessionID,
+    tone,
+    icon: ICONS[tone],
+    title: oneLine(task.description),
+    facts: [timeOf(task, now), ...callsText(toolCallsOf(seen))].join(" · "),
+    detail: phase && detailOf(seen, phase),
+  }
+}
+
+/** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
+export const stateText = (seen: Seen, all: readonly Seen[]): string =>
+  `${seen.task.agent}, ${phaseIn(seen, all) ?? seen.task.status}`
+
+/** In a few words, for where there is no room for more; undefined while nothing runs. */
+export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
+  const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all)))
+  if (tones.length === 0) return undefined
+  const asking = tones.filter((tone) => tone === "waiting").length
+  const agents = `${tones.length} ${tones.length === 1 ? "agent" : "agents"}`
+  return asking === 0 ? { text: agents, waiting: false } : { text: `${agents}, ${asking} waiting`, waiting: true }
+}
+
+/** The bars of the batches that run, or of the latest one; a batch of one task needs none. */
+function batchesOf(tasks: readonly Task[]): Batch[] {
+  const keys = new Set(tasks.filter(isActive).map(({ batch }) => batch))
+  const latest = tasks.toSorted((a, b) => a.run.createdAt - b.run.createdAt).at(-1)
+  if (keys.size === 0 && latest) keys.add(latest.batch)
+  return [...keys].flatMap((key) => {
+    const { done, total } = batchProgress(key, tasks)
+    return total < 2 ? [] : { label: batchName(key) ?? "", done, total }
+  })
+}
+
+/** A bar of `width` columns: the filled part and the rest. It is full only when all is done. */
+export function barOf({ done, total }: Batch, width: number): { filled: string; rest: string } {
+  const columns = Math.max(0, Math.floor(width))
+  const filled = total === 0 ? 0 : Math.floor((columns * done) / total)
+  return { filled: "━".repeat(filled), rest: "─".repeat(columns - filled) }
+}
+
+/** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
+export function usageOf({ task, progress }: Seen): Usage {
+  if (isActive(task) && progress) return subtractUsage(progress.usage, task.usageBefore)
+  return task.outcome?.usage ?? NO_USAGE
+}
+
+export const toolCallsOf = ({ task, progress }: Seen): number =>
+  isActive(task) ? (progress?.toolCalls ?? 0) : (task.outcome?.toolCalls ?? 0)
+
+/** `12.3K tokens · $0.0123`. */
+export function usageText(usage: Usage): string {
+  const cost = usage.cost >= 1 ? usage.cost.toFixed(2) : usage.cost.toFixed(4)
+  return `${short(billedTokens(usage))} tokens · $${cost}`
+}
+
+/** Whole seconds while the time runs, so that the line stands still between two of them. */
+export function timeOf(task: Task, now: number): string {
+  if (!isActive(task)) return duration(elapsed(task, now))
+  const ms = task.run.startedAt === undefined ? waited(task, now) : elapsed(task, now)
+  return ms < 60_000 ? `${Math.floor(ms / 1000)}s` : duration(ms)
+}
+
+/** Cut to so many columns, with an ellipsis where something went; the text keeps to one line. */
+export function cut(text: string, columns: number): string {
+  let used = 0
+  let kept = ""
+  for (const { segment } of SEGMENTER.segment(text)) {
+    used += WIDE.test(segment) ? 2 : 1
+    if (used > columns) return columns < 1 ? "" : `${trimTo(kept, columns - 1)}…`
+    kept += segment
+  }
+  return kept
+}
+
+const SEGMENTER = new Intl.Segmenter()
+/** What a terminal draws two columns wide: the CJK blocks, full-width forms and emoji. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}|\ufe0f/u
+
+function trimTo(text: string, columns: number): string {
+  let used = 0
+  let kept = ""
+  for (const { segment } of SEGMENTER.segment(text)) {
+    used += WIDE.test(segment) ? 2 : 1
+    if (used > columns) break
+    kept += segment
+  }
+  return kept.trimEnd()
+}
+
+function phaseIn({ task, progress }: Seen, all: readonly Seen[]): Phase | undefined {
+  const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks)
+}
+
+function toneOf(task: Task, phase: Phase | undefined): Tone {
+  if (phase === "queued") return "queued"
+  if (phase === "waiting for permission" || phase === "waiting for an answer") return "waiting"
+  if (phase) return "working"
+  return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
+}
+
+function detailOf({ progress }: Seen, phase: Phase): string {
+  const ask = progress?.asks[0]
+  if (ask && phase !== "queued") return `${phase}: ${ask.what}`
+  if (progress?.retry && phase === "retrying") {
+    return oneLine(`retrying (${progress.retry.attempt}): ${progress.retry.message}`)
+  }
+  const tool = progress?.recentTools.at(-1)
+  return tool ? `${phase} · ${tool}` : phase
+}
+
+const callsText = (calls: number): string[] => (calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`])
+
+const oneLine = (text: string): string => text.replace(/\s+/g, " ").trim()
+
+function short(count: number): string {
+  if (count < 1000) return String(count)
+  return count < 999_950 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
+}
+
+const NO_PROGRESS: Progress = Object.freeze({
+  toolCalls: 0,
+  recentTools: [],
+  lastText: "",
+  lastSignAt: 0,
+  usage: NO_USAGE,
+  asks: [],
+  openCalls: 0,
+  emptyAnswers: 0,
+})

@@ -1,0 +1,59 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
+import { createActions } from "./sidebar/actions.ts"
+import { createAttention } from "./sidebar/attention.ts"
+import { Badge } from "./sidebar/badge.tsx"
+import { BackgroundAgents } from "./sidebar/section.tsx"
+import { serverOptions, settingsFrom } from "./sidebar/settings.ts"
+import { createSource } from "./sidebar/source.ts"
+import { type Companion, openTasks } from "./sidebar/tasks-dialog.tsx"
+
+/** Between the host's context (100) and its todos (400). */
+const SIDEBAR_ORDER = 150
+const TASKS_COMMAND = "superagents.tasks"
+
+const plugin: TuiPluginModule = {
+  id: "superagents",
+  async tui(api, given, meta) {
+    // The host's configuration may come later than the plugin: it is read when it is needed.
+    const settings = () => settingsFrom(given, serverOptions(api.state.config, meta))
+    const source = createSource(
+      api,
+      createAttention(api, () => settings().osNotifications),
+    )
+    const actions = createActions(api)
+    const companion: Companion = { api, source, actions, settings }
+    api.lifecycle.onDispose(() => {
+      source.dispose()
+      actions.dispose()
+    })
+    const { keybind } = settings()
+    api.keymap.registerLayer({
+      commands: [
+        {
+          name: TASKS_COMMAND,
+          title: "Background agents",
+          desc: "See this session's tasks, read, answer, cancel or resume them",
+          category: "Session",
+          namespace: "palette",
+          slashName: "tasks",
+          run: () => void openTasks(companion),
+        },
+      ],
+      bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],
+    })
+    api.slots.register({
+      order: SIDEBAR_ORDER,
+      slots: {
+        sidebar_content(_context, props) {
+          return <BackgroundAgents api={api} source={source} sessionID={props.session_id} />
+        },
+        session_prompt_right(_context, props) {
+          return <Badge api={api} source={source} sessionID={props.session_id} />
+        },
+      },
+    })
+  },
+}
+
+export default plugin

@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { notificationsOf, statuses } from "../support/killing.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model)
+  model.use((request) => (request.lastUser.startsWith("HANG") ? { hang: true } : undefined))
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+const metadataOf = async (session: string) =>
+  (await unwrap(host.client.session.get({ sessionID: session }))).metadata ?? {}
+
+describe("the companion's requests", () => {
+  test("a cancel written into the session's metadata is carried out once and removed; the record and others' keys stay", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "HANG for the companion" })
+    const before = await metadataOf(child)
+    await unwrap(
+      host.client.session.update({
+        sessionID: child,
+        metadata: { ...before, others: "stay", superagentsRequest: { id: "req_1", action: "cancel" } },
+      }),
+    )
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(/^⊘ \*\*Agent ".*" cancelled after /)
+    expect(notification?.hidden).toContain("The user stopped it.")
+    const after = await eventually(async () => {
+      const metadata = await metadataOf(child)
+      return !("superagentsRequest" in metadata) && metadata
+    })
+    expect(after.others).toBe("stay")
+    expect(after.superagents).toMatchObject({ version: 1, task: { id, status: "cancelled" } })
+  })
+
+  test("a resume written there asks the task again", async () => {
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "quick one" })
+    await notified(host, session)
+    const request = { id: "req_2", action: "resume", prompt: "and again" }
+    await unwrap(
+      host.client.session.update({
+        sessionID: child,
+        metadata: { ...(await metadataOf(child)), superagentsRequest: request },
+      }),
+    )
+    const all = await notified(host, session, 2)
+    expect(all[1]?.visible).toMatch(/^✓ \*\*Resume #1 completed in /)
+    expect(
+      model.requests.filter(({ sessionID, lastUser }) => sessionID === child && lastUser === "and again"),
+    ).toHaveLength(1)
+  })
+
+  test("a clear written there forgets the task and tells nobody", async () => {
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "HANG until cleared" })
+    const request = { id: "req_3", action: "clear" }
+    await unwrap(
+      host.client.session.update({
+        sessionID: child,
+        metadata: { ...(await metadataOf(child)), superagentsRequest: request },
+      }),
+    )
+    await eventually(async () => Object.keys(await metadataOf(child)).length === 0)
+    const { output } = await callTool(host, model, session, "superagents_list", {})
+    expect(output).toBe("No background tasks found")
+  })
+})
+
+describe("a compaction of the parent", () => {
+  test("is told the tasks there are, their states and what was not fetched", async () => {
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "quick before compaction" })
+    await notified(host, session)
+    const summarize = host.client.session.summarize({ sessionID: session, providerID: "scripted", modelID: "alpha" })
+    const request = await model.waitFor(
+      (each) => each.sessionID === session && JSON.stringify(each.body).includes("keep their ids"),
+    )
+    expect(JSON.stringify(request.body)).toContain(
+      `${id} do quick before compaction (general): completed, answer not fetched yet`,
+    )
+    await summarize
+  })
+})
+
+describe("two OpenCode processes on one project", () => {
+  test("the second leaves alone what the first runs, and takes it over when the first dies", async () => {
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "HANG in the first process" })
+    const second = await startHost({ model, plugin: [[PACKAGE, {}]], home: host.home })
+    try {
+      expect((await statuses(second, model, session)).get(id)).toBe("running")
+      const refused = await callTool(second, model, session, "superagents_cancel", { task_id: id })
+      expect(refused.error).toContain("run by another OpenCode process")
+      expect(await notificationsOf(second, session, [id])).toEqual([0])
+      await host.kill("SIGKILL")
+      await eventually(async () => (await statuses(second, model, session)).get(id) === "error", { timeout: 30_000 })
+      await eventually(async () => (await notificationsOf(second, session, [id]))[0] === 1)
+      expect(await notificationsOf(second, session, [id])).toEqual([1])
+    } finally {
+      await second.stop()
+      await host.restart()
+    }
+  })
+})
+
+describe("SIGTERM", () => {
+  test("ends a host with running tasks, as it does one without the plugin", async () => {
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "HANG through SIGTERM" })
+    await host.kill("SIGTERM")
+    await host.restart()
+  })
+})

@@ -1,0 +1,6 @@
+import { defineConfig } from "vitest/config"
+
+/** The unit and property tests alone, without a real host: what the mutation tests run. */
+export default defineConfig({
+  test: { include: ["test/unit/**/*.test.ts", "test/property/**/*.test.ts", "test/contract/fake-*.test.ts"] },
+})
