@@ -27,6 +27,8 @@ export type Message = {
 
 export type MessagePart =
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean }
+  /** Files that a step changed, relative to the session's directory where they lie below it. */
+  | { readonly type: "files"; readonly paths: readonly string[] }
   | {
       readonly type: "tool"
       readonly callID: string
@@ -48,7 +50,6 @@ export type SessionInfo = {
   readonly title: string
   readonly rules: readonly Rule[]
   readonly usage: Usage
-  readonly filesChanged: readonly string[]
   /** The task this session is the child of, if its record can be read. */
   readonly record?: TaskRecord
 }

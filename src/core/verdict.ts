@@ -69,3 +69,8 @@ export const isEmptyAnswer = (message: Message): boolean =>
   message.finish !== undefined &&
   message.error === undefined &&
   !message.parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
+
+/** The files that were changed since the prompt, each once, in the order of their first change. */
+export const changedFiles = (messages: readonly Message[]): readonly string[] => [
+  ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
+]

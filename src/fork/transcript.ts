@@ -1,5 +1,5 @@
 import type { HistoryMessage } from "./ports.ts"
-import { asText, tokensOf, weighText } from "./tokens.ts"
+import { addWeights, asText, tokensOf, weighText } from "./tokens.ts"
 import type { CutResult } from "./trim.ts"
 
 /** Lengths of what is shown of one call's parameters, and of one text, in characters. */
@@ -27,7 +27,7 @@ export function preamble(facts: PreambleFacts, tokens: number, factor: number): 
     "Context may be truncated. Read files again and repeat searches where you need their complete or current content.",
   ].join("\n\n")
   if (dropped.length === 0) return text
-  return `${text}\n\n${fenced(digest(dropped, tokens, factor))}`
+  return `${text}\n\n<${TAG}>\n${digest(dropped, tokens, factor)}\n</${TAG}>`
 }
 
 function whatChanged({ kept, dropped, cut, maxToolResultChars, maxTokens }: PreambleFacts): readonly string[] {
@@ -56,14 +56,12 @@ const count = (number: number, noun: string): string => `${number} ${noun}${numb
 export function digest(messages: readonly HistoryMessage[], tokens: number, factor = 1): string {
   const lines = messages.flatMap(linesOf)
   const [first = "", ...rest] = lines
-  const weights = lines.map((line) => tokensOf(weighText(`${line}\n`), factor))
-  const room = tokens - tokensOf(weighText(gap(lines.length)), factor) - (weights[0] ?? 0)
-  if (room < 0) return gap(lines.length)
-  let used = 0
+  let weight = weighText(`${first}\n${gap(lines.length)}\n`)
+  if (tokensOf(weight, factor) > tokens) return gap(lines.length)
   let from = rest.length
-  while (from > 0 && used + (weights[from] ?? 0) <= room) {
-    used += weights[from] ?? 0
-    from--
+  for (; from > 0; from--) {
+    weight = addWeights(weight, weighText(`${rest[from - 1]}\n`))
+    if (tokensOf(weight, factor) > tokens) break
   }
   return [first, ...(from > 0 ? [gap(from)] : []), ...rest.slice(from)].join("\n")
 }
@@ -71,6 +69,10 @@ export function digest(messages: readonly HistoryMessage[], tokens: number, fact
 const gap = (lines: number): string => `[… ${count(lines, "line")} not shown …]`
 
 function linesOf(message: HistoryMessage): string[] {
+  return plainLinesOf(message).map(withoutTag)
+}
+
+function plainLinesOf(message: HistoryMessage): string[] {
   const label = message.role === "user" ? "User:" : "Agent:"
   return message.parts.flatMap((part) => {
     if (part.type === "text") return part.text.trim() === "" ? [] : [`${label} ${brief(part.text, TEXT_CHARS)}`]
@@ -88,8 +90,6 @@ function brief(text: string, most: number): string {
 
 const oneLine = (text: string): string => text.replace(/\s+/g, " ").trim()
 
-/** The text between a pair of tags that it cannot close or open itself; all else in it stays as it is. */
-function fenced(text: string): string {
-  const safe = text.replace(new RegExp(`<(?=\\s*/?\\s*${TAG})`, "gi"), "&lt;")
-  return `<${TAG}>\n${safe}\n</${TAG}>`
-}
+/** A line between the digest's tags can neither close nor open them; all else in it stays as it is. */
+const withoutTag = (line: string): string => line.replace(TAG_BEGINNING, "&lt;")
+const TAG_BEGINNING = new RegExp(`<(?=\\s*/?\\s*${TAG})`, "gi")

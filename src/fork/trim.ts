@@ -80,7 +80,7 @@ function newest(messages: readonly HistoryMessage[], weights: readonly Weight[],
     if (!anchor) return startingAtUser(messages, from)
     const opening = shorten(anchor, factor, limit * ANCHOR_SHARE)
     from = Math.max(from, firstThatFits(weights, factor, limit, weighMessage(opening)))
-    if (userBefore(messages, from) !== anchorAt) continue
+    if (messages[from]?.role === "user" || userBefore(messages, from) !== anchorAt) continue
     if (tokensOf(weighMessage(opening), factor) > limit) return { kept: [], from: messages.length }
     return { kept: [opening, ...messages.slice(from)], from }
   }

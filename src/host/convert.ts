@@ -32,8 +32,9 @@ export function toError(error: unknown): { name: string; message: string } {
 const firstLine = (text: string): string => text.split("\n    at ")[0]?.trim().slice(0, 2000) ?? ""
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
-  const shared = { id: info.id, createdAt: info.time.created, parts: parts.flatMap(toPart) }
-  if (info.role === "user") return { ...shared, role: "user", summary: false }
+  const shared = { id: info.id, createdAt: info.time.created }
+  if (info.role === "user")
+    return { ...shared, role: "user", summary: false, parts: parts.flatMap((part) => toParts(part)) }
   return {
     ...shared,
     role: "assistant",
@@ -41,17 +42,26 @@ export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly P
     finish: info.finish,
     error: info.error && toError(info.error),
     summary: info.summary === true,
+    parts: parts.flatMap((part) => toParts(part, info.path.cwd)),
   }
 }
 
-function toPart(part: Part): MessagePart[] {
+/** Tools that write files. With snapshots on, a `patch` part tells more: what a command of the shell changed, too. */
+const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
+
+function toParts(part: Part, directory = ""): MessagePart[] {
   if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
+  if (part.type === "patch") return [{ type: "files", paths: part.files.map((file) => below(directory, file)) }]
   if (part.type !== "tool") return []
   const { callID, tool, state } = part
-  return [
-    { type: "tool", callID, tool, state: state.status, refused: state.status === "error" && isRefusal(state.error) },
-  ]
+  const refused = state.status === "error" && isRefusal(state.error)
+  const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input.filePath : undefined
+  const files = typeof written === "string" ? [{ type: "files" as const, paths: [below(directory, written)] }] : []
+  return [{ type: "tool", callID, tool, state: state.status, refused }, ...files]
 }
+
+const below = (directory: string, file: string): string =>
+  directory !== "" && file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : file
 
 /** What the host writes into a call whose permission or question was refused. */
 const isRefusal = (error: string): boolean => /rejected permission|dismissed this question/i.test(error)

@@ -11,8 +11,8 @@ import { encodeRecord, RECORD_KEY } from "./record.ts"
 
 /** Messages read in one call: more would hold the host's thread for longer than a few ms. */
 const PAGE = 40
-/** Events written in one call. Each is a few ms of the host's work, and it lets others run between them. */
-const SLICE = 20
+/** Events written in one call. Each is a few ms of the host's work; between two calls others run. */
+const SLICE = 8
 const KEEP_MODELS_MS = 60_000
 
 /**
@@ -74,11 +74,13 @@ export class OpencodeForks implements ForkHost {
 
   async #fill(session: Session, input: NewFork): Promise<void> {
     const { id: sessionID, directory } = session
-    const metadata = { [RECORD_KEY]: encodeRecord({ ...input.draft, sessionID, usageBefore: NO_USAGE }, this.#owner) }
+    const owner = { ...this.#owner, seenAt: Date.now() }
+    const metadata = { [RECORD_KEY]: encodeRecord({ ...input.draft, sessionID, usageBefore: NO_USAGE }, owner) }
     const events = forkEvents(session, input, metadata)
     for (let at = 0; at < events.length; at += SLICE) {
       const slice = events.slice(at, at + SLICE)
       await call("write the history", this.#client.sync.replay({ body_directory: directory, events: slice }))
+      await new Promise<void>((resolve) => setTimeout(resolve, 0))
     }
   }
 

@@ -277,7 +277,6 @@ function toSession(session: Session): SessionInfo {
     title: session.title,
     rules: session.permission ?? [],
     usage: toUsage(session.tokens, session.cost),
-    filesChanged: session.summary?.diffs?.flatMap(({ file }) => file ?? []) ?? [],
     record: decodeRecord(session.metadata, session.id),
   }
 }

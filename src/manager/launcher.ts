@@ -5,9 +5,9 @@ import { messageID, partID, taskID } from "../core/ids.ts"
 import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
 import type { AgentInfo, Clock, Host, Rule, SessionInfo } from "../core/ports.ts"
 import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
-import { type ForkHost, FORK_MARK } from "../fork/ports.ts"
-import { forkContext } from "../fork/fork.ts"
 import { launchToast } from "../delivery/toast.ts"
+import { forkContext } from "../fork/fork.ts"
+import { FORK_MARK, type ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
 import type { Lifecycle } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
@@ -123,7 +123,9 @@ export class Launcher {
         { type: "admitted", generation: task.run.generation, at: clock.now() },
         clock.now(),
       )
-      if (change && prompt !== undefined) this.#ports.background("start", () => this.#start(change.after, prompt))
+      if (!change || prompt === undefined) continue
+      this.#ports.background("start", () => this.#start(change.after, prompt))
+      this.#ports.watch()
     }
   }
 
@@ -210,6 +212,7 @@ export class Launcher {
   /** Starts a run that had to wait, or a resumed one. A failure ends the run: its caller has gone. */
   async #start(task: Task, prompt: string): Promise<void> {
     await this.#ports.save(task)
+    if (!this.#runs(task)) return
     try {
       await this.#prompt(task, prompt)
     } catch (error) {
@@ -220,15 +223,23 @@ export class Launcher {
     }
   }
 
-  #prompt(task: Task, prompt: string): Promise<void> {
+  /** Whether the run has not ended since. */
+  #runs(task: Task): boolean {
+    const current = this.#ports.store.get(task.id)
+    return current !== undefined && isActive(current) && current.run.generation === task.run.generation
+  }
+
+  /** Sends a run's prompt. A run that was ended meanwhile was stopped before it began: it is stopped again. */
+  async #prompt(task: Task, prompt: string): Promise<void> {
     const { generation, createdAt, promptID } = task.run
-    return this.#ports.host.prompt({
+    await this.#ports.host.prompt({
       sessionID: task.sessionID,
       messageID: promptID,
       agent: task.agent,
       model: task.model,
       parts: [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }],
     })
+    if (!this.#runs(task)) await this.#ports.host.abort(task.sessionID)
   }
 
   #draft(

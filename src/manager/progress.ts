@@ -39,6 +39,11 @@ export class ProgressTracker {
     this.#usage = usage
   }
 
+  /** True while the session is idle and that alone does not end the run yet. */
+  get lingers(): boolean {
+    return this.stuckSince !== undefined || this.todosSince !== undefined
+  }
+
   sign(now: number): void {
     this.#lastSignAt = now
     this.stuckSince = undefined

@@ -1,7 +1,7 @@
 import { messageID } from "../core/ids.ts"
 import type { Clock, Host, TaskRecord } from "../core/ports.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
-import { judge } from "../core/verdict.ts"
+import { changedFiles, judge } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Ending, Lifecycle } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
@@ -135,7 +135,7 @@ export class Recovery {
       host.openTodos(task.sessionID),
     ])
     const verdict = judge(messages)
-    const facts = { usage: session?.usage, filesChanged: session?.filesChanged, openTodos, wake: this.#wakes(seenAt) }
+    const facts = { usage: session?.usage, filesChanged: changedFiles(messages), openTodos, wake: this.#wakes(seenAt) }
     const toolCalls = messages.reduce((sum, { parts }) => sum + parts.filter(({ type }) => type === "tool").length, 0)
     const ending: Ending =
       verdict.kind === "completed"

@@ -44,9 +44,10 @@ export class Timekeeper {
     this.#ticker = new Ticker(ports.clock, ports.options.pollInterval, () => this.tick())
   }
 
-  /** Tasks run: a tick comes within the poll interval. */
+  /** Tasks run: a tick comes within the poll interval, and where a limit is reached. */
   wake(): void {
     this.#ticker.wake()
+    this.at(Math.min(...this.#deadlines()))
   }
 
   /** Something is due at `time`: a tick comes then at the latest. */
@@ -65,11 +66,12 @@ export class Timekeeper {
 
   /** One look at the host and at the limits: one call, however many tasks there are. Never rejects. */
   async tick(): Promise<void> {
-    const { host, options, store } = this.#ports
+    const { host, options, store, watcher } = this.#ports
     try {
       const running = store.active().filter((task) => !isQueued(task))
       const looks = running.length > 0 && options.pollInterval > 0
       if (looks) this.#compare(running, await host.activity())
+      else for (const task of running) if (store.tracker(task.id)?.lingers) watcher.inspect(task.id)
       for (const task of running) this.#checkLimits(task)
     } catch (error) {
       host.log("warn", "could not look at the host", { error: String(error) })
@@ -78,7 +80,6 @@ export class Timekeeper {
     if (this.#isIdle()) return
     this.#renewLeases()
     this.wake()
-    this.at(Math.min(...this.#deadlines()))
   }
 
   /** A session that does nothing is looked at closely: its end may have been missed. */

@@ -1,6 +1,6 @@
 import type { Clock, Host, HostEvent, Message } from "../core/ports.ts"
 import { type Ask, isActive, isQueued, type Task } from "../core/task.ts"
-import { judge, judgeLastAnswer, type Verdict } from "../core/verdict.ts"
+import { changedFiles, judge, judgeLastAnswer, type Verdict } from "../core/verdict.ts"
 import { overrun } from "../core/watchdog.ts"
 import { askToast } from "../delivery/toast.ts"
 import type { Options } from "../options.ts"
@@ -48,7 +48,8 @@ export class Watcher {
       if (own) this.inspect(task.id)
       return
     }
-    tracker.sign(this.#ports.clock.now())
+    // A session is also updated when a record is written there, by us: that is no sign of its life.
+    if (event.type !== "updated") tracker.sign(this.#ports.clock.now())
     switch (event.type) {
       case "active":
         if (own) tracker.retrying(event.activity.type === "retry" ? event.activity : undefined)
@@ -158,7 +159,7 @@ export class Watcher {
       this.#end(current, { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } })
       return
     }
-    const facts = { openTodos, filesChanged: session.filesChanged, usage: session.usage }
+    const facts = { openTodos, filesChanged: changedFiles(messages), usage: session.usage }
     tracker.used(session.usage)
     const ending = await this.#decide(current, tracker, messages, openTodos)
     if (ending) this.#end(current, { ...facts, ...ending })

@@ -190,7 +190,7 @@ function slice(answer: string, offset: number): string {
 
 /** A child's text between tags that it cannot close itself: it is data, not instruction. */
 function wrapped(text: string, id: string): string {
-  const safe = text.replaceAll(/<(\/?\s*task_output)/gi, "&lt;$1")
+  const safe = text.replaceAll(/<(\s*\/?\s*task_output)/gi, "&lt;$1")
   return `<task_output id="${id}">\n${safe}\n</task_output>`
 }
 

@@ -27,8 +27,8 @@ import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { type FakeScript, Turn } from "./fake-turn.ts"
 
-/** What a call meets: time, a failure before or after its work, or the end of the process. */
-export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | undefined
+/** What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. */
+export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | "forget" | undefined
 export type EventFault = "lose" | "double" | { late: number } | undefined
 
 export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
@@ -60,6 +60,8 @@ export class FakeHost implements Host {
   #listener: (event: HostEvent) => void = () => {}
   readonly #activity = new Map<string, Activity>()
   readonly #asks = new Map<string, Ask>()
+  /** Prompts that were accepted a moment ago. */
+  readonly #accepted = new Map<() => void, string>()
   readonly #turns = new Map<string, Turn>()
   #dead = false
 
@@ -166,14 +168,18 @@ export class FakeHost implements Host {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
       const { id, parentID, title, rules, usage, files, metadata } = session
-      return { id, parentID, title, rules, usage, filesChanged: files, record: decodeRecord(jsonCopy(metadata), id) }
+      return { id, parentID, title, rules, usage, record: decodeRecord(jsonCopy(metadata), id) }
     })
   }
 
   prompt(prompt: Prompt): Promise<void> {
     return this.#call("prompt", prompt.sessionID, () => {
       this.#find(prompt.sessionID)
-      this.#after(1, () => this.#take(prompt))
+      const take = () => {
+        if (this.#accepted.delete(take)) this.#take(prompt)
+      }
+      this.#accepted.set(take, prompt.sessionID)
+      this.#after(1, take)
     })
   }
 
@@ -295,10 +301,11 @@ export class FakeHost implements Host {
     const fault = this.onCall(method, sessionID)
     if (fault === "crash") this.kill()
     if (fault === "crash") return new Promise(() => {})
-    const { slow, fail, after = false } = fault ?? {}
+    const { slow, fail, after = false } = fault === "forget" ? {} : (fault ?? {})
     if (slow) await new Promise<void>((resolve) => void this.clock.after(slow, resolve))
     else await undefined
     if (this.#dead) return new Promise(() => {})
+    if (fault === "forget") return undefined as Result
     if (fail && !after) throw fail
     const result = work()
     if (fail) throw new HostError(fail.message, { ambiguous: true })
@@ -323,9 +330,17 @@ export class FakeHost implements Host {
   }
 
   #begin(session: StoredSession): void {
-    // Aborted before it began: the prompt stays unanswered.
+    // Aborted before it began.
     if (!this.#activity.has(session.id) || !this.database.sessions.has(session.id)) return
-    const turn = new Turn(session, {
+    const turn = this.#newTurn(session)
+    this.#turns.set(session.id, turn)
+    void turn.run().finally(() => {
+      if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
+    })
+  }
+
+  #newTurn(session: StoredSession): Turn {
+    return new Turn(session, {
       database: this.database,
       after: (ms, run) => this.#after(ms, run),
       now: () => this.clock.now(),
@@ -341,18 +356,16 @@ export class FakeHost implements Host {
         return { text: "ok" }
       },
     })
-    this.#turns.set(session.id, turn)
-    void turn.run().finally(() => {
-      if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
-    })
   }
 
   #abort(sessionID: string): void {
     const turn = this.#turns.get(sessionID)
     this.#turns.delete(sessionID)
     if (turn) return turn.abort()
-    this.#activity.delete(sessionID)
-    this.#emit({ type: "idle", sessionID })
+    for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
+    const session = this.database.sessions.get(sessionID)
+    if (!session || !this.#activity.has(sessionID)) return this.#emit({ type: "idle", sessionID })
+    this.#newTurn(session).abortBeforeItBegins()
   }
 
   #delete(sessionID: string): void {

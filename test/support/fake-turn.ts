@@ -80,6 +80,13 @@ export class Turn {
     this.#fail(ABORTED)
   }
 
+  /** The prompt gets an empty answer that says so. */
+  abortBeforeItBegins(): void {
+    const asked = this.#session.messages.findLast((message) => message.role === "user")
+    if (asked) this.#open(asked)
+    this.abort()
+  }
+
   answerAsk(refused: boolean, feedback: boolean): void {
     this.#resolveAsk?.({ refused, feedback })
   }
@@ -91,7 +98,7 @@ export class Turn {
   }
 
   async #step(asked: StoredMessage): Promise<Step> {
-    const { database, now, answerTo } = this.#ports
+    const { answerTo } = this.#ports
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
     const reply = answerTo({
@@ -100,18 +107,7 @@ export class Turn {
       toolResults: calls.map(({ tool }) => ({ name: tool })),
       agent: asked.agent,
     })
-    const message: StoredMessage = {
-      id: database.nextID("msg"),
-      role: "assistant",
-      createdAt: now(),
-      agent: asked.agent,
-      model: asked.model,
-      parentID: asked.id,
-      parts: [],
-    }
-    this.#message = message
-    this.#openText = ""
-    this.#session.messages.push(message)
+    const message = this.#open(asked)
     if ((await this.#wait(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
@@ -122,6 +118,22 @@ export class Turn {
     }
     if ("hang" in reply) return this.#hang(message, reply.text)
     return "tools" in reply ? this.#tools(message, reply) : this.#text(message, reply)
+  }
+
+  #open(asked: StoredMessage): StoredMessage {
+    const message: StoredMessage = {
+      id: this.#ports.database.nextID("msg"),
+      role: "assistant",
+      createdAt: this.#ports.now(),
+      agent: asked.agent,
+      model: asked.model,
+      parentID: asked.id,
+      parts: [],
+    }
+    this.#message = message
+    this.#openText = ""
+    this.#session.messages.push(message)
+    return message
   }
 
   async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {

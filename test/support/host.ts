@@ -29,7 +29,8 @@ process.on("exit", () => {
  */
 export const startHost = async (options: HostOptions = {}) => {
   const { root, directory, env, logFile } = await prepareHome(options)
-  if (!options.home) homes.add(root)
+  const ownsHome = !options.home
+  if (ownsHome) homes.add(root)
   let output = ""
   const logs = () => `--- output\n${output}\n--- ${logFile}\n${tail(logFile)}`
   const print = (text: string) => {
@@ -91,7 +92,8 @@ export const startHost = async (options: HostOptions = {}) => {
     /** Ends the process and removes the home, unless SUPERAGENTS_KEEP is set or the home was given. */
     async stop() {
       await end(current.server, "SIGTERM")
-      if (keeps() || !homes.delete(root)) return
+      if (keeps() || !ownsHome) return
+      homes.delete(root)
       await rm(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
     },
   }

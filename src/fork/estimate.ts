@@ -1,0 +1,144 @@
+/**
+ * A guess at how many tokens a text is, without a tokenizer: `tokens.ts` says why. The figures in here were fitted
+ * against o200k. Prose and code come out 5 to 30 % too high, random letters and base64 at about what they are, text
+ * in other scripts up to three times too high; only noise of rare ideographs comes out too low.
+ */
+
+const encoder = new TextEncoder()
+
+export const byteLength = (text: string): number => encoder.encode(text).length
+
+const OTHER = 0
+const LOWER = 1
+const UPPER = 2
+const DIGIT = 3
+const BLANK = 4
+const BREAK = 5
+const SIGN = 6
+const WIDE = 7
+
+const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
+  const char = String.fromCharCode(code)
+  if (/[a-z]/.test(char)) return LOWER
+  if (/[A-Z]/.test(char)) return UPPER
+  if (/[0-9]/.test(char)) return DIGIT
+  if (/[ \t]/.test(char)) return BLANK
+  if (/[\r\n]/.test(char)) return BREAK
+  return /[!-~]/.test(char) ? SIGN : OTHER
+})
+
+const kindAt = (text: string, index: number): number => {
+  const code = text.charCodeAt(index)
+  return code < 128 ? (KINDS[code] ?? OTHER) : WIDE
+}
+
+/**
+ * For every letter those that commonly follow it in English words and identifiers (96 % of all pairs). A tokenizer
+ * knows common words whole and breaks others at their uncommon pairs.
+ */
+const FOLLOWERS = (
+  "bcdfgiklmnprstuvwy aeijlorsuy acehiklorstu adeilosu abcdefgilmnopqrstvwxy aefilortu aehilnrsu aeiortu " +
+  "abcdefglmnoprstvxz es aeis adeilostuvy abeilmopsu acdefgiklnopstuvy abcdfgiklmnoprstuvw aeilmoprstu u " +
+  "acdegiklmnorstuy acehiklopstuy acehiloprstuy abcdegilmnprst aei aehinors aipt nops e"
+).split(" ")
+
+const LETTERS = 26
+const COMMON_PAIRS = new Uint8Array(LETTERS * LETTERS)
+for (const [first, followers] of FOLLOWERS.entries())
+  for (const second of followers) COMMON_PAIRS[first * LETTERS + letterIndex(second.charCodeAt(0))] = 1
+
+/** 0 to 25 for a letter of either case. */
+function letterIndex(code: number): number {
+  return (code | 32) - 97
+}
+
+/**
+ * Cuts the text where BPE tokenizers do (words with one leading blank, three digits, runs of signs) and adds up what
+ * the pieces may cost. Linear in the text's length, some 50 MB a second.
+ */
+export function estimateTokens(text: string): number {
+  let tokens = 0
+  for (let at = 0; at < text.length; ) {
+    const kind = kindAt(text, at)
+    const end = endOfRun(text, at, kind)
+    tokens += runCost(text, at, end, kind)
+    at = end
+  }
+  return Math.ceil(tokens)
+}
+
+/** A capital begins a word of small letters; a run of blanks is of the same blank; others run as long as they go. */
+function endOfRun(text: string, start: number, kind: number): number {
+  let end = start + 1
+  if (kind === OTHER || kind === WIDE) return end
+  if (kind === BLANK) {
+    while (end < text.length && text.charCodeAt(end) === text.charCodeAt(start)) end++
+    return end
+  }
+  while (end < text.length && kindAt(text, end) === kind) end++
+  if (kind === UPPER && end === start + 1) while (end < text.length && kindAt(text, end) === LOWER) end++
+  return end
+}
+
+function runCost(text: string, start: number, end: number, kind: number): number {
+  const length = end - start
+  switch (kind) {
+    case LOWER:
+      return wordCost(text, start, end)
+    case UPPER: {
+      const joint = start > 0 && isLetter(kindAt(text, start - 1)) ? JOINT_COST : 0
+      const isWord = length === 1 || kindAt(text, start + 1) === LOWER
+      return joint + (isWord ? wordCost(text, start, end) : Math.max(1, length * 0.6))
+    }
+    case DIGIT:
+      return Math.ceil(length / 3)
+    case BLANK:
+      return joinsNext(text, start, end) ? 0 : 1 + length / 40
+    case BREAK:
+      return 1 + length / 16
+    case SIGN:
+      return 0.25 + 0.55 * changes(text, start, end) + length / 30
+    case WIDE:
+      return wideCost(text.charCodeAt(start))
+    default:
+      return 1
+  }
+}
+
+/** A capital within a run of letters: camel case, or base64. */
+const JOINT_COST = 0.15
+
+const isLetter = (kind: number): boolean => kind === LOWER || kind === UPPER
+
+/** One blank is part of the word or the signs after it. */
+function joinsNext(text: string, start: number, end: number): boolean {
+  if (end - start !== 1 || text.charCodeAt(start) !== 32 || end >= text.length) return false
+  const next = kindAt(text, end)
+  return isLetter(next) || next === SIGN
+}
+
+function wordCost(text: string, start: number, end: number): number {
+  const length = end - start
+  if (length < 3) return 1
+  let uncommon = 0
+  for (let at = start; at + 1 < end; at++) {
+    const pair = letterIndex(text.charCodeAt(at)) * LETTERS + letterIndex(text.charCodeAt(at + 1))
+    if (COMMON_PAIRS[pair] === 0) uncommon++
+  }
+  if (length === 3) return 1 + 0.3 * uncommon
+  return Math.max(1, Math.min(0.3 + length * 0.62, (length < 8 ? 1 : length / 7.5) + uncommon))
+}
+
+function changes(text: string, start: number, end: number): number {
+  let count = 1
+  for (let at = start + 1; at < end; at++) if (text.charCodeAt(at) !== text.charCodeAt(at - 1)) count++
+  return count
+}
+
+/** By the block that a UTF-16 unit is from; an astral character is two of them. */
+function wideCost(code: number): number {
+  if (code < 0x250) return 1.05
+  if (code < 0x800) return 0.7
+  if (code >= 0x3000 && code < 0xd7b0) return 1.2
+  return code >= 0xd800 && code < 0xe000 ? 1.5 : 2
+}

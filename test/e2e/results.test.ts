@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { callTool, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, {}, { config: { snapshot: true } })
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+describe("the output of an ended task", () => {
+  test("names the files that it changed", async () => {
+    model.use((request) => {
+      if (!request.lastUser.startsWith("WRITE")) return undefined
+      const filePath = `${host.directory}/made-by-the-child.txt`
+      return request.sinceUser.length === 0
+        ? { tools: [{ name: "write", args: { filePath, content: "hello\n" } }] }
+        : { text: "written" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "WRITE a file" })
+    await notified(host, session)
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    expect(output).toContain("Files changed: made-by-the-child.txt")
+  })
+})
