@@ -144,7 +144,7 @@ export interface Host {
   agents(): Promise<readonly AgentInfo[]>
   /** `provider/model` of all models that can be used. */
   models(): Promise<readonly string[]>
-  /** Answers an open question of a session with a refusal; `message` is told to the child. */
+  /** Refuses an open question of a session. The child is told `message` and goes on; with an empty one its turn ends. */
   refuse(ask: Ask, message: string): Promise<void>
   /** The open questions of all sessions of this process. */
   openAsks(): Promise<readonly Ask[]>

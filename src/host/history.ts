@@ -92,12 +92,12 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
   }
 }
 
-/** A pending subtask or compaction would be carried out in the copy; the figures of a step are the parent's cost. */
+/** What a copy has no use for, or would act on: a subtask would be run in it, and a step's figures be paid by it. */
+const NOT_COPIED: ReadonlySet<string> = new Set(["subtask", "step-start", "step-finish", "patch", "snapshot"])
+
 function copied(part: Part, answered: boolean): Part | undefined {
   if (part.type === "compaction") return answered ? part : undefined
-  return part.type === "subtask" || part.type === "step-finish" || part.type === "patch" || part.type === "snapshot"
-    ? undefined
-    : part
+  return NOT_COPIED.has(part.type) ? undefined : part
 }
 
 function withResult(part: Extract<Part, { type: "tool" }>, result: string): Part {

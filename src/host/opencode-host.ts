@@ -155,7 +155,7 @@ export class OpencodeHost implements Host {
   async refuse(ask: Ask, message: string): Promise<void> {
     const refusal =
       ask.kind === "permission"
-        ? this.#client.permission.reply({ requestID: ask.id, reply: "reject", message })
+        ? this.#client.permission.reply({ requestID: ask.id, reply: "reject", message: message || undefined })
         : this.#client.question.reject({ requestID: ask.id })
     await this.#find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
   }

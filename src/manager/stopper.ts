@@ -24,9 +24,8 @@ export class Stopper {
 
   async #stop(sessionID: string, asks: readonly Ask[]): Promise<void> {
     const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
-    await Promise.all(
-      asks.map((ask) => this.#attempt(() => this.#host.refuse(ask, "The task was stopped."), ask.sessionID)),
-    )
+    // Without a message: with one, the child's model would be asked again before the abort comes.
+    await Promise.all(asks.map((ask) => this.#attempt(() => this.#host.refuse(ask, ""), ask.sessionID)))
     await Promise.all([...sessions].map((id) => this.#attempt(() => this.#host.abort(id), id)))
   }
 

@@ -147,11 +147,12 @@ export class Watcher {
     const task = store.get(taskID)
     if (!task || !isActive(task) || isQueued(task)) return
     const { promptID, generation } = task.run
-    const [messages, openTodos, session] = await Promise.all([
+    const [messages, openTodos] = await Promise.all([
       host.messagesSince(task.sessionID, promptID),
       host.openTodos(task.sessionID),
-      host.session(task.sessionID),
     ])
+    // After the messages: read beside them, the row could be that of the step before, and its figures too low.
+    const session = await host.session(task.sessionID)
     const current = store.get(taskID)
     const tracker = store.tracker(taskID)
     if (!current || !tracker || !isActive(current) || current.run.generation !== generation) return

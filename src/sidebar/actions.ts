@@ -89,8 +89,7 @@ export function createActions(api: TuiPluginApi) {
       attempt("read the answer", async () => {
         const { sessionID } = task
         const messages = (await dataOf(api.client.session.messages({ sessionID }))).map(toMessage)
-        const text = answerText(messages.filter(({ id }) => id >= task.run.promptID))
-        return text === "" ? (task.outcome?.partialText ?? "") : text
+        return answerText(messages.filter(({ id }) => id >= task.run.promptID))
       }),
 
     dispose: () => {

@@ -29,9 +29,9 @@ export type Row = {
   /** Absent while the row's icon spins. */
   readonly icon?: string
   readonly title: string
-  /** Time and tool calls. */
+  /** Time and, of a task that has ended, tool calls. */
   readonly facts: string
-  /** What a task does that has not ended: phase and last tool, or the question that it waits on. */
+  /** What a task does that has not ended: phase, tool calls and last tool, or the question that it waits on. */
   readonly detail?: string
 }
 
@@ -95,7 +95,7 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
     tone,
     icon: ICONS[tone],
     title: oneLine(task.description),
-    facts: [timeOf(task, now), ...callsText(toolCallsOf(seen))].join(" · "),
+    facts: [timeOf(task, now), ...(phase ? [] : callsText(seen))].join(" · "),
     detail: phase && detailOf(seen, phase),
   }
 }
@@ -193,17 +193,20 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
   return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
 }
 
-function detailOf({ progress }: Seen, phase: Phase): string {
+function detailOf(seen: Seen, phase: Phase): string {
+  const { progress } = seen
   const ask = progress?.asks[0]
   if (ask && phase !== "queued") return `${phase}: ${ask.what}`
   if (progress?.retry && phase === "retrying") {
     return oneLine(`retrying (${progress.retry.attempt}): ${progress.retry.message}`)
   }
-  const tool = progress?.recentTools.at(-1)
-  return tool ? `${phase} · ${tool}` : phase
+  return [phase, ...callsText(seen), ...(progress?.recentTools.slice(-1) ?? [])].join(" · ")
 }
 
-const callsText = (calls: number): string[] => (calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`])
+function callsText(seen: Seen): string[] {
+  const calls = toolCallsOf(seen)
+  return calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`]
+}
 
 const oneLine = (text: string): string => text.replace(/\s+/g, " ").trim()
 

@@ -15,7 +15,9 @@ export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input:
   const given = Object.entries(input).filter(([, value]) => value !== null && value !== undefined)
   const parsed = z.strictObject(shape).safeParse(Object.fromEntries(given))
   if (parsed.success) return parsed.data
-  throw new CallError(parsed.error.issues.map((issue) => explain(issue, shape, Object.fromEntries(given))).join(" "))
+  const { issues } = parsed.error
+  const first = issues.filter((issue, index) => issues.findIndex(({ path }) => path[0] === issue.path[0]) === index)
+  throw new CallError(first.map((issue) => explain(issue, shape, Object.fromEntries(given))).join(" "))
 }
 
 function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<string, unknown>): string {

@@ -7,6 +7,7 @@ import type { ToolResult } from "./tool.ts"
 /** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
 export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
+const MOST_ANSWER_BYTES = 46_000
 const LATEST_TEXT_CHARS = 1000
 const MOST_FILES = 50
 
@@ -181,11 +182,17 @@ const INTERRUPTED_ADVICE = "To go on: launch the task again, and tell the agent 
 /** As much of the answer as one tool result can hold, in whole characters. */
 function slice(answer: string, offset: number): string {
   const chars = answer.slice(offset, offset + MOST_ANSWER_CHARS)
-  const lines = chars.split("\n")
-  const cut = lines.length > MOST_ANSWER_LINES ? lines.slice(0, MOST_ANSWER_LINES).join("\n") : chars
+  const lines = withinBytes(chars).split("\n")
+  const cut = lines.slice(0, MOST_ANSWER_LINES).join("\n")
   const last = cut.charCodeAt(cut.length - 1)
   const halfPair = last >= 0xd800 && last <= 0xdbff && offset + cut.length < answer.length
   return halfPair ? cut.slice(0, -1) : cut
+}
+
+/** As much of the text as the byte limit allows: scripts other than Latin take several bytes a character. */
+function withinBytes(text: string): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(MOST_ANSWER_BYTES))
+  return text.slice(0, read)
 }
 
 /** A child's text between tags that it cannot close itself: it is data, not instruction. */

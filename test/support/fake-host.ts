@@ -167,7 +167,7 @@ export class FakeHost implements Host {
     return this.#call("session", sessionID, () => {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
-      const { id, parentID, title, rules, usage, files, metadata } = session
+      const { id, parentID, title, rules, usage, metadata } = session
       return { id, parentID, title, rules, usage, record: decodeRecord(jsonCopy(metadata), id) }
     })
   }

@@ -13,13 +13,17 @@ import type { FakeScript } from "./fake-turn.ts"
 export type RigOptions = {
   options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
   development?: boolean
+  /** Where another process works already: a second one on the same project. */
+  share?: { clock: FakeClock; database: FakeDatabase }
 }
+
+let processes = 0
 
 export const CALL = "msg_call"
 
 /** A TaskManager on the fake host, with a parent session whose agent is in the middle of a tool call. */
 export class Rig {
-  readonly clock = new FakeClock()
+  readonly clock: FakeClock
   host: FakeHost
   manager: TaskManager
   /** Timers of the manager alone. */
@@ -28,15 +32,15 @@ export class Rig {
   readonly options: Options
   readonly #development: boolean
   readonly #scripts: FakeScript[] = []
-  #processes = 0
   #ids = 0
 
-  constructor({ options = {}, development = false }: RigOptions = {}) {
+  constructor({ options = {}, development = false, share }: RigOptions = {}) {
+    this.clock = share?.clock ?? new FakeClock()
     const parsed = parseOptions(options)
     if (parsed.problems.length > 0) throw new Error(parsed.problems.join("\n"))
     this.options = parsed.options
     this.#development = development
-    this.host = this.#newHost()
+    this.host = this.#newHost(share?.database)
     this.timers = this.clock.view()
     this.manager = this.#newManager()
     this.parent = this.openParent()
@@ -152,7 +156,7 @@ export class Rig {
   }
 
   #newHost(database?: FakeDatabase): FakeHost {
-    const host = new FakeHost({ clock: this.clock, database, instance: `process ${++this.#processes}` })
+    const host = new FakeHost({ clock: this.clock, database, instance: `process ${++processes}` })
     host.scripts.push((request) => {
       for (const script of this.#scripts.toReversed()) {
         const reply = script(request)

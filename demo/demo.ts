@@ -1,0 +1,183 @@
+import { rmSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import { openSession } from "../test/support/drive.ts"
+import { type Host, startHost } from "../test/support/host.ts"
+import { startModel } from "../test/support/model.ts"
+import { makeHome, ownHost } from "./home.ts"
+import { quoted, Screen } from "./screen.ts"
+import { PROMPT, scriptedPlay } from "./story.ts"
+import { type Happening, Watch } from "./watch.ts"
+
+const AGENTS = 3
+const FRAME_MS = 100
+const LOG_DELAY_MS = 1000
+const SCRIPTED_LIMIT_MS = 60_000
+const OWN_LIMIT_MS = 600_000
+/** How long the parent may stay idle with nothing running before that counts as its end. */
+const QUIET_MS = 6000
+
+/** A reason to end with exit code 1, in words for the user. */
+class Problem extends Error {}
+
+type Seen = { readonly launched: Set<string>; readonly fetched: Set<string>; notices: number; closing: string }
+
+const screen = new Screen()
+const cleanups: (() => Promise<unknown> | unknown)[] = []
+const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
+
+async function main(ownModel: string | undefined): Promise<void> {
+  const home = makeHome()
+  const remove = () => rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+  cleanups.push(remove)
+  // Once more at the very end, when a host that was still starting has been killed.
+  process.on("exit", remove)
+  screen.log("Starting OpenCode with the plugin, in a throw-away project.")
+  const host = await start(home, ownModel)
+  if (ownModel) await refuseUnknownModel(host, ownModel)
+  await refuseWithoutPlugin(host)
+  const sessionID = await openSession(host, { title: "Demo" })
+  screen.log("", screen.paint("bold", "You:"), ...quoted(PROMPT, screen.width))
+  const { error } = await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
+  if (error) throw new Problem(`OpenCode did not take the prompt: ${JSON.stringify(error)}`)
+  const watch = new Watch(sessionID)
+  const seen = await follow(host, watch, ownModel ? OWN_LIMIT_MS : SCRIPTED_LIMIT_MS)
+  if (screen.live) screen.log("", ...[...watch.agents.values()].map((agent) => screen.row(agent)))
+  conclude(seen)
+}
+
+async function start(home: string, ownModel: string | undefined): Promise<Host> {
+  const scripted = ownModel ? undefined : await startModel()
+  if (scripted) {
+    scripted.use(scriptedPlay())
+    cleanups.push(() => scripted.close())
+  }
+  const options = ownModel ? ownHost(home, ownModel) : { home, model: scripted }
+  const host = await startHost({ ...options, plugin: [[plugin, {}]] })
+  cleanups.push(() => host.stop())
+  return host
+}
+
+async function refuseUnknownModel(host: Host, model: string): Promise<void> {
+  const { data } = await host.client.config.providers()
+  const providers = data?.providers ?? []
+  const [wanted = ""] = model.split("/")
+  const provider = providers.find(({ id }) => id === wanted)
+  const known = providers.map(({ id }) => id).join(", ") || "none"
+  if (!provider)
+    throw new Problem(
+      `Your OpenCode has no provider "${wanted}" set up (there are: ${known}). Add it with: opencode auth login`,
+    )
+  const names = Object.keys(provider.models)
+  if (names.includes(model.slice(wanted.length + 1))) return
+  throw new Problem(`The provider "${wanted}" has no such model. It has, among others: ${names.slice(0, 8).join(", ")}`)
+}
+
+async function refuseWithoutPlugin(host: Host): Promise<void> {
+  const { data } = await host.client.tool.ids()
+  if (data?.includes("superagents_task")) return
+  // The host writes its log a moment late.
+  await sleep(LOG_DELAY_MS)
+  const errors = host
+    .logs()
+    .split("\n")
+    .filter((line) => line.includes("ERROR"))
+  throw new Problem(`OpenCode did not load the plugin. ${errors.join("\n") || "Its log does not say why."}`)
+}
+
+/** Shows what happens until the parent has said its last words. */
+async function follow(host: Host, watch: Watch, limit: number): Promise<Seen> {
+  const seen: Seen = { launched: new Set(), fetched: new Set(), notices: 0, closing: "" }
+  const deadline = Date.now() + limit
+  let read = 0
+  let quietSince = Date.now()
+  while (Date.now() < deadline) {
+    const events = host.events.all.slice(read)
+    read += events.length
+    for (const event of events) for (const happening of watch.take(event)) show(happening, seen)
+    const agents = [...watch.agents.values()]
+    screen.draw(agents)
+    const working = watch.busy || agents.some(({ endedAt }) => endedAt === undefined)
+    if (working || events.length > 0 || !watch.begun) quietSince = Date.now()
+    const all = seen.notices >= AGENTS && seen.fetched.size >= AGENTS && seen.closing !== ""
+    if ((all && !working) || Date.now() - quietSince > QUIET_MS) return seen
+    await sleep(FRAME_MS)
+  }
+  throw new Problem(`The demo did not end within ${limit / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+}
+
+function show(happening: Happening, seen: Seen): void {
+  const bold = (text: string) => screen.paint("bold", text)
+  const dim = (lines: readonly string[]) => lines.map((line) => screen.paint("dim", line))
+  switch (happening.type) {
+    case "launched":
+      seen.launched.add(happening.taskID)
+      return screen.log(...dim([`  superagents_task → ${happening.taskID} (${happening.description})`]))
+    case "agent":
+      if (!screen.live) screen.log(screen.row(happening.agent))
+      return
+    case "notified":
+      seen.notices++
+      return screen.log(
+        "",
+        bold("Notification in the parent's session:"),
+        ...quoted(happening.visible, screen.width),
+        ...dim(["  Only the model reads:", ...quoted(happening.hidden, screen.width)]),
+      )
+    case "fetched":
+      seen.fetched.add(happening.taskID)
+      return screen.log("", bold("superagents_output:"), ...quoted(happening.output, screen.width))
+    case "said":
+      if (seen.fetched.size >= AGENTS) seen.closing = happening.text
+      return screen.log("", bold("Parent:"), ...quoted(happening.text, screen.width))
+    case "refused":
+      return screen.log(screen.paint("yellow", `  ${happening.tool} was refused: ${happening.error}`))
+    case "failed":
+      throw new Problem(`The parent's model failed: ${happening.reason}`)
+  }
+}
+
+function conclude({ launched, notices, fetched, closing }: Seen): void {
+  const counts = `${launched.size} launched, ${notices} notifications, ${fetched.size} answers fetched`
+  if (launched.size < AGENTS || notices < AGENTS || fetched.size < AGENTS)
+    throw new Problem(`Not all went as it should: ${counts}; ${AGENTS} of each were expected.`)
+  if (closing === "") throw new Problem("The parent fetched the answers but said nothing about them.")
+  screen.log("", screen.paint("green", `All went as it should: ${counts}.`))
+}
+
+let ending: Promise<void> | undefined
+
+/** Undoes everything, newest first, once. */
+function cleanUp(): Promise<void> {
+  ending ??= (async () => {
+    screen.close()
+    for (const undo of cleanups.reverse()) await undo()
+  })()
+  return ending
+}
+
+for (const [signal, code] of [
+  ["SIGHUP", 129],
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const)
+  process.once(signal, () => {
+    void cleanUp().then(() => process.exit(code))
+  })
+
+// The terminal or the pipe is gone: nobody looks any more.
+process.stdout.once("error", () => {
+  void cleanUp().then(() => process.exit(1))
+})
+process.stdout.on("error", () => {})
+
+try {
+  await main(process.argv[2])
+  await cleanUp()
+  process.exit(0)
+} catch (error) {
+  const interrupted = ending !== undefined
+  await cleanUp()
+  if (!interrupted) console.error(error instanceof Problem ? `\n${error.message}` : error)
+  if (!interrupted) process.exit(1)
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env node
+/**
+ * `npm run demo`: plain JavaScript, since it runs before anything is installed. Reads the options, installs and builds
+ * what is missing, and hands over to demo.ts.
+ */
+import { spawn } from "node:child_process"
+import { join } from "node:path"
+import { parseArgs } from "node:util"
+import { fail, install, npm, ROOT } from "../scripts/install.mjs"
+
+const HELP = `Plays the plugin's main job on a real OpenCode: a parent agent launches three background agents, goes on, is
+told when each ends, and fetches the answers.
+
+Usage:
+  npm run demo                               a scripted model: no key, no network, about 20 seconds
+  npm run demo -- --model provider/model     your own provider and key, as your OpenCode has them set up
+
+Options:
+  --model <provider/model>   Use this model. Your OpenCode configuration and credentials are used as they are. The work
+                             happens in a throw-away project: the agents may read there and run its tests, nothing
+                             else. It costs what a few short prompts cost.
+  -h, --help                 This text.
+
+Ends by itself: exit code 0 if three agents ran, reported and were read, 1 if not. Ctrl-C stops it and cleans up.`
+
+function readOptions() {
+  const options = { model: { type: "string" }, help: { type: "boolean", short: "h" } }
+  try {
+    return parseArgs({ options, strict: true, allowPositionals: false }).values
+  } catch (error) {
+    return fail(`${error.message.split(". ")[0]}.\nSee: npm run demo -- --help`)
+  }
+}
+
+function refuseUnlessPossible({ model }) {
+  if (process.platform === "win32") fail("The demo needs a Unix shell: on Windows, run it in WSL.")
+  if (model === undefined && process.env.npm_config_model)
+    fail("npm kept --model to itself. Put two dashes before it: npm run demo -- --model provider/model")
+  if (model !== undefined && !/^[^/\s]+\/\S+$/.test(model))
+    fail(`--model takes provider/model, for example anthropic/claude-haiku-4-5; got "${model}".`)
+}
+
+function build() {
+  console.log("Building the plugin.")
+  const { ok, output } = npm(["run", "--silent", "build"])
+  if (!ok) fail(`${output}\nThe build failed.`)
+}
+
+function play({ model }) {
+  const args = ["--import", "tsx", join(ROOT, "demo", "demo.ts"), ...(model === undefined ? [] : [model])]
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: "inherit" })
+  // The terminal sends Ctrl-C to both: the child cleans up, this process waits for it.
+  process.on("SIGINT", () => {})
+  for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal))
+  child.once("error", (error) => fail(`The demo could not be started: ${error.message}`))
+  child.once("exit", (code) => process.exit(code ?? 1))
+}
+
+const options = readOptions()
+if (options.help) {
+  console.log(HELP)
+} else {
+  refuseUnlessPossible(options)
+  install()
+  build()
+  play(options)
+}

@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import type { Host, HostEvent, Message, NewSession, Prompt } from "../../src/core/ports.ts"
+import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { judge } from "../../src/core/verdict.ts"
+import type { Reply } from "../support/model.ts"
+import { promptContract } from "./prompts.ts"
+import { questionContract } from "./questions.ts"
+import { recordContract, sessionContract } from "./sessions.ts"
+import { workContract } from "./work.ts"
+
+/** A host to be tried, and what stands around it. The tool `bash` asks for permission; others are allowed. */
+export type World = {
+  readonly host: Host
+  /** The plugin instance that the host writes into records. */
+  readonly instance: string
+  readonly events: readonly HostEvent[]
+  /** The model answers so, one reply a step, where the last user message contains `text`; the last one is repeated. */
+  onPrompt(text: string, ...replies: Reply[]): void
+  openSession(): Promise<string>
+  metadata(sessionID: string): Promise<Record<string, unknown>>
+  setMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void>
+  /** Lets time pass until `look` gives something truthy. */
+  eventually<Value>(look: () => Value | Promise<Value>): Promise<NonNullable<Exclude<Value, false>>>
+  /** Long enough for anything that was going to happen by itself. */
+  pause(): Promise<void>
+  close(): Promise<void>
+}
+
+export const ALPHA = { provider: "scripted", id: "alpha" }
+/** A session that never was. */
+export const GONE = "ses_0000000000000000000000000"
+
+export type Driver = ReturnType<typeof driverOf>
+
+/** What `Host` promises, as tests that the fake and the real host both have to pass. */
+export function hostContract(name: string, make: () => Promise<World>): void {
+  describe(`the host port on ${name}`, () => {
+    let world: World
+    beforeAll(async () => {
+      world = await make()
+    })
+    afterAll(() => world?.close())
+    const driver = driverOf(() => world)
+
+    sessionContract(driver)
+    recordContract(driver)
+    promptContract(driver)
+    workContract(driver)
+    questionContract(driver)
+
+    test("agents are named with what they are for", async () => {
+      const agents = await driver.host.agents()
+      expect(agents).toContainEqual(expect.objectContaining({ name: "general", mode: "subagent" }))
+      expect(agents.find((agent) => agent.name === "general")?.description).not.toBe("")
+    })
+
+    test("models are listed as provider/model", async () => {
+      expect(await driver.host.models()).toEqual(expect.arrayContaining(["scripted/alpha", "scripted/beta"]))
+    })
+
+    test("toasts and logs are sent without a word", () => {
+      expect(driver.host.toast({ title: "t", message: "m", variant: "info" })).toBeUndefined()
+      expect(driver.host.log("info", "hello", { number: 1 })).toBeUndefined()
+    })
+  })
+}
+
+/** The steps that the contract's tests share. `world` is there once the tests run. */
+function driverOf(world: () => World) {
+  let count = 0
+  const newID = (prefix: string) => {
+    const time = (BigInt(Date.now()) * 4096n + BigInt(++count)).toString(16).padStart(12, "0").slice(-12)
+    return `${prefix}_${time}contract000000`
+  }
+  const driver = {
+    get world() {
+      return world()
+    },
+    get host() {
+      return world().host
+    },
+    newID,
+    async child(more: Partial<NewSession> = {}, draft: Partial<TaskDraft> = {}): Promise<string> {
+      const parentID = more.parentID ?? (await world().openSession())
+      const input = { parentID, title: "a child", agent: "general", model: ALPHA, rules: [], ...more }
+      return world().host.createSession(input, draftOf({ parentID, ...draft }))
+    },
+    prompt: (sessionID: string, text: string, more: Partial<Prompt> = {}): Prompt => ({
+      sessionID,
+      messageID: newID("msg"),
+      agent: "general",
+      model: ALPHA,
+      parts: [{ id: newID("prt"), text }],
+      ...more,
+    }),
+    async send(sessionID: string, text: string, more: Partial<Prompt> = {}): Promise<Prompt> {
+      const sent = driver.prompt(sessionID, text, more)
+      await world().host.prompt(sent)
+      return sent
+    },
+    /** What was heard of a session. */
+    heardOf: (sessionID: string) =>
+      world().events.filter((event) => "sessionID" in event && event.sessionID === sessionID),
+    typesOf: (sessionID: string) => driver.heardOf(sessionID).map(({ type }) => type),
+    heard: (sessionID: string, type: HostEvent["type"], times = 1) =>
+      world().eventually(() => driver.typesOf(sessionID).filter((each) => each === type).length >= times),
+    isIdle: async (sessionID: string) => !(await world().host.activity()).has(sessionID),
+    /** The messages from a prompt on, once it has an answer that ended and the session is idle. */
+    answered: (sent: Prompt): Promise<readonly Message[]> =>
+      world().eventually(async () => {
+        const since = await world().host.messagesSince(sent.sessionID, sent.messageID)
+        const { kind } = judge(since)
+        return kind !== "unanswered" && kind !== "unfinished" && (await driver.isIdle(sent.sessionID)) && since
+      }),
+  }
+  return driver
+}
+
+export function draftOf(more: Partial<TaskDraft> = {}): TaskDraft {
+  return {
+    id: "bg_contract",
+    parentID: "ses_parent",
+    parentMessageID: "msg_call",
+    description: "find it",
+    agent: "general",
+    batch: "auto:bg_contract",
+    depth: 1,
+    usageBefore: NO_USAGE,
+    fingerprint: "f",
+    status: "running",
+    run: { generation: 0, promptID: "msg_prompt", createdAt: 1, timeout: 0, usageBefore: NO_USAGE },
+    delivery: { state: "none" },
+    ...more,
+  }
+}

@@ -1,0 +1,150 @@
+import { describe, expect, test } from "vitest"
+import { ALPHA, type Driver } from "./host-contract.ts"
+
+const BETA = { provider: "scripted", id: "beta" }
+
+export function promptContract(driver: Driver): void {
+  describe("a prompt", () => {
+    test("is answered, and the run can be read from it on, oldest first", async () => {
+      driver.world.onPrompt("SIMPLE", { text: "the answer", usage: { input: 100, output: 20 } })
+      const sessionID = await driver.child()
+      await driver.answered(await driver.send(sessionID, "something before"))
+      const sent = await driver.send(sessionID, "SIMPLE")
+      const [asked, answer, ...more] = await driver.answered(sent)
+      expect(more).toEqual([])
+      expect(asked).toMatchObject({
+        id: sent.messageID,
+        role: "user",
+        summary: false,
+        createdAt: expect.any(Number),
+        parts: [{ type: "text", text: "SIMPLE", synthetic: false }],
+      })
+      expect(answer).toMatchObject({
+        role: "assistant",
+        parentID: sent.messageID,
+        finish: "stop",
+        summary: false,
+        parts: [{ type: "text", text: "the answer", synthetic: false }],
+      })
+      expect(answer?.error).toBeUndefined()
+      expect(await driver.host.lastMessage(sessionID)).toEqual(answer)
+      expect(await driver.host.hasMessage(sessionID, sent.messageID)).toBe(true)
+      expect(await driver.host.hasMessage(sessionID, "msg_none")).toBe(false)
+      expect(await driver.host.messagesSince(sessionID, "msg_none")).toEqual([])
+    })
+
+    test("counts its tokens into the session", async () => {
+      driver.world.onPrompt("COUNT", { text: "dear", usage: { input: 100, output: 20 } })
+      const sessionID = await driver.child()
+      await driver.answered(await driver.send(sessionID, "COUNT"))
+      await driver.answered(await driver.send(sessionID, "COUNT again"))
+      await driver.world.eventually(async () => (await driver.host.session(sessionID))?.usage.output === 40)
+      expect((await driver.host.session(sessionID))?.usage).toMatchObject({ input: 200, output: 40, reasoning: 0 })
+      expect((await driver.host.session(sessionID))?.usage.cost).toBeGreaterThan(0)
+    })
+
+    test("is told of in order: active, text, answered, idle; and its usage", async () => {
+      driver.world.onPrompt("EVENTS", { text: "one two", chunks: 2 })
+      const sessionID = await driver.child()
+      await driver.answered(await driver.send(sessionID, "EVENTS"))
+      await driver.heard(sessionID, "idle")
+      await driver.world.eventually(() =>
+        driver.heardOf(sessionID).some((event) => event.type === "updated" && event.usage.output > 0),
+      )
+      const types = driver.typesOf(sessionID)
+      const order = ["active", "text-delta", "text", "answered", "idle"] as const
+      // The text part is told of once it opens, empty.
+      const places = order.map((type) => (type === "text" ? types.lastIndexOf(type) : types.indexOf(type)))
+      expect(places).not.toContain(-1)
+      expect(places).toEqual(places.toSorted((a, b) => a - b))
+      const messageID = (await driver.host.lastMessage(sessionID))?.id
+      const events = driver.heardOf(sessionID)
+      expect(events).toContainEqual({ type: "active", sessionID, activity: { type: "busy" } })
+      expect(events).toContainEqual({ type: "answered", sessionID, messageID, finish: "stop" })
+      expect(events.flatMap((event) => (event.type === "text-delta" ? [event.delta] : [])).join("")).toBe("one two")
+      const text = events.findLast((event) => event.type === "text")
+      expect(text).toMatchObject({ text: "one two", messageID })
+    })
+
+    test("sent twice under one message id is one message and one answer", async () => {
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "twice")
+      await driver.host.prompt(sent)
+      await driver.answered(sent)
+      await driver.host.prompt(sent)
+      await driver.world.pause()
+      expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
+    })
+
+    test("with noReply is only stored", async () => {
+      const sessionID = await driver.child()
+      const parts = [
+        { id: driver.newID("prt"), text: "seen" },
+        { id: driver.newID("prt"), text: "hidden", synthetic: true },
+      ]
+      const sent = await driver.send(sessionID, "", { parts, noReply: true })
+      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID))
+      await driver.world.pause()
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      const since = await driver.host.messagesSince(sessionID, sent.messageID)
+      expect(since).toHaveLength(1)
+      expect(since[0]?.parts).toEqual([
+        { type: "text", text: "seen", synthetic: false },
+        { type: "text", text: "hidden", synthetic: true },
+      ])
+      expect(await driver.host.lastMessage(sessionID)).toEqual(since[0])
+    })
+
+    test("that was only stored is answered when it is sent again", async () => {
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "stored first", { noReply: true })
+      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID))
+      await driver.host.prompt({ ...sent, noReply: false })
+      expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
+    })
+
+    test("to a busy session is read at its next step", async () => {
+      driver.world.onPrompt("FIRST", { text: "one", delay: 500 })
+      driver.world.onPrompt("SECOND", { text: "two" })
+      const sessionID = await driver.child()
+      const first = await driver.send(sessionID, "FIRST")
+      await driver.world.eventually(async () => (await driver.host.lastMessage(sessionID))?.role === "assistant")
+      const second = await driver.send(sessionID, "SECOND")
+      await driver.answered(second)
+      const since = await driver.host.messagesSince(sessionID, first.messageID)
+      const answers = since.filter(({ role }) => role === "assistant").map(({ parentID }) => parentID)
+      expect(answers).toEqual([first.messageID, second.messageID])
+    })
+
+    test("for an unknown agent gives an error, no idle and no message", async () => {
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "hello", { agent: "nobody" })
+      await driver.heard(sessionID, "error")
+      await driver.world.pause()
+      const error = driver.heardOf(sessionID).find((event) => event.type === "error")
+      expect(error).toMatchObject({ error: { message: expect.stringContaining("nobody") } })
+      expect(driver.typesOf(sessionID)).not.toContain("idle")
+      expect(await driver.host.hasMessage(sessionID, sent.messageID)).toBe(false)
+      expect(await driver.isIdle(sessionID)).toBe(true)
+    })
+
+    test("leaves agent and model behind as the session's persona", async () => {
+      const sessionID = await driver.child()
+      expect(await driver.host.persona(sessionID)).toBeUndefined()
+      await driver.answered(await driver.send(sessionID, "hello", { model: BETA }))
+      expect(await driver.host.persona(sessionID)).toMatchObject({ agent: "general", model: BETA })
+      await driver.send(sessionID, "stored", { agent: "build", model: ALPHA, noReply: true })
+      await driver.world.eventually(async () => (await driver.host.persona(sessionID))?.agent === "build")
+      expect(await driver.host.persona(sessionID)).toMatchObject({ model: ALPHA })
+    })
+
+    test("has an answer whose agent and model can be asked for", async () => {
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "hello")
+      const [, answer] = await driver.answered(sent)
+      expect(await driver.host.caller(sessionID, String(answer?.id))).toMatchObject({ agent: "general", model: ALPHA })
+      expect(await driver.host.caller(sessionID, sent.messageID)).toBeUndefined()
+      expect(await driver.host.caller(sessionID, "msg_none")).toBeUndefined()
+    })
+  })
+}

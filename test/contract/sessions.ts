@@ -1,0 +1,130 @@
+import { describe, expect, test } from "vitest"
+import { NO_USAGE } from "../../src/core/task.ts"
+import { type Driver, draftOf, GONE } from "./host-contract.ts"
+
+export function sessionContract(driver: Driver): void {
+  describe("sessions", () => {
+    test("are made with their record, and read back with it", async () => {
+      const parentID = await driver.world.openSession()
+      const rules = [{ permission: "task", pattern: "*", action: "deny" as const }]
+      const draft = draftOf({ parentID, run: { ...draftOf().run, queuedPrompt: "later" } })
+      const sessionID = await driver.child({ parentID, title: "find it", rules }, draft)
+      const session = await driver.host.session(sessionID)
+      expect(session).toMatchObject({
+        id: sessionID,
+        parentID,
+        title: "find it",
+        rules,
+        usage: NO_USAGE,
+      })
+      expect(session?.record?.task).toEqual({ ...draft, sessionID })
+      expect(session?.record?.owner.instance).toBe(driver.world.instance)
+      await driver.heard(sessionID, "created")
+      expect(driver.heardOf(sessionID)).toContainEqual({ type: "created", sessionID, parentID })
+    })
+
+    test("that a user opened have neither record nor parent nor rules", async () => {
+      const session = await driver.host.session(await driver.world.openSession())
+      expect(session).toMatchObject({ rules: [] })
+      expect([session?.record, session?.parentID]).toEqual([undefined, undefined])
+    })
+
+    test("that are gone cannot be written, prompted or deleted: not found", async () => {
+      const notFound = { name: "HostError", notFound: true }
+      await expect(driver.host.saveRecord(GONE, undefined)).rejects.toMatchObject(notFound)
+      await expect(driver.host.clearRequest(GONE, "r")).rejects.toMatchObject(notFound)
+      await expect(driver.host.prompt(driver.prompt(GONE, "hello"))).rejects.toMatchObject(notFound)
+      await expect(driver.host.deleteSession(GONE)).rejects.toMatchObject(notFound)
+      await expect(driver.host.persona(GONE)).rejects.toMatchObject(notFound)
+    })
+
+    test("that are gone read as empty", async () => {
+      expect(await driver.host.session(GONE)).toBeUndefined()
+      expect(await driver.host.messagesSince(GONE, "msg_none")).toEqual([])
+      expect(await driver.host.lastMessage(GONE)).toBeUndefined()
+      expect(await driver.host.hasMessage(GONE, "msg_none")).toBe(false)
+      expect(await driver.host.caller(GONE, "msg_none")).toBeUndefined()
+      expect(await driver.host.openTodos(GONE)).toBe(0)
+      expect(await driver.host.recordsOf(GONE)).toEqual([])
+      await driver.host.abort(GONE)
+    })
+
+    test("can be deleted while they work, and are not busy afterwards", async () => {
+      driver.world.onPrompt("DELETE-ME", { hang: true })
+      const sessionID = await driver.child()
+      await driver.send(sessionID, "DELETE-ME")
+      await driver.world.eventually(async () => !(await driver.isIdle(sessionID)))
+      await driver.host.deleteSession(sessionID)
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+      expect(await driver.host.session(sessionID)).toBeUndefined()
+      await driver.heard(sessionID, "deleted")
+    })
+
+    test("take their children with them, each with its event", async () => {
+      const parentID = await driver.world.openSession()
+      const sessionID = await driver.child({ parentID })
+      await driver.host.deleteSession(parentID)
+      await driver.heard(sessionID, "deleted")
+      await driver.heard(parentID, "deleted")
+      expect(await driver.host.session(sessionID)).toBeUndefined()
+    })
+  })
+}
+
+export function recordContract(driver: Driver): void {
+  describe("a record", () => {
+    test("is written and removed without touching what others keep there", async () => {
+      const sessionID = await driver.child()
+      await driver.world.setMetadata(sessionID, { theirs: { kept: true } })
+      const task = { ...draftOf(), sessionID, status: "completed" as const }
+      await driver.host.saveRecord(sessionID, task)
+      expect(await driver.world.metadata(sessionID)).toHaveProperty("theirs", { kept: true })
+      expect((await driver.host.session(sessionID))?.record?.task).toEqual(task)
+      await driver.host.saveRecord(sessionID, undefined)
+      expect(await driver.world.metadata(sessionID)).toEqual({ theirs: { kept: true } })
+    })
+
+    test("that a newer version wrote is left alone", async () => {
+      const sessionID = await driver.child()
+      const newer = { superagents: { version: 99, secret: 1 } }
+      await driver.world.setMetadata(sessionID, newer)
+      await driver.host.saveRecord(sessionID, { ...draftOf(), sessionID })
+      await driver.host.saveRecord(sessionID, undefined)
+      expect(await driver.world.metadata(sessionID)).toEqual(newer)
+      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
+    })
+
+    test("is found by its parent, and by when it changed", async () => {
+      const parentID = await driver.world.openSession()
+      const mine = await driver.child({ parentID })
+      const other = await driver.child()
+      const sessions = (records: readonly { task: { sessionID: string } }[]) =>
+        records.map(({ task }) => task.sessionID)
+      expect(sessions(await driver.host.recordsOf(parentID))).toEqual([mine])
+      expect(sessions(await driver.host.recordsSince(0))).toEqual(expect.arrayContaining([mine, other]))
+      const future = 4_000_000_000_000
+      expect(await driver.host.recordsSince(future)).toEqual([])
+    })
+
+    test("of this very instance is ours", async () => {
+      const record = (await driver.host.session(await driver.child()))?.record
+      if (!record) throw new Error("no record")
+      expect(driver.host.ownership(record.owner)).toBe("ours")
+      expect(driver.host.ownership({ ...record.owner, instance: "another", seenAt: 0 })).toBe("dead")
+    })
+
+    test("stands beside the companion's request, which is heard of and cleared by its id", async () => {
+      const sessionID = await driver.child()
+      const metadata = await driver.world.metadata(sessionID)
+      const superagentsRequest = { id: "request-1", action: "resume", prompt: "go on" }
+      await driver.world.setMetadata(sessionID, { ...metadata, superagentsRequest })
+      await driver.world.eventually(() =>
+        driver.heardOf(sessionID).some((event) => event.type === "updated" && event.request?.id === "request-1"),
+      )
+      await driver.host.clearRequest(sessionID, "request-0")
+      expect(await driver.world.metadata(sessionID)).toHaveProperty("superagentsRequest", superagentsRequest)
+      await driver.host.clearRequest(sessionID, "request-1")
+      expect(await driver.world.metadata(sessionID)).toEqual(metadata)
+    })
+  })
+}

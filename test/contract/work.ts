@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest"
+import { isEmptyAnswer, judge } from "../../src/core/verdict.ts"
+import type { Driver } from "./host-contract.ts"
+
+export function workContract(driver: Driver): void {
+  describe("the model's work", () => {
+    test("shows as activity while it lasts; absent is idle", async () => {
+      driver.world.onPrompt("BUSY", { text: "done", delay: 500 })
+      const sessionID = await driver.child()
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      const sent = await driver.send(sessionID, "BUSY")
+      const doing = await driver.world.eventually(async () => (await driver.host.activity()).get(sessionID))
+      expect(doing).toEqual({ type: "busy" })
+      await driver.answered(sent)
+      expect(await driver.isIdle(sessionID)).toBe(true)
+    })
+
+    test("tells of tool calls by their call id, and keeps todos", async () => {
+      const todos = [
+        { content: "one", status: "completed", priority: "high" },
+        { content: "two", status: "in_progress", priority: "high" },
+        { content: "three", status: "pending", priority: "high" },
+        { content: "four", status: "cancelled", priority: "high" },
+      ]
+      const call = { name: "todowrite", args: { todos }, id: "call_todos" }
+      driver.world.onPrompt("TODOS", { tools: [call] }, { text: "planned" })
+      const sessionID = await driver.child({ agent: "build" })
+      expect(await driver.host.openTodos(sessionID)).toBe(0)
+      const sent = await driver.send(sessionID, "TODOS", { agent: "build" })
+      const since = await driver.answered(sent)
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "tool-calls", "stop"])
+      const messageID = since[1]?.id
+      const part = { type: "tool", callID: "call_todos", tool: "todowrite", state: "completed", refused: false }
+      expect(since[1]?.parts).toContainEqual(part)
+      expect(since[2]?.parentID).toBe(sent.messageID)
+      expect(await driver.host.openTodos(sessionID)).toBe(2)
+      const tools = driver.heardOf(sessionID).filter((event) => event.type === "tool")
+      const shared = { type: "tool", sessionID, callID: "call_todos", tool: "todowrite", messageID }
+      expect(tools[0]).toEqual({ ...shared, ended: false })
+      expect(tools.at(-1)).toEqual({ ...shared, ended: true })
+    })
+
+    test("that fails leaves its error in the message, after an error and an idle, and before a second idle", async () => {
+      driver.world.onPrompt("BAD", { status: 400, body: { error: { message: "no such luck" } } })
+      const sessionID = await driver.child()
+      const since = await driver.answered(await driver.send(sessionID, "BAD"))
+      expect(since[1]).toMatchObject({ error: { name: "APIError", message: "no such luck" } })
+      expect(judge(since)).toEqual({ kind: "failed", message: "no such luck" })
+      await driver.heard(sessionID, "idle", 2)
+      const types = driver.typesOf(sessionID)
+      expect(types.indexOf("error")).toBeLessThan(types.indexOf("idle"))
+    })
+
+    test("that is tried again says so", async () => {
+      driver.world.onPrompt("AGAIN", { status: 500, body: { error: { message: "overloaded" } } })
+      const sessionID = await driver.child()
+      await driver.send(sessionID, "AGAIN")
+      const doing = await driver.world.eventually(async () => {
+        const activity = (await driver.host.activity()).get(sessionID)
+        return activity?.type === "retry" && activity
+      })
+      expect(doing).toMatchObject({ type: "retry", attempt: expect.any(Number), message: expect.any(String) })
+      await driver.world.eventually(() =>
+        driver.heardOf(sessionID).some((event) => event.type === "active" && event.activity.type === "retry"),
+      )
+      await driver.host.abort(sessionID)
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+    })
+
+    test("can be stopped: the message says aborted and keeps its text, and idle comes twice", async () => {
+      driver.world.onPrompt("STOP", { hang: true, text: "so far" })
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "STOP")
+      await driver.heard(sessionID, "text-delta")
+      await driver.host.abort(sessionID)
+      const since = await driver.answered(sent)
+      expect(judge(since)).toEqual({ kind: "aborted" })
+      expect(since[1]?.parts).toEqual([{ type: "text", text: "so far", synthetic: false }])
+      await driver.heard(sessionID, "idle", 2)
+    })
+
+    test("may be nothing at all, again and again", async () => {
+      driver.world.onPrompt("EMPTY", { empty: true })
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "EMPTY")
+      const since = await driver.world.eventually(async () => {
+        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        return messages.filter(isEmptyAnswer).length >= 3 && messages
+      })
+      expect(since.find(({ role }) => role === "assistant")?.finish).toBe("unknown")
+      await driver.heard(sessionID, "answered", 3)
+      await driver.host.abort(sessionID)
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+    })
+
+    test("is harmless to stop where there is none", async () => {
+      const sessionID = await driver.child()
+      await driver.host.abort(sessionID)
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      expect(await driver.host.lastMessage(sessionID)).toBeUndefined()
+    })
+  })
+}

@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { HostEvent } from "../../src/core/ports.ts"
+import { type RawEvent, toHostEvent } from "../../src/host/events.ts"
+import { OpencodeHost } from "../../src/host/opencode-host.ts"
+import { registerInstance, unregisterInstance } from "../../src/host/owner.ts"
+import { hostContract } from "../contract/host-contract.ts"
+import { openSession, unwrap } from "../support/drive.ts"
+import { eventually } from "../support/eventually.ts"
+import { startHost } from "../support/host.ts"
+import { startModel } from "../support/model.ts"
+
+const PAUSE_MS = 500
+const PATIENCE_MS = 15_000
+
+hostContract("the real OpenCode", async () => {
+  const model = await startModel()
+  const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
+  const instance = registerInstance()
+  const { url: baseUrl, directory, client } = opencode
+  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance)
+  return {
+    host,
+    instance,
+    get events() {
+      return opencode.events.all.flatMap((event): HostEvent[] => {
+        const heard = toHostEvent(event as RawEvent, 0)
+        return heard ? [heard] : []
+      })
+    },
+    onPrompt(text, ...replies) {
+      const counts = new Map<string | undefined, number>()
+      model.use(({ lastUser, sessionID }) => {
+        if (!lastUser.includes(text)) return undefined
+        const count = counts.get(sessionID) ?? 0
+        counts.set(sessionID, count + 1)
+        return replies[count] ?? replies.at(-1)
+      })
+    },
+    openSession: () => openSession(opencode),
+    metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
+    setMetadata: async (sessionID, metadata) => {
+      await unwrap(client.session.update({ sessionID, metadata }))
+    },
+    eventually: (look) => eventually(look, { timeout: PATIENCE_MS, message: () => `${look}\n${opencode.logs()}` }),
+    pause: () => sleep(PAUSE_MS),
+    async close() {
+      unregisterInstance(instance)
+      await opencode.stop()
+      await model.close()
+    },
+  }
+})

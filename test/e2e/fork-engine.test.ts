@@ -1,0 +1,229 @@
+import { fileURLToPath } from "node:url"
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { type ForkRequest, forkContext } from "../../src/fork/fork.ts"
+import { OpencodeForks } from "../../src/host/opencode-forks.ts"
+import { ownerNow } from "../../src/host/owner.ts"
+import { decodeRecord } from "../../src/host/record.ts"
+import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { textOf } from "../support/model-request.ts"
+import { openWithPast, type PastMessage } from "../support/past.ts"
+
+const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
+const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
+const ALPHA = { provider: "scripted", id: "alpha" }
+
+let model: ScriptedModel
+let host: Host
+let forks: OpencodeForks
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startHost({ model, plugin: [PLUGIN] })
+  forks = new OpencodeForks(host.client, ownerNow("fork-engine"))
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+let made = 0
+const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
+  id: `bg_${String(made++).padStart(8, "0")}`,
+  parentID,
+  parentMessageID,
+  description: "look",
+  agent: "general",
+  model: ALPHA,
+  batch: "auto:x",
+  depth: 1,
+  usageBefore: NO_USAGE,
+  fingerprint: "f",
+  status: "running",
+  run: { generation: 0, promptID: "msg_x", createdAt: Date.now(), timeout: 0, usageBefore: NO_USAGE },
+  delivery: { state: "none" },
+})
+
+const fork = (parentID: string, messageID: string, change: Partial<ForkRequest> = {}) =>
+  forkContext(forks, { draft: draftOf(parentID, messageID), title: "the fork", rules: [], limits: LIMITS, ...change })
+
+/** What the model is shown when the fork gets its prompt, without the system prompt. */
+const viewOf = async (sessionID: string): Promise<ModelRequest> => {
+  await ask(host, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })
+  const request = model.requests.find((each) => each.sessionID === sessionID)
+  if (!request) throw new Error("the fork never asked its model")
+  return request
+}
+
+const said = (request: ModelRequest) =>
+  request.messages.filter(({ role }) => role !== "system").map(({ role, content }) => `${role}: ${textOf(content)}`)
+
+const sessionIDs = async () => (await unwrap(host.client.session.list({ limit: 1000 }))).map(({ id }) => id).sort()
+
+describe("a fork of a short history", () => {
+  let parent: string
+  let messageID: string
+
+  beforeAll(async () => {
+    model.use((request) => (request.lastUser === "the word is tulip" ? { text: "I remember tulip" } : undefined))
+    parent = await openSession(host, { title: "parent" })
+    await ask(host, parent, "the word is tulip")
+    await callTool(host, model, parent, "echo", { text: "z".repeat(5989) }, { text: "long" })
+    await callTool(host, model, parent, "echo", { text: "brief" }, { text: "short" })
+    await ask(host, parent, "and now?")
+    messageID = String((await messages(host, parent)).at(-1)?.info.id)
+  })
+
+  test("shows the model the earlier messages as they were, the cut result with its length, and the prompt last", async () => {
+    const { sessionID, info, usageBefore } = await fork(parent, messageID)
+    const request = await viewOf(sessionID)
+    const view = said(request)
+    expect(view[0]).toBe("user: the word is tulip")
+    expect(view[1]).toBe("assistant: I remember tulip")
+    expect(view.at(-1)).toBe("user: THE PROMPT")
+    expect(view.at(-2)).toMatch(/^user: \[Forked context\].*1 tool result over 1500 characters cut.*Read files again/s)
+    expect(view.at(-3)).toBe("user: and now?")
+    const results = request.messages.filter(({ role }) => role === "tool").map(({ content }) => textOf(content))
+    expect(results[0]).toHaveLength(1500)
+    expect(results[0]).toMatch(/^\{"text":"z+\n\[Cut: 6000 characters originally, the first \d+ kept\.\]$/)
+    expect(results[1]).toBe('{"text":"brief"}')
+    const calls = request.messages.flatMap(({ tool_calls }) => tool_calls ?? [])
+    expect(calls[0]?.function).toEqual({ name: "echo", arguments: JSON.stringify({ text: "z".repeat(5989) }) })
+    expect(request.messages.filter(({ role }) => role === "tool").map(({ tool_call_id }) => tool_call_id)).toEqual(
+      calls.map(({ id }) => id),
+    )
+    expect(info).toMatchObject({ messages: 9, droppedMessages: 0, cutResults: 1 })
+    expect(usageBefore).toEqual(NO_USAGE)
+  })
+
+  test("is a child of its parent, with a record of its own, its agent and its rules, and has cost nothing", async () => {
+    const draft = draftOf(parent, messageID)
+    const rules = [{ permission: "bash", pattern: "*", action: "deny" as const }]
+    const { sessionID, info } = await fork(parent, messageID, { draft, rules })
+    const session = await unwrap(host.client.session.get({ sessionID }))
+    expect(session).toMatchObject({ parentID: parent, title: "the fork", agent: "general", permission: rules, cost: 0 })
+    expect(decodeRecord(session.metadata, sessionID)?.task).toEqual({ ...draft, sessionID, fork: info })
+    expect((await viewOf(sessionID)).tools).not.toContain("bash")
+    const roots = await unwrap(host.client.session.list({ roots: true, limit: 1000 }))
+    expect(roots.map(({ id }) => id)).not.toContain(sessionID)
+    const after = await unwrap(host.client.session.get({ sessionID }))
+    expect(after.tokens).toMatchObject({ input: 100, output: 20 })
+  })
+
+  test("leaves the parent as it was", async () => {
+    const before = await messages(host, parent)
+    await fork(parent, messageID)
+    expect(await messages(host, parent)).toEqual(before)
+  })
+
+  test("can itself be forked, and cut results keep their first length", async () => {
+    const { sessionID } = await fork(parent, messageID)
+    await ask(host, sessionID, "go on", { agent: "general", model: "scripted/alpha" })
+    const last = String((await messages(host, sessionID)).at(-1)?.info.id)
+    const second = await fork(sessionID, last, { limits: { ...LIMITS, maxToolResultChars: 300 } })
+    const results = (await viewOf(second.sessionID)).messages.filter(({ role }) => role === "tool")
+    expect(textOf(results[0]?.content)).toMatch(/\[Cut: 6000 characters originally/)
+    expect(textOf(results[0]?.content).length).toBeLessThanOrEqual(300)
+  })
+
+  test("holds nothing where the calling message is the first", async () => {
+    const first = String((await messages(host, parent))[0]?.info.id)
+    const { sessionID, info } = await fork(parent, first)
+    expect(said(await viewOf(sessionID))).toHaveLength(2)
+    expect(info.messages).toBe(0)
+  })
+
+  test("of an unknown message or session is an error with nothing left behind", async () => {
+    const before = await sessionIDs()
+    await expect(fork(parent, "msg_unknown")).rejects.toThrow(HostError)
+    await expect(fork("ses_unknown", messageID)).rejects.toMatchObject({ notFound: true })
+    expect(await sessionIDs()).toEqual(before)
+  })
+
+  test("whose preamble or history cannot be written is an error with nothing left behind", async () => {
+    const before = await sessionIDs()
+    const draft = { ...draftOf(parent, messageID), agent: "nobody" }
+    await expect(fork(parent, messageID, { draft })).rejects.toThrow(HostError)
+    const broken = { permission: "bash", pattern: 7, action: "deny" } as never
+    await expect(fork(parent, messageID, { rules: [broken] })).rejects.toThrow(HostError)
+    expect(await sessionIDs()).toEqual(before)
+  })
+})
+
+describe("a fork of a compacted history", () => {
+  test("begins where the parent's model begins: at the summary", async () => {
+    model.use(({ lastUser }) => ({ text: lastUser.startsWith("fact") ? `noted ${lastUser}` : "SUMMARY" }))
+    const parent = await openSession(host)
+    for (const fact of ["fact one", "fact two", "fact three"]) await ask(host, parent, fact)
+    await unwrap(host.client.session.summarize({ sessionID: parent, providerID: "scripted", modelID: "alpha" }))
+    await idle(host, parent)
+    await ask(host, parent, "fact four")
+    const last = String((await messages(host, parent)).at(-1)?.info.id)
+    model.requests.length = 0
+    await ask(host, parent, "fact five")
+    const seenByParent = said(model.requests[0] as ModelRequest)
+    const { sessionID } = await fork(parent, last)
+    const seen = said(await viewOf(sessionID))
+    const upToFork = seenByParent.slice(0, seenByParent.indexOf("user: fact four") + 1)
+    expect(seen.slice(0, upToFork.length)).toEqual(upToFork)
+    expect(seen.join("\n")).toContain("SUMMARY")
+  })
+})
+
+describe("a fork of a long history", () => {
+  const WORDS =
+    "the manager keeps every running task under watch and tells its parent when an answer is there; ".repeat(55)
+
+  /** Some 310,000 tokens in 300 messages. */
+  const past: PastMessage[] = Array.from({ length: 150 }, (_, turn): PastMessage[] => [
+    { role: "user", text: `question ${turn}` },
+    {
+      role: "assistant",
+      text: `answer ${turn}: ${WORDS}${WORDS.slice(0, -20)}`,
+      calls: [{ tool: "read", input: { path: `/file/${turn}` }, output: "short" }],
+    },
+  ]).flat()
+
+  test("is brought under the limit with the newest turns there, and tells what went", async () => {
+    const { id, messageIDs } = await openWithPast(host, [...past, { role: "assistant", text: "calling" }])
+    const { sessionID, info } = await fork(id, String(messageIDs.at(-1)))
+    const request = await viewOf(sessionID)
+    const view = said(request)
+    const tokens = request.messages.slice(1).reduce((sum, message) => sum + countTokens(JSON.stringify(message)), 0)
+    expect(past.reduce((sum, { text = "" }) => sum + countTokens(text), 0)).toBeGreaterThan(280_000)
+    expect(tokens).toBeLessThan(100_000)
+    expect(tokens).toBeGreaterThan(65_000)
+    expect(info.droppedMessages + info.messages).toBe(300)
+    expect(view[0]).toMatch(/^user: question \d+$/)
+    expect(view).toContain("user: question 149")
+    expect(view.at(-1)).toBe("user: THE PROMPT")
+    const preamble = view.at(-2) ?? ""
+    expect(preamble).toContain(`${info.droppedMessages} older messages left out to stay under 100000 tokens`)
+    expect(preamble).toContain("User: question 0\n")
+    expect(preamble).toMatch(/Agent: answer \d+: the manager.*\.\.\.\n\[Tool: read\] \{"path":"\/file\/\d+"\}\n/)
+    expect(request.messages.filter(({ role }) => role === "tool")).toHaveLength(info.messages / 2)
+  })
+
+  test("heeds the context of the child's model and the provider's count", async () => {
+    const counted = past.slice(0, 80).map((message, index): PastMessage => {
+      return message.role === "assistant" ? { ...message, counted: (index + 1) * 2000 } : message
+    })
+    const { id, messageIDs } = await openWithPast(host, [...counted, { role: "assistant", text: "calling" }])
+    const { sessionID, info } = await fork(id, String(messageIDs.at(-1)), { limits: { ...LIMITS, maxTokens: 500_000 } })
+    expect(info.tokens).toBeLessThanOrEqual(120_000)
+    expect(info.messages).toBeGreaterThan(52)
+    expect(info.messages).toBeLessThan(60)
+    const last = (await messages(host, sessionID))
+      .map(({ info: each }) => each)
+      .findLast((each) => each.role === "assistant")
+    expect(last).toMatchObject({ cost: 0, tokens: { output: 0 } })
+    expect(said(await viewOf(sessionID)).join("\n")).not.toContain("What did we do so far?")
+  })
+})

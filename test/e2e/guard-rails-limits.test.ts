@@ -1,0 +1,142 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(
+    model,
+    { taskTimeout: 9000, stallTimeout: 2500, maxTokensPerTask: 1000, todoGrace: 600, pollInterval: 500 },
+    { config: { agent: { doer: { mode: "subagent", description: "Does it.", prompt: "Do it." } } } },
+  )
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+const outputOf = async (session: string, id: string) =>
+  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
+
+const words = (count: number) => Array.from({ length: count }, (_, index) => `word${index} `).join("")
+
+describe("a task that passes a limit is ended, says which, and keeps its text:", () => {
+  test("the option taskTimeout", async () => {
+    model.use((request) =>
+      request.lastUser === "P-ENDLESS" ? { text: words(200), chunks: 200, pace: 300 } : undefined,
+    )
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ENDLESS" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" failed in ")
+    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 9s (the option taskTimeout).")
+    expect(await outputOf(session, id)).toContain(`Text it had written:\n<task_output id="${id}">\nword0 word1 `)
+    const request = await model.waitFor((each) => each.sessionID === child)
+    await eventually(() => request.aborted.aborted)
+  })
+
+  test("the argument timeout", async () => {
+    model.use((request) => (request.lastUser === "P-TIMED" ? { hang: true, text: "not much" } : undefined))
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-TIMED", timeout: 1500 })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(/ failed in [1-9](\.\d)?s\./)
+    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 1.5s (its timeout argument).")
+    expect(await outputOf(session, id)).toContain("Status: error")
+    const request = await model.waitFor((each) => each.sessionID === child)
+    await eventually(() => request.aborted.aborted)
+  })
+
+  test("silence, the option stallTimeout", async () => {
+    model.use((request) => (request.lastUser === "P-SILENT" ? { hang: true, text: "hm" } : undefined))
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-SILENT" })
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).toMatch(/Reason: Stopped because nothing was heard of it .*stallTimeout allows 2\.5s/)
+    expect(await outputOf(session, id)).toContain(`<task_output id="${id}">\nhm\n</task_output>`)
+    const request = await model.waitFor((each) => each.sessionID === child)
+    await eventually(() => request.aborted.aborted)
+  })
+
+  test("tokens, the option maxTokensPerTask", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-DEAR") return undefined
+      const usage = { input: 500, output: 50, cached: 5000 }
+      return { text: "still looking", tools: [{ name: "glob", args: { pattern: "*" } }], usage }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-DEAR" })
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).toMatch(/used \d+ tokens, the option maxTokensPerTask allows 1000\./)
+    expect(await outputOf(session, id)).toContain("still looking")
+    const steps = model.requests.filter((request) => request.lastUser === "P-DEAR").length
+    expect(steps).toBeGreaterThanOrEqual(2)
+    expect(steps).toBeLessThanOrEqual(4)
+  })
+})
+
+describe("what counts as life:", () => {
+  test("a running tool", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-TOOL") return undefined
+      if (request.sinceUser.length > 0) return { text: "slept well" }
+      return { tools: [{ name: "bash", args: { command: "sleep 3.5", description: "sleeps" } }] }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-TOOL" })
+    await notified(host, session)
+    expect(await outputOf(session, id)).toContain("slept well")
+  })
+
+  test("text that comes slowly", async () => {
+    model.use((request) => (request.lastUser === "P-DROPS" ? { text: words(9), chunks: 9, pace: 400 } : undefined))
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-DROPS" })
+    await notified(host, session)
+    expect(await outputOf(session, id)).toContain("Status: completed")
+  })
+})
+
+describe("an agent that left todos open", () => {
+  const todos = [
+    { content: "first", status: "completed", priority: "high" },
+    { content: "second", status: "pending", priority: "low" },
+  ]
+
+  test("is completed after todoGrace, and the output says so", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-TODO") return undefined
+      return request.sinceUser.length > 0 ? { text: "enough" } : { tools: [{ name: "todowrite", args: { todos } }] }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-TODO", agent: "doer" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" finished in ")
+    expect(notification?.hidden).toContain("left 1 of its todos open")
+    expect(await outputOf(session, id)).toContain("Todos left open: 1")
+  })
+
+  test("but has closed them in the end is simply completed", async () => {
+    const closed = todos.map((todo) => ({ ...todo, status: "completed" }))
+    model.use((request) => {
+      if (request.lastUser !== "P-TODO-DONE") return undefined
+      if (request.toolResults.length === 0) return { tools: [{ name: "todowrite", args: { todos } }] }
+      if (request.toolResults.length === 1) return { tools: [{ name: "todowrite", args: { todos: closed } }] }
+      return { text: "all done" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-TODO-DONE", agent: "doer" })
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).not.toContain("todos")
+    expect(await outputOf(session, id)).not.toContain("Todos left open")
+  })
+})

@@ -1,0 +1,78 @@
+import { readFileSync } from "node:fs"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { ask, callTool, eventually, idle, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchAll, notifications, startPlugged } from "../support/plugin.ts"
+
+const TASKS = process.env.SUPERAGENTS_LONG ? 200 : 60
+const TOOL_CALLS = 5
+const SLOTS = 10
+/** The host itself keeps some of what it did; a plugin that kept its tasks' texts and events would need far more. */
+const MOST_GROWTH_MB = 80
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { maxLaunchesPerMinute: 0, toasts: false })
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+const residentMB = () => {
+  const status = readFileSync(`/proc/${host.pid}/status`, "utf8")
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
+}
+
+/** All tasks at once, five tool calls each; resolves when all have been told of. */
+const round = async (name: string) => {
+  const session = await openSession(host)
+  const tasks = Array.from({ length: TASKS }, (_, index) => ({ prompt: `P-LOAD ${name}-${index}`, description: name }))
+  const launched = await launchAll(host, model, session, tasks, { timeout: 120_000 })
+  const told = async () => (await notifications(host, session)).length >= TASKS
+  await eventually(told, { timeout: 600_000, message: () => `${TASKS} notifications\n${host.logs()}` })
+  await idle(host, session, { timeout: 30_000 })
+  return { session, launched }
+}
+
+test(`${TASKS} tasks of five tool calls through ten slots: all reported once, and memory stays flat`, {
+  timeout: 1_500_000,
+}, async () => {
+  let atWork = 0
+  let peak = 0
+  const text = "x".repeat(10_000)
+  model.use((request) => {
+    if (!request.lastUser.startsWith("P-LOAD")) return undefined
+    if (request.sinceUser.length > 0) {
+      atWork--
+      return { text: `${text} ${request.lastUser}` }
+    }
+    atWork++
+    peak = Math.max(peak, atWork)
+    const pattern = (index: number) => ({ pattern: `*${index}` })
+    return { tools: Array.from({ length: TOOL_CALLS }, (_, index) => ({ name: "glob", args: pattern(index) })) }
+  })
+  const { session, launched } = await round("first")
+  expect(peak).toBeLessThanOrEqual(SLOTS)
+  expect(atWork).toBe(0)
+
+  const found = await notifications(host, session)
+  expect(found).toHaveLength(TASKS)
+  const ids = found.map(({ hidden }) => /^Task (bg_\w+): completed\./.exec(hidden)?.[1])
+  expect(ids.toSorted()).toEqual(launched.map(({ id }) => id).toSorted())
+  const progress = found.map(({ visible }) => visible.split("Task Progress: ")[1])
+  expect(progress).toEqual(Array.from({ length: TASKS }, (_, index) => `${index + 1}/${TASKS}`))
+  const { output = "" } = await callTool(host, model, session, "superagents_list", {})
+  expect(output).toContain(`${TASKS} tasks, 0 running | ${TASKS * TOOL_CALLS} tool calls | `)
+
+  const before = residentMB()
+  await round("second")
+  const growth = residentMB() - before
+  expect(growth, `from ${before.toFixed()} MB`).toBeLessThan(MOST_GROWTH_MB)
+})

@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { ask, callTool, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { countSessions, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+let startLogs: string
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, {
+    maxConcurrentTasks: "many",
+    taskTimeout: -5,
+    maxConcurrent: 3,
+    fork: { maxTokens: 1, depth: 2 },
+    allowModelOverride: false,
+    reuseIdentical: true,
+    wake: "never",
+  })
+  startLogs = host.logs()
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+test("wrong options are reported, each by its name, in the log and not on the terminal", () => {
+  const [output = "", log = ""] = startLogs.split(/^--- \//m)
+  expect(log).toMatch(/Option \\?"maxConcurrentTasks\\?" is \\*"many\\*": .*expected.*Using the default/)
+  expect(log).toMatch(/Option \\?"taskTimeout\\?" is -5: .*Using the default/)
+  expect(log).toMatch(/Unknown option \\?"maxConcurrent\\?"/)
+  expect(log).toMatch(/Option \\?"fork\.maxTokens\\?" is 1: /)
+  expect(log).toMatch(/Unknown option \\?"fork\.depth\\?"/)
+  expect(output).not.toContain("maxConcurrent")
+})
+
+test("for wrong options the defaults are used", async () => {
+  const session = await openSession(host)
+  const tasks = Array.from({ length: 11 }, (_, index) => ({ prompt: `P-DEFAULT-${index}` }))
+  model.use(({ lastUser }) => (lastUser.startsWith("P-DEFAULT") ? { hang: true } : undefined))
+  const launched = await launchAll(host, model, session, tasks)
+  expect(launched.filter(({ output }) => output.includes("waits for a free slot"))).toHaveLength(1)
+  await callTool(host, model, session, "superagents_cancel", { all: true })
+  await notified(host, session, 11)
+})
+
+test("allowModelOverride: false refuses a model before anything is made", async () => {
+  const session = await openSession(host)
+  const before = await countSessions(host)
+  const args = { description: "do it", prompt: "P-NEVER", agent: "general", model: "scripted/beta" }
+  const { status, error } = await callTool(host, model, session, "superagents_task", args)
+  expect(status).toBe("error")
+  expect(error).toContain("Argument `model` is not allowed here (option allowModelOverride is false).")
+  expect(await countSessions(host)).toBe(before)
+})
+
+test("reuseIdentical: true returns the earlier task for the same agent and prompt", async () => {
+  const session = await openSession(host)
+  const first = await launch(host, model, session, { prompt: "P-SAME" })
+  await notified(host, session)
+  const again = await launch(host, model, session, { prompt: "P-SAME", description: "said otherwise" })
+  expect(again.id).toBe(first.id)
+  const different = await launch(host, model, session, { prompt: "P-SAME", agent: "explore" })
+  expect(different.id).not.toBe(first.id)
+  await notified(host, session, 2)
+  expect(model.requests.filter(({ lastUser }) => lastUser === "P-SAME")).toHaveLength(2)
+})
+
+test('wake: "never" tells and does not wake', async () => {
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "P-QUIET" })
+  await notified(host, session)
+  expect(await ask(host, session, "anything?")).toBe("ok")
+  expect(await notifications(host, session)).toHaveLength(1)
+  expect(wakes(model, session)).toEqual([])
+})

@@ -1,0 +1,119 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, openSession, toolParts, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(
+    model,
+    { permissionTimeout: 6000, stallTimeout: 2500, pollInterval: 500 },
+    { permission: { "*": "allow", bash: "ask" } },
+  )
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => {
+  model.reset()
+  model.use((request) => {
+    if (!request.lastUser.startsWith("P-ASK")) return undefined
+    const [result] = request.toolResults
+    if (result) return { text: `the tool said: ${result.content}` }
+    const args = { command: `echo ${request.lastUser}`, description: "says it" }
+    return { text: "I need the shell", tools: [{ name: "bash", args }] }
+  })
+})
+
+const questionOf = (child: string) =>
+  eventually(async () => (await unwrap(host.client.permission.list())).find(({ sessionID }) => sessionID === child))
+
+const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
+  (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
+
+describe("a child that asks for a permission", () => {
+  test("shows what it asks, and goes on when the user allows it", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-YES" })
+    const question = await questionOf(child)
+    const [list, output] = [await call(session, "list"), await call(session, "output", { task_id: id })]
+    expect(list).toContain("| running, waiting for permission (bash: echo P-ASK-YES) |")
+    expect(output).toContain("Status: running, waiting for permission (bash: echo P-ASK-YES)")
+    expect(output).toContain("Waits for an answer from the user (permission): bash: echo P-ASK-YES")
+    await unwrap(host.client.permission.reply({ requestID: question.id, reply: "once" }))
+    await notified(host, session)
+    expect(await call(session, "output", { task_id: id })).toContain("the tool said: P-ASK-YES")
+  })
+
+  test("and is refused by the user is told as what it is", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NO" })
+    const question = await questionOf(child)
+    await unwrap(host.client.permission.reply({ requestID: question.id, reply: "reject" }))
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" finished in ")
+    const output = await call(session, "output", { task_id: id })
+    expect(output).toContain("Note: The agent stopped at a refused permission.")
+    expect(output).toContain("I need the shell")
+  })
+
+  test("and gets no answer is refused after permissionTimeout, not ended as silent, and goes on without", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NOBODY" })
+    await questionOf(child)
+    const [notification] = await notified(host, session, 1, 20_000)
+    expect(notification?.visible).toContain(" finished in ")
+    expect(await unwrap(host.client.permission.list())).toEqual([])
+    expect((await toolParts(host, child, "bash"))[0]?.state).toMatchObject({
+      status: "error",
+      error: expect.stringContaining("Nobody answered in time. Go on without it"),
+    })
+    expect(await call(session, "output", { task_id: id })).toContain("the tool said: ")
+  })
+
+  test("and is cancelled meanwhile leaves no question behind", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-CANCEL" })
+    await questionOf(child)
+    await call(session, "cancel", { task_id: id })
+    expect(await unwrap(host.client.permission.list())).toEqual([])
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain("cancelled after ")
+    expect(model.requests.filter((request) => request.sessionID === child)).toHaveLength(1)
+  })
+
+  test("and reaches its time limit meanwhile leaves no question behind", async () => {
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "P-ASK-LIMIT", timeout: 2000 })
+    await questionOf(child)
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).toContain("time limit of 2s")
+    await eventually(async () => (await unwrap(host.client.permission.list())).length === 0)
+  })
+
+  test("from deeper below (the host's own subagent) shows on the task", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-DELEGATE" || request.sinceUser.length > 0) return undefined
+      const args = { description: "deeper", prompt: "P-ASK-DEEP", subagent_type: "general" }
+      return { tools: [{ name: "task", args }] }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-DELEGATE" })
+    const offered = (await model.waitFor((request) => request.sessionID === child)).tools
+    if (offered.includes("task")) {
+      await eventually(async () => (await unwrap(host.client.permission.list())).length === 1)
+      expect(await call(session, "list")).toContain("waiting for permission (bash: echo P-ASK-DEEP)")
+      await call(session, "cancel", { task_id: id })
+    }
+    await notified(host, session)
+    await eventually(async () => (await unwrap(host.client.permission.list())).length === 0)
+  })
+})

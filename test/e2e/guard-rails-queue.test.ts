@@ -1,0 +1,170 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, callTools, eventually, messages, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, {
+    maxConcurrentTasks: 2,
+    maxConcurrentPerModel: { "scripted/beta": 1 },
+    maxLaunchesPerMinute: 6,
+  })
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+/** Children wait at the model until their own door is opened; `atWork` names those that do, in the order they came. */
+const scriptDoors = () => {
+  const doors = new Map<string, ReturnType<typeof gate>>()
+  const atWork: string[] = []
+  let peak = 0
+  model.use(async ({ lastUser }) => {
+    if (!lastUser.startsWith("P-")) return undefined
+    const door = gate()
+    doors.set(lastUser, door)
+    atWork.push(lastUser)
+    peak = Math.max(peak, doors.size)
+    await door.opened
+    doors.delete(lastUser)
+    return { text: `answer to ${lastUser}` }
+  })
+  const open = async (prompt: string) => (await eventually(() => doors.get(prompt))).open()
+  return { atWork, open, peak: () => peak }
+}
+
+const listed = async (session: string) =>
+  ((await callTool(host, model, session, "superagents_list", {})).output ?? "").split("\n")
+
+describe("two slots", () => {
+  test("let two of five tasks at the model, and the others in their turn", async () => {
+    const { atWork, open, peak } = scriptDoors()
+    const session = await openSession(host)
+    const prompts = [1, 2, 3, 4, 5].map((number) => `P-QUEUE-${number}`)
+    const tasks = await launchAll(
+      host,
+      model,
+      session,
+      prompts.map((prompt) => ({ prompt })),
+    )
+    await eventually(() => atWork.length === 2)
+    expect(tasks.filter(({ output }) => output.includes("waits for a free slot"))).toHaveLength(3)
+    const rows = await listed(session)
+    expect(rows.filter((row) => row.includes("| running, working |"))).toHaveLength(2)
+    const places = rows.flatMap((row) => /running, queued \(place (\d)\)/.exec(row)?.[1] ?? [])
+    expect(places).toEqual(["1", "2", "3"])
+    const order = rows.flatMap((row) => /do (P-QUEUE-\d)/.exec(row)?.[1] ?? [])
+    for (const [index, prompt] of order.entries()) {
+      await open(prompt)
+      await notified(host, session, index + 1)
+    }
+    expect(atWork.toSorted()).toEqual(prompts)
+    expect(atWork.slice(2), "first come, first served").toEqual(order.slice(2))
+    expect(peak()).toBe(2)
+    const found = await notifications(host, session)
+    expect(found.map(({ visible }) => visible.split("Task Progress: ")[1])).toEqual(["1/5", "2/5", "3/5", "4/5", "5/5"])
+  })
+
+  test("are not taken by a queued task that is cancelled: it never reaches the model", async () => {
+    const { atWork, open } = scriptDoors()
+    const session = await openSession(host)
+    const prompts = ["P-ONE", "P-TWO", "P-THREE", "P-FOUR"]
+    const tasks = await launchAll(
+      host,
+      model,
+      session,
+      prompts.map((prompt) => ({ prompt })),
+    )
+    await eventually(() => atWork.length === 2)
+    const waiting = tasks.filter(({ output }) => output.includes("waits for a free slot"))
+    const [cancelled, next] = waiting
+    const { output } = await callTool(host, model, session, "superagents_cancel", { task_id: cancelled?.id })
+    expect(output).toContain("Cancelled 1 task:")
+    for (const prompt of [...atWork]) await open(prompt)
+    await eventually(() => atWork.length === 3)
+    await open(String(atWork[2]))
+    await notified(host, session, 4)
+    expect(await messages(host, String(cancelled?.child))).toEqual([])
+    expect(model.requests.some(({ sessionID }) => sessionID === cancelled?.child)).toBe(false)
+    expect(model.requests.some(({ sessionID }) => sessionID === next?.child)).toBe(true)
+    const rows = await listed(session)
+    expect(rows.filter((row) => row.includes("| completed |"))).toHaveLength(3)
+    expect(rows.filter((row) => row.includes("| cancelled |"))).toHaveLength(1)
+  })
+
+  test("are freed by a failure and by a cancel as by a success", async () => {
+    model.use(({ lastUser }) => {
+      if (lastUser === "P-FAILS") return { status: 400 }
+      return lastUser === "P-HANGS" ? { hang: true } : undefined
+    })
+    const session = await openSession(host)
+    const [, hangs] = await launchAll(host, model, session, [{ prompt: "P-FAILS" }, { prompt: "P-HANGS" }])
+    await notified(host, session)
+    await launch(host, model, session, { prompt: "P-AFTER-FAILURE" })
+    await notified(host, session, 2)
+    await callTool(host, model, session, "superagents_cancel", { task_id: hangs?.id })
+    await notified(host, session, 3)
+    await launchAll(host, model, session, [{ prompt: "P-AFTER-1" }, { prompt: "P-AFTER-2" }])
+    const found = await notified(host, session, 5)
+    expect(found.filter(({ visible }) => visible.startsWith("✓"))).toHaveLength(3)
+  })
+
+  test("a session: another has its own", async () => {
+    const { atWork, open } = scriptDoors()
+    const [mine, other] = [await openSession(host), await openSession(host)]
+    await launchAll(host, model, mine, [{ prompt: "P-MINE-1" }, { prompt: "P-MINE-2" }])
+    await launch(host, model, other, { prompt: "P-OTHER" })
+    await eventually(() => atWork.length === 3)
+    for (const prompt of [...atWork]) await open(prompt)
+    await Promise.all([notified(host, mine, 2), notified(host, other)])
+  })
+
+  test("for a model of which only one may run: a saturated model does not block another", async () => {
+    const { atWork, open } = scriptDoors()
+    const session = await openSession(host)
+    await launchAll(host, model, session, [{ prompt: "P-BETA-1", model: "scripted/beta" }])
+    const queued = await launch(host, model, session, { prompt: "P-BETA-2", model: "scripted/beta" })
+    expect(queued.output).toContain("waits for a free slot")
+    await launch(host, model, session, { prompt: "P-ALPHA" })
+    await eventually(() => atWork.includes("P-ALPHA"))
+    expect(atWork).toEqual(["P-BETA-1", "P-ALPHA"])
+    await open("P-BETA-1")
+    await open("P-BETA-2")
+    await open("P-ALPHA")
+    await notified(host, session, 3)
+    expect(model.requests.filter(({ model }) => model === "beta").map(({ lastUser }) => lastUser)).toEqual([
+      "P-BETA-1",
+      "P-BETA-2",
+    ])
+  })
+})
+
+describe("six launches a minute", () => {
+  test("are the most: the seventh is refused, says when to try again, and refused ones do not count", async () => {
+    const session = await openSession(host)
+    const calls = Array.from({ length: 8 }, (_, index) => ({
+      name: "superagents_task",
+      args: { description: `do ${index}`, prompt: `now ${index}`, agent: index < 2 ? "nobody" : "general" },
+    }))
+    const outcomes = await callTools(host, model, session, calls)
+    expect(outcomes.slice(2).map(({ status }) => status)).toEqual(Array(6).fill("completed"))
+    const seventh = { description: "do it", prompt: "now", agent: "general" }
+    const { status, error } = await callTool(host, model, session, "superagents_task", seventh)
+    expect(status).toBe("error")
+    expect(error).toMatch(/maxLaunchesPerMinute allows 6 a minute\. Try again in \d+ s\./)
+    await notified(host, session, 6)
+    const other = await openSession(host)
+    await launch(host, model, other, { prompt: "elsewhere" })
+    await notified(host, other)
+  })
+})

@@ -1,0 +1,192 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, idle, openSession, say, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(
+    model,
+    {},
+    {
+      config: {
+        agent: {
+          second: {
+            mode: "subagent",
+            description: "Has a model of its own.",
+            model: "scripted/beta",
+            prompt: "Think.",
+          },
+        },
+      },
+    },
+  )
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
+  (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
+
+const hangs = (prompt: string) => model.use((request) => (request.lastUser === prompt ? { hang: true } : undefined))
+
+const asked = (child: string): Promise<ModelRequest> => model.waitFor((request) => request.sessionID === child)
+
+describe("at the depth limit", () => {
+  test("a child is offered neither our launching tool nor the host's", async () => {
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "P-SHALLOW" })
+    const { tools } = await asked(child)
+    expect(tools).toContain("bash")
+    expect(tools).not.toContain("superagents_task")
+    expect(tools).not.toContain("task")
+    await notified(host, session)
+  })
+
+  test("a child that calls it all the same makes no task", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-INSIST" || request.sinceUser.length > 0) return undefined
+      const args = { description: "deeper", prompt: "P-TOO-DEEP", agent: "general" }
+      return { tools: [{ name: "superagents_task", args }] }
+    })
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-INSIST" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" finished in ")
+    expect(model.requests.some(({ lastUser }) => lastUser === "P-TOO-DEEP")).toBe(false)
+  })
+})
+
+describe("the model of a child", () => {
+  test("may be chosen, and the parent's stays as it was", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-MODEL", model: "scripted/beta" })
+    expect((await asked(child)).model).toBe("beta")
+    await notified(host, session)
+    await eventually(() => wakes(model, session).length === 1)
+    expect(wakes(model, session)[0]?.model).toBe("alpha")
+    expect(await call(session, "output", { task_id: id })).toContain("Agent: general (scripted/beta)")
+    const row = await unwrap(host.client.session.get({ sessionID: session }))
+    expect(row.model).toMatchObject({ providerID: "scripted", id: "alpha" })
+  })
+
+  test("is its agent's own before it is the parent's", async () => {
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "P-OWN-MODEL", agent: "second" })
+    expect((await asked(child)).model).toBe("beta")
+    await notified(host, session)
+    await eventually(() => wakes(model, session)[0]?.model === "alpha")
+  })
+
+  test("that does not exist is refused with near matches", async () => {
+    const session = await openSession(host)
+    const args = { description: "do it", prompt: "P-NEVER", agent: "general", model: "scripted/betta" }
+    const { status, error } = await callTool(host, model, session, "superagents_task", args)
+    expect(status).toBe("error")
+    expect(error).toMatch(/No model "scripted\/betta" .* Did you mean: scripted\/beta\b/)
+  })
+})
+
+describe("what it costs", () => {
+  test("adds up: tokens and cost in output, list, hint and total", async () => {
+    const usage = { input: 1000, output: 200, reasoning: 50, cached: 300 }
+    model.use((request) => {
+      if (!request.lastUser.startsWith("P-COST")) return undefined
+      if (request.sinceUser.length > 0) return { text: "counted", usage }
+      return { tools: [{ name: "glob", args: { pattern: "*" } }], usage }
+    })
+    const session = await openSession(host)
+    const [first] = await launchAll(host, model, session, [{ prompt: "P-COST-1" }, { prompt: "P-COST-2" }])
+    const found = await notified(host, session, 2)
+    for (const { hidden } of found) expect(hidden).toContain("It used 1 tool call and 2,500 tokens, $0.0030.")
+    expect(await call(session, "output", { task_id: first?.id })).toContain("Usage: 2,500 tokens, $0.0030")
+    const rows = (await call(session, "list")).split("\n")
+    expect(rows[0]).toContain("| 1 tool call | 2,500 tokens, $0.0030")
+    expect(rows[2]).toBe("2 tasks, 0 running | 2 tool calls | 5,000 tokens, $0.0060")
+    const row = await unwrap(host.client.session.get({ sessionID: String(first?.child) }))
+    expect(row.tokens).toMatchObject({ input: 2000, output: 400, reasoning: 100, cache: { read: 600 } })
+    expect(row.cost).toBeCloseTo(0.003, 6)
+  })
+})
+
+describe("when somebody else ends something:", () => {
+  test("the parent is aborted: its children live on and report", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser === "tell me a story") return { hang: true, text: "Once" }
+      if (request.lastUser !== "P-LIVES-ON") return undefined
+      await door.opened
+      return { text: "still here" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-LIVES-ON" })
+    await say(host, session, "tell me a story")
+    const request = await model.waitFor(({ lastUser }) => lastUser === "tell me a story")
+    await unwrap(host.client.session.abort({ sessionID: session }))
+    await eventually(() => request.aborted.aborted)
+    await idle(host, session)
+    expect(await call(session, "list")).toContain(`${id} do P-LIVES-ON | general | running, working |`)
+    door.open()
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" finished in ")
+    await eventually(() => wakes(model, session).length === 1)
+  })
+
+  test("the user aborts a child: cancelled, and the parent is woken", async () => {
+    hangs("P-ABORTED")
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ABORTED" })
+    await asked(child)
+    await unwrap(host.client.session.abort({ sessionID: child }))
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain("⊘ **Agent ")
+    await eventually(() => wakes(model, session).length === 1)
+    const output = await call(session, "output", { task_id: id })
+    expect(output).toContain("Status: cancelled")
+    expect(output).toContain("Reason: It was stopped in its own session.")
+  })
+
+  test("the user deletes a child: cancelled, and the parent is woken", async () => {
+    hangs("P-DELETED")
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-DELETED" })
+    await asked(child)
+    await unwrap(host.client.session.delete({ sessionID: child }))
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain("⊘ **Agent ")
+    expect(notification?.hidden).toContain("Reason: Its session was deleted.")
+    await eventually(() => wakes(model, session).length === 1)
+    expect(await call(session, "output", { task_id: id })).toContain("Status: cancelled")
+    expect(await notifications(host, session)).toHaveLength(1)
+  })
+
+  test("the parent is deleted: its children are stopped, and others are left alone", async () => {
+    hangs("P-ORPHAN")
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-BYSTANDER") return undefined
+      await door.opened
+      return { text: "what happened?" }
+    })
+    const [doomed, other] = [await openSession(host), await openSession(host)]
+    const { child } = await launch(host, model, doomed, { prompt: "P-ORPHAN" })
+    await launch(host, model, other, { prompt: "P-BYSTANDER" })
+    const request = await asked(child)
+    await unwrap(host.client.session.delete({ sessionID: doomed }))
+    await eventually(() => request.aborted.aborted)
+    await eventually(async () => (await unwrap(host.client.session.status()))[child] === undefined)
+    door.open()
+    const [notification] = await notified(host, other)
+    expect(notification?.visible).toContain(" finished in ")
+  })
+})

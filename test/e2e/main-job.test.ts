@@ -1,0 +1,257 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, idle, messages, openSession, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  const { scripted } = model.provider()
+  const variants = { keen: { reasoningEffort: "high" }, calm: { reasoningEffort: "low" } }
+  host = await startPlugged(model, undefined, {
+    config: {
+      provider: {
+        scripted: { ...scripted, models: { ...scripted.models, beta: { ...scripted.models.beta, variants } } },
+      },
+      agent: {
+        librarian: { mode: "subagent", description: "Finds books on any shelf.", prompt: "You are the librarian." },
+        ghost: { mode: "subagent", description: "Unseen.", hidden: true, prompt: "Boo." },
+      },
+    },
+  })
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+describe("a launch", () => {
+  test("returns in under a second while the child works for three", async () => {
+    model.use((request) => (request.lastUser === "P-SLOW" ? { text: "the answer is 42", delay: 3000 } : undefined))
+    const session = await openSession(host)
+    const task = await launch(host, model, session, { prompt: "P-SLOW" })
+    expect(task.durationMs).toBeLessThan(1000)
+    expect(await notifications(host, session)).toEqual([])
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(/ finished in [3-9](\.\d)?s\.\*\*/)
+  })
+
+  test("gives a child session of its own: below the parent, with the agent, the prompt and a title", async () => {
+    const session = await openSession(host)
+    const task = await launch(host, model, session, {
+      prompt: "P-TITLE",
+      description: "look at titles",
+      agent: "librarian",
+    })
+    const child = await unwrap(host.client.session.get({ sessionID: task.child }))
+    expect(child).toMatchObject({ parentID: session, agent: "librarian" })
+    expect(child.title).toContain("look at titles")
+    const request = await model.waitFor((each) => each.sessionID === task.child)
+    expect(request).toMatchObject({ userTexts: ["P-TITLE"], parentSessionID: session, model: "alpha" })
+    expect(request.system).toContain("You are the librarian.")
+    expect(task.output).toContain(`Task ID: ${task.id}`)
+    expect(task.output).toContain("librarian")
+    await notified(host, session)
+  })
+
+  test("is offered with the names of the agents there are and what each is for", async () => {
+    await ask(host, await openSession(host), "what is there?")
+    const offered = model.requests[0]?.body.tools as { function: { name: string; description: string } }[]
+    const description = offered.find((tool) => tool.function.name === "superagents_task")?.function.description
+    expect(description).toContain("- librarian: Finds books on any shelf.")
+    expect(description).toMatch(/- general: \w+/)
+    expect(description).not.toContain("ghost")
+    expect(model.requests[0]?.tools.filter((name) => name.startsWith("superagents")).toSorted()).toEqual([
+      "superagents_cancel",
+      "superagents_clear",
+      "superagents_list",
+      "superagents_output",
+      "superagents_task",
+    ])
+  })
+
+  test("has the parent's own model when the agent has none", async () => {
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-INHERIT" }, { model: "scripted/beta", variant: "keen" })
+    const request = await model.waitFor((each) => each.lastUser === "P-INHERIT")
+    expect(request.model).toBe("beta")
+    await notified(host, session)
+  })
+})
+
+describe("an answer", () => {
+  test("is fetched after the notification, between tags, and counts as read", async () => {
+    model.use((request) => (request.lastUser === "P-FETCH" ? { text: "fetched\nand fine" } : undefined))
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-FETCH", description: "fetch it" })
+    await notified(host, session)
+    const { output = "", title } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    expect(title).toBe("fetch it")
+    expect(output).toContain(`Task: ${id} fetch it`)
+    expect(output).toContain("Status: completed")
+    expect(output).toContain(`<task_output id="${id}">\nfetched\nand fine\n</task_output>`)
+    const byPrefix = await callTool(host, model, session, "superagents_output", { task_id: id.slice(0, -2) })
+    expect(byPrefix.output).toContain("fetched\nand fine")
+  })
+
+  test("is the text of the last step, after the tools", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-STEPS") return undefined
+      if (request.sinceUser.length > 0) return { text: "there is a readme" }
+      return { text: "let me look", tools: [{ name: "glob", args: { pattern: "*" } }] }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-STEPS" })
+    await notified(host, session)
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: child })
+    expect(output).toContain(`<task_output id="${id}">\nthere is a readme\n</task_output>`)
+    expect(output).toMatch(/^Tool calls: 1$/m)
+    expect(output).not.toContain("let me look")
+  })
+
+  test("cannot be had before the end: until then there is progress", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-PROGRESS") return undefined
+      if (request.sinceUser.length === 0) return { tools: [{ name: "glob", args: { pattern: "*" } }], text: "looking" }
+      await door.opened
+      return { text: "done looking" }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-PROGRESS" })
+    await model.waitFor((request) => request.sessionID === child && request.sinceUser.length > 0)
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    expect(output).toContain("Status: running, working")
+    expect(output).toContain("Tool calls: 1 (last: glob)")
+    expect(output).toMatch(/Last sign of life: \d{4}-/)
+    expect(output).toContain(`Latest text:\n<task_output id="${id}">\nlooking\n</task_output>`)
+    door.open()
+    await notified(host, session)
+  })
+
+  test("blocks when asked to, hands the answer over, and does not wake the parent once more", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-BLOCK") return undefined
+      await door.opened
+      return { text: "worth the wait" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-BLOCK" })
+    const fetched = callTool(host, model, session, "superagents_output", { task_id: id, block: true, timeout: 20_000 })
+    await host.events.waitFor(({ type, properties }) => {
+      if (type !== "message.part.updated") return false
+      const { part } = properties
+      if (part.type !== "tool" || part.sessionID !== session || part.tool !== "superagents_output") return false
+      return part.state.status === "running" && part.state.input.task_id === id
+    })
+    door.open()
+    expect((await fetched).output).toContain("worth the wait")
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toContain(" finished in ")
+    await idle(host, session)
+    expect(await ask(host, session, "anything else?")).toBe("ok")
+    const steps = model.requests.filter((request) => request.sessionID === session)
+    expect(steps, "two for the launch, two for the output, one for the question").toHaveLength(5)
+  })
+
+  test("that is blocked for too long comes back as progress", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-LATE") return undefined
+      await door.opened
+      return { text: "at last" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-LATE" })
+    const call = { task_id: id, block: true, timeout: 300 }
+    const { status, output, durationMs } = await callTool(host, model, session, "superagents_output", call)
+    expect(status).toBe("completed")
+    expect(durationMs).toBeGreaterThanOrEqual(300)
+    expect(output).toContain("Status: running, working")
+    door.open()
+    await notified(host, session)
+    await eventually(() => wakes(model, session).length === 1)
+  })
+})
+
+describe("the list", () => {
+  test("says when there is nothing", async () => {
+    const session = await openSession(host)
+    const { output } = await callTool(host, model, session, "superagents_list", {})
+    expect(output).toBe("No background tasks found")
+  })
+
+  test("shows this session's tasks only, and sums them up", async () => {
+    const [mine, other] = [await openSession(host), await openSession(host)]
+    const [a, b] = await launchAll(host, model, mine, [{ prompt: "P-A" }, { prompt: "P-B", agent: "librarian" }])
+    const foreign = await launch(host, model, other, { prompt: "P-C" })
+    await Promise.all([notified(host, mine, 2), notified(host, other)])
+    const { output = "" } = await callTool(host, model, mine, "superagents_list", {})
+    const rows = output.split("\n")
+    expect(rows).toHaveLength(3)
+    expect(rows[0]).toMatch(new RegExp(`^${a?.id} do P-A \\| general \\| completed \\| `))
+    expect(rows[1]).toMatch(new RegExp(`^${b?.id} do P-B \\| librarian \\| completed \\| `))
+    expect(rows[2]).toMatch(/^2 tasks, 0 running \| 0 tool calls \| 240 tokens, \$0\.0003/)
+    expect(output).not.toContain(foreign.id)
+  })
+
+  test("is cut down to a status or a batch", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-RUNS") return undefined
+      await door.opened
+      return { text: "ran" }
+    })
+    const session = await openSession(host)
+    const [quick, runs] = await launchAll(host, model, session, [
+      { prompt: "P-QUICK", batch: "nightly" },
+      { prompt: "P-RUNS", batch: "daily" },
+    ])
+    await notified(host, session)
+    const listed = async (filter: Record<string, unknown>) => {
+      const { output = "" } = await callTool(host, model, session, "superagents_list", filter)
+      return output.match(/^bg_\w+/gm) ?? []
+    }
+    expect(await listed({ status: "running" })).toEqual([runs?.id])
+    expect(await listed({ status: "completed" })).toEqual([quick?.id])
+    expect(await listed({ status: "error" })).toEqual([])
+    expect(await listed({ batch: "nightly" })).toEqual([quick?.id])
+    expect(await listed({ batch: "daily", status: "completed" })).toEqual([])
+    expect(await listed({ batch: "no such batch" })).toEqual([])
+    expect(await listed({ status: null, batch: null })).toEqual([quick?.id, runs?.id])
+    door.open()
+    await notified(host, session, 2)
+  })
+})
+
+describe("what the user chose", () => {
+  test("stays after a notification: model, agent and variant, in the session and for the woken model", async () => {
+    const session = await openSession(host)
+    const chosen = { model: "scripted/beta", agent: "plan", variant: "keen" }
+    await launch(host, model, session, { prompt: "P-CHOICE" }, chosen)
+    const [notification] = await notified(host, session)
+    await eventually(() => wakes(model, session).length === 1)
+    await idle(host, session)
+    const stored = { providerID: "scripted", modelID: "beta", variant: "keen" }
+    expect(notification).toMatchObject({ agent: "plan", model: stored })
+    expect(wakes(model, session)[0]).toMatchObject({ model: "beta", body: { reasoning_effort: "high" } })
+    expect((await messages(host, session)).at(-1)?.info).toMatchObject({
+      role: "assistant",
+      agent: "plan",
+      modelID: "beta",
+      variant: "keen",
+    })
+    expect(await unwrap(host.client.session.get({ sessionID: session }))).toMatchObject({
+      agent: "plan",
+      model: { providerID: "scripted", id: "beta", variant: "keen" },
+    })
+  })
+})

@@ -1,0 +1,255 @@
+import { writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, idle, messages, openSession, say, toolParts } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+const TIME = String.raw`(\d+ms|\d+(\.\d)?s)`
+const GO_ON = [
+  "You can continue working or just say 'waiting' and halt.",
+  "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
+]
+const FETCH = "Use superagents_output tools to see agent responses."
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model)
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+const quietSession = async (sessionID: string) => {
+  await idle(host, sessionID)
+  return notifications(host, sessionID)
+}
+
+describe("a notification", () => {
+  test("of a success has the words of the specification, the second part hidden", async () => {
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-OK", description: "do it well" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(
+      new RegExp(`^✓ \\*\\*Agent "do it well" finished in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
+    )
+    const lines = notification?.hidden.split("\n")
+    expect(lines?.[0]).toBe(`Task ${id}: completed.`)
+    expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
+  })
+
+  test("of a failure too, with the reason in the hidden part", async () => {
+    model.use((request) =>
+      request.lastUser === "P-FAIL" ? { status: 400, body: { error: { message: "no such luck" } } } : undefined,
+    )
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-FAIL", description: "do it badly" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(
+      new RegExp(`^✗ \\*\\*Agent "do it badly" failed in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
+    )
+    const lines = notification?.hidden.split("\n")
+    expect(lines?.slice(0, 2)).toEqual([`Task ${id}: error.`, "Reason: no such luck"])
+    expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
+  })
+
+  test("of a cancel too, and it does not wake the parent", async () => {
+    model.use((request) => (request.lastUser === "P-STOP" ? { hang: true } : undefined))
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-STOP", description: "do it not" })
+    await model.waitFor((request) => request.sessionID === child)
+    await callTool(host, model, session, "superagents_cancel", { task_id: id })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).toMatch(
+      new RegExp(`^⊘ \\*\\*Agent "do it not" cancelled after ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
+    )
+    expect(notification?.hidden).toMatch(new RegExp(`^Task ${id}: cancelled\\.\nReason: `))
+    expect(notification?.hidden.split("\n").slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
+    expect(await ask(host, session, "anything else?")).toBe("ok")
+    const steps = model.requests.filter((request) => request.sessionID === session)
+    expect(steps, "two for the launch, two for the cancel, one for the question").toHaveLength(5)
+  })
+
+  test("says what to do while others run, and that all have finished when none does", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-LONG") return undefined
+      await door.opened
+      return { text: "long" }
+    })
+    const session = await openSession(host)
+    const [quick] = await launchAll(host, model, session, [{ prompt: "P-SHORT" }, { prompt: "P-LONG" }])
+    const [first] = await notified(host, session)
+    expect(first?.visible).toContain("\nTask Progress: 1/2")
+    expect(first?.hidden.split("\n").slice(-3)).toEqual([
+      `If you need results immediately, use superagents_output(task_id="${quick?.id}").`,
+      ...GO_ON,
+    ])
+    door.open()
+    const [, second] = await notified(host, session, 2)
+    expect(second?.visible).toContain("\nTask Progress: 2/2")
+    expect(second?.hidden.split("\n").slice(-2)).toEqual(["All 2 tasks finished.", FETCH])
+  })
+
+  test("counts a named batch by itself", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-ASIDE") return undefined
+      await door.opened
+      return { text: "aside" }
+    })
+    const session = await openSession(host)
+    await launchAll(host, model, session, [{ prompt: "P-ASIDE" }, { prompt: "P-NAMED", batch: "named" }])
+    const [first] = await notified(host, session)
+    expect(first?.visible).toContain('"do P-NAMED" finished')
+    expect(first?.visible).toContain("\nTask Progress: 1/1")
+    expect(first?.hidden).toContain("All 1 tasks finished.")
+    door.open()
+    const [, second] = await notified(host, session, 2)
+    expect(second?.visible).toContain("\nTask Progress: 1/1")
+  })
+
+  test("has no mark of a developer's", async () => {
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-PLAIN" })
+    const [notification] = await notified(host, session)
+    expect(notification?.visible).not.toContain("[hint attached]")
+  })
+})
+
+describe("ten tasks side by side", () => {
+  test("send ten notifications, 1/10 to 10/10, and say once that all have finished", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (!request.lastUser.startsWith("P-TEN-")) return undefined
+      await door.opened
+      return { text: `answer to ${request.lastUser}` }
+    })
+    const session = await openSession(host)
+    const prompts = Array.from({ length: 10 }, (_, index) => ({ prompt: `P-TEN-${index}` }))
+    const tasks = await launchAll(host, model, session, prompts)
+    expect(new Set(tasks.map((task) => task.id)).size).toBe(10)
+    await eventually(() => model.inFlight === 10)
+    door.open()
+    await notified(host, session, 10, 30_000)
+    const found = await quietSession(session)
+    expect(found.map(({ visible }) => visible.split("Task Progress: ")[1])).toEqual(
+      Array.from({ length: 10 }, (_, index) => `${index + 1}/10`),
+    )
+    const told = found.map(({ hidden }) => /^Task (bg_\w+): completed\./.exec(hidden)?.[1])
+    expect(told.toSorted()).toEqual(tasks.map((task) => task.id).toSorted())
+    expect(found.filter(({ hidden }) => hidden.includes("All 10 tasks finished."))).toHaveLength(1)
+    expect(found.at(-1)?.hidden).toContain("All 10 tasks finished.")
+  })
+})
+
+describe("a busy parent", () => {
+  test("that is in the middle of a long answer reads the notification after it, once", async () => {
+    const [child, parent] = [gate(), gate()]
+    model.use(async (request) => {
+      if (request.lastUser === "P-MEANWHILE") {
+        await child.opened
+        return { text: "meanwhile" }
+      }
+      if (request.lastUser !== "tell me a long story") return undefined
+      await parent.opened
+      return { text: "and so it ended" }
+    })
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-MEANWHILE" })
+    const { messageID } = await say(host, session, "tell me a long story")
+    await model.waitFor((request) => request.lastUser === "tell me a long story")
+    child.open()
+    await notified(host, session)
+    parent.open()
+    await eventually(() => wakes(model, session).length > 0)
+    expect(await quietSession(session)).toHaveLength(1)
+    expect(wakes(model, session)).toHaveLength(1)
+    const said = (await messages(host, session)).filter(({ info }) => info.id > messageID)
+    const story = said.find(({ parts }) =>
+      parts.some((part) => part.type === "text" && part.text === "and so it ended"),
+    )
+    expect(story?.info, "the story was not cut short").toMatchObject({ role: "assistant", finish: "stop" })
+  })
+
+  test("that waits for a long tool reads the notification at its next step, once", async () => {
+    const door = gate()
+    const file = join(host.directory, "tool-may-end")
+    const command = `while [ ! -e ${file} ]; do sleep 0.05; done; echo finished`
+    model.use(async (request) => {
+      if (request.lastUser === "P-BESIDE-TOOL") {
+        await door.opened
+        return { text: "beside" }
+      }
+      if (request.lastUser !== "run the long tool" || request.sinceUser.length > 0) return undefined
+      return { tools: [{ name: "bash", args: { command, description: "waits" } }] }
+    })
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-BESIDE-TOOL" })
+    await say(host, session, "run the long tool")
+    await eventually(async () => (await toolParts(host, session, "bash"))[0]?.state.status === "running")
+    door.open()
+    await notified(host, session)
+    await writeFile(file, "")
+    await eventually(() => wakes(model, session).length > 0)
+    expect(await quietSession(session)).toHaveLength(1)
+    expect(wakes(model, session)).toHaveLength(1)
+    expect((await toolParts(host, session, "bash"))[0]?.state).toMatchObject({ status: "completed" })
+  })
+
+  test("that is in a block for another task is told of both, each once", async () => {
+    const [first, second] = [gate(), gate()]
+    model.use(async (request) => {
+      if (request.lastUser === "P-FIRST") await first.opened
+      else if (request.lastUser === "P-SECOND") await second.opened
+      else return undefined
+      return { text: `this was ${request.lastUser}` }
+    })
+    const session = await openSession(host)
+    const [a, b] = await launchAll(host, model, session, [{ prompt: "P-FIRST" }, { prompt: "P-SECOND" }])
+    const args = { task_id: b?.id, block: true, timeout: 20_000 }
+    const fetched = callTool(host, model, session, "superagents_output", args)
+    await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+    first.open()
+    await notified(host, session)
+    second.open()
+    expect((await fetched).output).toContain("this was P-SECOND")
+    await notified(host, session, 2)
+    const found = await quietSession(session)
+    expect(found.map(({ hidden }) => /^Task (bg_\w+)/.exec(hidden)?.[1])).toEqual([a?.id, b?.id])
+    await eventually(() => wakes(model, session).length > 0)
+  })
+})
+
+describe("three tasks that end at once", () => {
+  test("send three notifications and wake the parent at most twice", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (!request.lastUser.startsWith("P-AT-ONCE-")) return undefined
+      await door.opened
+      return { text: "at once" }
+    })
+    const session = await openSession(host)
+    await launchAll(
+      host,
+      model,
+      session,
+      [1, 2, 3].map((number) => ({ prompt: `P-AT-ONCE-${number}` })),
+    )
+    await eventually(() => model.inFlight === 3)
+    door.open()
+    await notified(host, session, 3)
+    await eventually(() => wakes(model, session).some((request) => request.lastUser.includes("3/3")))
+    expect(await quietSession(session)).toHaveLength(3)
+    expect(wakes(model, session).length).toBeLessThanOrEqual(2)
+  })
+})

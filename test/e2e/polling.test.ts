@@ -1,0 +1,72 @@
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { ask, callTool, eventually, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
+
+const DEAF = fileURLToPath(new URL("../support/fixtures/deaf-plugin.ts", import.meta.url))
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  const options = { pollInterval: 300, taskTimeout: 20_000 }
+  host = await startPlugged(model, options, { plugin: DEAF, env: { NODE_ENV: "development" } })
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+test("a missed session.idle is found by polling, once", async () => {
+  model.use((request) => (request.lastUser === "P-UNHEARD" ? { text: "nobody told you" } : undefined))
+  const session = await openSession(host)
+  const { id } = await launch(host, model, session, { prompt: "P-UNHEARD" })
+  await notified(host, session)
+  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+  expect(output).toContain("Status: completed")
+  expect(output).toContain("nobody told you")
+  expect(await notifications(host, session)).toHaveLength(1)
+})
+
+test("a missed error is found by polling", async () => {
+  model.use((request) => (request.lastUser === "P-UNSAID" ? { status: 400 } : undefined))
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "P-UNSAID" })
+  const [notification] = await notified(host, session)
+  expect(notification?.visible).toContain(" failed in ")
+  expect(notification?.hidden).toContain("Reason: scripted status 400")
+})
+
+test("polling leaves what works alone", async () => {
+  const door = gate()
+  model.use(async (request) => {
+    if (!request.lastUser.startsWith("P-WORKS")) return undefined
+    if (request.sinceUser.length < 6) return { tools: [{ name: "glob", args: { pattern: "*" } }] }
+    await door.opened
+    return { text: "done at last" }
+  })
+  const session = await openSession(host)
+  const [a] = await launchAll(host, model, session, [{ prompt: "P-WORKS-1" }, { prompt: "P-QUICK" }])
+  await notified(host, session)
+  await eventually(() =>
+    model.requests.some(({ sessionID, sinceUser }) => sessionID === a?.child && sinceUser.length >= 6),
+  )
+  expect(await notifications(host, session)).toHaveLength(1)
+  door.open()
+  const [, last] = await notified(host, session, 2)
+  expect(last?.visible).toContain('"do P-WORKS-1" finished')
+})
+
+test("a developer sees that a hint is attached", async () => {
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "P-DEVELOP" })
+  const [notification] = await notified(host, session)
+  expect(notification?.visible).toMatch(/\nTask Progress: 1\/1\n\[hint attached\]$/)
+})

@@ -1,0 +1,308 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record.ts"
+import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { startTui, type Tui } from "../support/tui.ts"
+
+const source = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
+const WIDE = [200, 50] as const
+const NARROW = [100, 30] as const
+
+let model: ScriptedModel
+let host: Host
+let tui: Tui | undefined
+/** What a child is to say, by its prompt; one that is not here yet is waited for. */
+let replies: Map<string, (step: number) => Reply | Promise<Reply>>
+
+const gate = () => {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open }
+}
+
+beforeAll(async () => {
+  model = await startModel()
+  const permission = { "*": "allow", bash: { "*": "ask" } }
+  host = await startHost({ model, permission, plugin: [source("server.ts")] })
+}, 60_000)
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => {
+  model.reset()
+  replies = new Map()
+  model.use((request) => replies.get(request.firstUser)?.(request.sinceUser.length))
+})
+
+afterEach(async () => {
+  await tui?.stop()
+  tui = undefined
+})
+
+const attach = async (sessionID: string, size: readonly [number, number]) => {
+  tui = await startTui({ host, sessionID, size, plugin: [source("tui.tsx")] })
+  return tui
+}
+
+const launch = async (sessionID: string, description: string, more: Record<string, unknown> = {}) => {
+  const args = { description, prompt: description, agent: "general", ...more }
+  const outcome = await callTool(host, model, sessionID, "superagents_task", args)
+  expect(outcome.error).toBeUndefined()
+  return String(outcome.metadata?.sessionId)
+}
+
+const openTasks = async (screen: Tui) => {
+  await screen.keys("C-x")
+  await screen.keys("k")
+  await screen.waitFor(/Background agents\s+esc/)
+}
+
+describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name, size) => {
+  test("shows nothing before there is anything to show", async () => {
+    const screen = await attach(await openSession(host), size)
+    await screen.waitFor("Context")
+    expect(await screen.screen()).not.toContain("Background agents")
+  })
+
+  test("shows a task appear, count up and end, and its notification without the hidden part", async () => {
+    const sessionID = await openSession(host)
+    const screen = await attach(sessionID, size)
+    const { opened, open } = gate()
+    replies.set("Count the files", async (step) => {
+      if (step === 0) return { tools: [{ name: "glob", args: { pattern: "*.md" } }] }
+      await opened
+      return { text: "There are 3." }
+    })
+    await launch(sessionID, "Count the files")
+    await screen.waitFor(/Background agents 1 running/)
+    await screen.waitFor(/Count the files\s+\d+s\n.*working · 1 call · glob$/m)
+    const seconds = (text: string) => Number(/Count the files\s+(\d+)s/.exec(text)?.[1])
+    const before = seconds(await screen.screen())
+    await screen.waitFor((text) => seconds(text) >= before + 2)
+    open()
+    await screen.waitFor(/Background agents 1 done/)
+    await screen.waitFor(/✓ Count the files\s+[\d.]+s · 1 call$/m)
+    const last = await screen.waitFor(/Agent "Count the files" finished in .*\n.*Task Progress: 1\/1/)
+    expect(last).not.toContain("superagents_output tools")
+    expect(last).toMatch(/[\d.]+K? tokens · \$0\.\d{4}/)
+  })
+
+  test("shows the progress of a batch, and forks among the children", async () => {
+    const sessionID = await openSession(host)
+    const screen = await attach(sessionID, size)
+    const gates = [gate(), gate()]
+    for (const [index, name] of ["first", "second"].entries()) {
+      replies.set(name, async () => {
+        await gates[index]?.opened
+        return { text: "done" }
+      })
+    }
+    model.use((request) => {
+      if (request.lastUser !== "second") return undefined
+      return gates[1]?.opened.then(() => ({ text: "done" }))
+    })
+    await launch(sessionID, "first", { batch: "survey" })
+    await launch(sessionID, "second", { batch: "survey", fork: true })
+    await screen.waitFor(/survey ─+ 0\/2/)
+    gates[0]?.open()
+    await screen.waitFor(/survey ━+─+ 1\/2/)
+    gates[1]?.open()
+    await screen.waitFor(/survey ━+ 2\/2/)
+    await screen.waitFor(/Background agents 2 done/)
+  })
+
+  test("shows a terminal that comes later what went before", async () => {
+    const sessionID = await openSession(host)
+    const { opened, open } = gate()
+    replies.set("Early bird", async (step) => {
+      if (step === 0) return { tools: [{ name: "glob", args: { pattern: "*.md" } }] }
+      await opened
+      return { text: "done" }
+    })
+    const child = await launch(sessionID, "Early bird")
+    await eventually(async () => (await unwrap(host.client.session.messages({ sessionID: child }))).length > 1)
+    const screen = await attach(sessionID, size)
+    await screen.waitFor(/Early bird\s+\d+s\n.*working · 1 call · glob$/m)
+    open()
+    await screen.waitFor(/✓ Early bird/)
+  })
+})
+
+describe.each([
+  ["wide", WIDE],
+  ["narrow", NARROW],
+] as const)("/tasks on a %s terminal", (name, size) => {
+  test("jumps to a child and leads back", async () => {
+    const sessionID = await openSession(host, { title: "The parent" })
+    const screen = await attach(sessionID, size)
+    replies.set("Say hello", () => ({ text: "Hello from the child." }))
+    await launch(sessionID, "Say hello")
+    await idle(host, sessionID)
+    await screen.type("/tasks")
+    await screen.waitFor(/\/tasks\s+See this session's tasks/)
+    await screen.keys("Enter")
+    await screen.waitFor(/✓ Say hello general, completed/)
+    await screen.keys("Enter")
+    await screen.waitFor("Read the answer")
+    await screen.keys("Enter")
+    await screen.waitFor("Hello from the child.")
+    await screen.keys("Escape")
+    await openTasks(screen)
+    await screen.keys("Enter")
+    await screen.waitFor("Open its session")
+    await screen.keys("Down", "Enter")
+    await screen.waitFor(/Subagent/)
+    await screen.waitFor("Hello from the child.")
+    await openTasks(screen)
+    await screen.waitFor("Back to the parent session")
+    await screen.keys("Enter")
+    await screen.waitFor((text) => text.includes("Task Progress: 1/1") && !text.includes("Subagent"))
+  })
+
+  test("cancels, resumes and clears", async () => {
+    const sessionID = await openSession(host)
+    const screen = await attach(sessionID, size)
+    replies.set("Never ends", () => ({ hang: true }))
+    await launch(sessionID, "Never ends")
+    if (name === "narrow") await screen.waitFor("1 agent")
+    await openTasks(screen)
+    await screen.waitFor(/Never ends general, working/)
+    await screen.keys("Enter")
+    await screen.waitFor("Cancel it")
+    await screen.keys("Up", "Enter")
+    await screen.waitFor(/Agent "Never ends" cancelled after/)
+    replies.set("Ask me again", () => ({ text: "Once." }))
+    model.use((request) => (request.lastUser === "And again" ? { text: "Twice." } : undefined))
+    await launch(sessionID, "Ask me again")
+    await screen.waitFor(/Agent "Ask me again" finished/)
+    await openTasks(screen)
+    await screen.keys("Enter")
+    await screen.waitFor("Resume it with a prompt")
+    await screen.keys("Down", "Down", "Enter")
+    await screen.waitFor("Resume: Ask me again")
+    await screen.type("And again")
+    await screen.keys("Enter")
+    await screen.waitFor(/Resume #1 completed/)
+    await openTasks(screen)
+    await screen.waitFor(/Ended/)
+    await screen.keys("Enter")
+    await screen.waitFor("Clear it from the list")
+    await screen.keys("Up", "Enter")
+    await eventually(async () => {
+      const list = await unwrap(host.client.session.children({ sessionID }))
+      return list.filter((child) => child.metadata?.superagents).length === 1
+    })
+    if (name === "wide") await screen.waitFor((text) => !text.includes("✓ Ask me again"))
+  })
+
+  test("answers a permission question, a fork's too", async () => {
+    const sessionID = await openSession(host)
+    const screen = await attach(sessionID, size)
+    model.use((request) => {
+      if (request.lastUser !== "Ask first") return undefined
+      if (request.sinceUser.length > 0) return { text: "Done as allowed." }
+      return { tools: [{ name: "bash", args: { command: "echo allowed", description: "Say it" } }] }
+    })
+    await launch(sessionID, "Ask first", { fork: true })
+    await screen.waitFor(name === "wide" ? /waiting for permission: bash/ : "Permission required")
+    await openTasks(screen)
+    await screen.waitFor(/Ask first general, waiting for perm/)
+    await screen.keys("Enter")
+    await screen.waitFor("Answer its permission question")
+    await screen.keys("Enter")
+    await screen.waitFor(/Permission: bash: echo allowed/)
+    await screen.waitFor("Allow once")
+    await screen.keys("Enter")
+    await screen.waitFor(/Agent "Ask first" finished/)
+  })
+})
+
+test("the key that opens the tasks is the user's to choose", async () => {
+  const sessionID = await openSession(host)
+  tui = await startTui({ host, sessionID, plugin: [[source("tui.tsx"), { keybind: "<leader>j" }]] })
+  await tui.keys("C-x")
+  await tui.keys("j")
+  await tui.waitFor("No background agents in this session yet.")
+})
+
+test("without the server half, tasks of earlier are shown and nobody pretends to cancel one", async () => {
+  const bare = await startHost({ model })
+  try {
+    const parent = await openSession(bare)
+    const owner = { pid: 1, startedAt: 1, instance: "gone", seenAt: 1 }
+    const metadata = { [RECORD_KEY]: encodeRecord(leftBehind(parent), owner) as unknown }
+    const child = await unwrap(bare.client.session.create({ parentID: parent, title: "child", metadata }))
+    tui = await startTui({ host: bare, sessionID: parent, plugin: [source("tui.tsx")] })
+    await tui.waitFor(/Background agents 1 running/)
+    await openTasks(tui)
+    await tui.keys("Enter")
+    await tui.waitFor("Cancel it")
+    await tui.keys("Up", "Enter")
+    await tui.waitFor("Nobody answers")
+    await eventually(async () => {
+      const { metadata: now } = await unwrap(bare.client.session.get({ sessionID: child.id }))
+      return now?.[RECORD_KEY] && !now[REQUEST_KEY]
+    })
+  } finally {
+    await bare.stop()
+  }
+})
+
+const leftBehind = (parentID: string): TaskDraft => ({
+  id: "bg_abcdefgh",
+  parentID,
+  parentMessageID: "msg_0",
+  description: "Left behind",
+  agent: "general",
+  batch: "auto:bg_abcdefgh",
+  depth: 1,
+  usageBefore: NO_USAGE,
+  fingerprint: "",
+  status: "running",
+  run: { generation: 0, promptID: "msg_0", createdAt: 1, startedAt: 1, timeout: 0, usageBefore: NO_USAGE },
+  delivery: { state: "none" },
+})
+
+test("a narrow terminal is never wrapped", async () => {
+  const sessionID = await openSession(host)
+  const screen = await attach(sessionID, NARROW)
+  const long = "Find every usage of the old configuration loader and list each of them with its line"
+  replies.set(long, () => ({ hang: true }))
+  await launch(sessionID, long)
+  await screen.waitFor("1 agent")
+  await screen.keys("C-x")
+  await screen.keys("b")
+  const text = await screen.waitFor(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] Find every usage.*… +\d+s$/m)
+  expect(text).toMatch(/\n +working$/m)
+})
+
+test("a terminal that is its own host shows it all, and nothing is written across the screen", async () => {
+  tui = await startTui({
+    home: { model, plugin: [source("server.ts")] },
+    plugin: [source("tui.tsx")],
+    ready: "Ask anything",
+  })
+  model.use((request) => {
+    if (request.firstUser === "Look around") return { text: "I looked.", delay: 1500 }
+    if (request.lastUser !== "Please launch") return undefined
+    const args = { description: "Look around", prompt: "Look around", agent: "general" }
+    return request.sinceUser.length === 0 ? { tools: [{ name: "superagents_task", args }] } : { text: "Launched." }
+  })
+  await tui.type("Please launch")
+  await tui.keys("Enter")
+  await tui.waitFor(/Background agents 1 running/)
+  const text = await tui.waitFor((shown) => /✓ Look around/.test(shown) && /Task Progress: 1\/1/.test(shown))
+  expect(text).not.toContain("superagents_output tools")
+  const stderr = readFileSync(join(tui.root, "tui.err"), "utf8")
+  expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("npm "))).toEqual([])
+})

@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest"
+import { z } from "zod"
+import { CallError } from "../../src/core/errors.ts"
+import { parseArguments } from "../../src/tools/arguments.ts"
+import { toolsFor } from "../../src/tools/index.ts"
+import { Rig } from "../support/rig.ts"
+
+const shape = { name: z.string().min(2), count: z.int().max(5).optional() }
+
+const problem = (input: unknown): string => {
+  try {
+    parseArguments(shape, input)
+  } catch (error) {
+    if (error instanceof CallError) return error.message
+    throw error
+  }
+  throw new Error("was accepted")
+}
+
+describe("arguments", () => {
+  test("that fit are handed over; null and undefined count as absent", () => {
+    expect(parseArguments(shape, { name: "ab", count: 3 })).toEqual({ name: "ab", count: 3 })
+    expect(parseArguments(shape, { name: "ab", count: null, other: undefined })).toEqual({ name: "ab" })
+  })
+
+  test.each([
+    [undefined, "undefined"],
+    [null, "null"],
+    ["text", '"text"'],
+    [[], "[]"],
+    [7, "7"],
+    ["x".repeat(99), "a string of 99 characters"],
+  ])("that are no object say what they should be", (input, shown) => {
+    expect(problem(input)).toBe(`The arguments must be an object with: name, count. Got ${shown}.`)
+  })
+
+  test.each<[unknown, string]>([
+    [{}, "Argument `name` is missing."],
+    [{ name: null }, "Argument `name` is missing."],
+    [{ name: 7 }, "Argument `name`: expected string, received number. Got 7."],
+    [{ name: ["ab"] }, 'Argument `name`: expected string, received array. Got ["ab"].'],
+    [{ name: "a" }, 'Argument `name`: Too small: expected string to have >=2 characters. Got "a".'],
+    [{ name: "ab", count: "3" }, 'Argument `count`: expected number, received string. Got "3".'],
+    [{ name: "ab", count: 1.5 }, "Argument `count`: expected int, received number. Got 1.5."],
+    [{ name: "ab", count: 9 }, "Argument `count`: Too big: expected number to be <=5. Got 9."],
+    [{ name: "ab", other: 1 }, "Unknown argument `other`. There are: name, count."],
+    [
+      { name: "a", count: "x".repeat(50) },
+      'Argument `name`: Too small: expected string to have >=2 characters. Got "a". Argument `count`: expected number, received string. Got a string of 50 characters.',
+    ],
+  ])("%j are told what is wrong", (input, text) => {
+    expect(problem(input)).toBe(text)
+  })
+
+  test.each(["__proto__", "constructor", "toString"])("do not take %s for one of theirs", (key) => {
+    const input = JSON.parse(`{"name": "ab", "${key}": {"count": 3}}`)
+    expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count.`)
+  })
+
+  test("do not echo what is huge", () => {
+    expect(problem({ name: "ab", ["k".repeat(5000)]: 1, count: { deep: "x".repeat(5000) } }).length).toBeLessThan(400)
+  })
+})
+
+describe("a malformed call makes no session, changes nothing, and names what is wrong:", () => {
+  const valid = { description: "find it", prompt: "FIND", agent: "general" }
+
+  test.each<[string, unknown, RegExp]>([
+    ["superagents_task", undefined, /must be an object/],
+    ["superagents_task", [], /must be an object/],
+    ["superagents_task", "{}", /must be an object/],
+    ["superagents_task", {}, /`prompt` is missing/],
+    ["superagents_task", { prompt: "x" }, /`description` is missing/],
+    ["superagents_task", { ...valid, description: null }, /`description` is missing/],
+    ["superagents_task", { ...valid, agent: undefined }, /`agent` is missing/],
+    ["superagents_task", { ...valid, prompt: "   " }, /`prompt`/],
+    ["superagents_task", { ...valid, prompt: "x".repeat(100_001) }, /`prompt`.*a string of 100001 characters/],
+    ["superagents_task", { ...valid, description: "" }, /`description`/],
+    ["superagents_task", { ...valid, description: "x".repeat(201) }, /`description`/],
+    ["superagents_task", { ...valid, description: 5 }, /`description`/],
+    ["superagents_task", { ...valid, agent: "" }, /`agent`/],
+    ["superagents_task", { ...valid, agent: ["general"] }, /`agent`/],
+    ["superagents_task", { ...valid, agent: "nobody" }, /No agent "nobody" \(argument `agent`\)/],
+    ["superagents_task", { ...valid, agent: "__proto__" }, /No agent "__proto__"/],
+    ["superagents_task", { ...valid, fork: "true" }, /`fork`/],
+    ["superagents_task", { ...valid, model: "" }, /`model`/],
+    ["superagents_task", { ...valid, model: "gpt" }, /No model "gpt"/],
+    ["superagents_task", { ...valid, model: {} }, /`model`/],
+    ["superagents_task", { ...valid, batch: "" }, /`batch`/],
+    ["superagents_task", { ...valid, timeout: 0 }, /`timeout`/],
+    ["superagents_task", { ...valid, timeout: -5 }, /`timeout`/],
+    ["superagents_task", { ...valid, timeout: 1.5 }, /`timeout`/],
+    ["superagents_task", { ...valid, timeout: 1_800_001 }, /`timeout`/],
+    ["superagents_task", { ...valid, timeout: "60000" }, /`timeout`/],
+    ["superagents_task", { ...valid, constructor: 1 }, /Unknown argument `constructor`/],
+    ["superagents_task", JSON.parse('{"__proto__": {"prompt": "x"}, "prompt": "x"}'), /Unknown argument `__proto__`/],
+    ["superagents_task", { prompt: "x", resume: "bg_zzzzzzzz" }, /No task "bg_zzzzzzzz"/],
+    ["superagents_task", { prompt: "x", resume: "" }, /`resume`/],
+    ["superagents_task", { ...valid, resume: "bg_1", fork: true }, /`fork` and `resume` are mutually exclusive/],
+    ["superagents_task", { ...valid, resume: "bg_1" }, /With `resume`, leave out `agent`/],
+    ["superagents_output", {}, /`task_id` is missing/],
+    ["superagents_output", { task_id: 7 }, /`task_id`/],
+    ["superagents_output", { task_id: "" }, /No task ""/],
+    ["superagents_output", { task_id: "x".repeat(5000) }, /`task_id`.*a string of 5000 characters/],
+    ["superagents_output", { task_id: "bg_1", block: "yes" }, /`block`/],
+    ["superagents_output", { task_id: "bg_1", timeout: 600_001 }, /`timeout`/],
+    ["superagents_output", { task_id: "bg_1", timeout: 0 }, /`timeout`/],
+    ["superagents_output", { task_id: "bg_1", offset: -1 }, /`offset`/],
+    ["superagents_output", { task_id: "bg_1", offset: 0.5 }, /`offset`/],
+    ["superagents_list", { status: "done" }, /`status`/],
+    ["superagents_list", { status: ["running"] }, /`status`/],
+    ["superagents_list", { batch: 5 }, /`batch`/],
+    ["superagents_list", null, /must be an object/],
+    ["superagents_cancel", {}, /exactly one of .*; none was given/],
+    ["superagents_cancel", { all: false }, /none was given/],
+    ["superagents_cancel", { all: true, batch: "b" }, /2 were given/],
+    ["superagents_cancel", { task_id: "bg_1", batch: "b", all: true }, /3 were given/],
+    ["superagents_cancel", { task_id: {} }, /`task_id`/],
+    ["superagents_cancel", { task_id: "bg_1" }, /No task "bg_1"/],
+    ["superagents_cancel", { batch: "" }, /`batch`/],
+    ["superagents_cancel", { batch: "nothing" }, /No batch "nothing"/],
+    ["superagents_cancel", { all: "true" }, /`all`/],
+    ["superagents_clear", { all: true }, /Unknown argument `all`/],
+    ["superagents_clear", [1], /must be an object/],
+  ])("%s %j", async (name, input, text) => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    const tool = toolsFor(rig.manager, 1_800_000)[name]
+    if (!tool) throw new Error(`no tool ${name}`)
+    const call = tool.execute(input, rig.caller)
+    await expect(call).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })
+    const message = await call.catch((error: Error) => error.message)
+    expect(String(message).length).toBeLessThan(600)
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.timers.pending).toBe(0)
+  })
+})

@@ -1,0 +1,110 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { forkContext } from "../../src/fork/fork.ts"
+import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../../src/fork/ports.ts"
+import { agent, call, user } from "../support/histories.ts"
+
+const DRAFT = {
+  id: "bg_abcdefgh",
+  parentID: "ses_parent",
+  parentMessageID: "msg_call",
+  agent: "general",
+  model: { provider: "p", id: "m" },
+  run: { generation: 0, createdAt: 1_700_000_000_000 },
+} as TaskDraft
+const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
+const USAGE = { ...NO_USAGE, input: 7 }
+
+type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError }
+
+/** A host that remembers what it was asked for. */
+const hostWith = (messages: readonly HistoryMessage[], context?: number, faults: Faults = {}) => {
+  const asked = {
+    forks: [] as NewFork[],
+    preambles: [] as Preamble[],
+    deleted: [] as string[],
+    histories: [] as string[],
+  }
+  const host: ForkHost = {
+    async history(sessionID, messageID) {
+      asked.histories.push(`${sessionID} ${messageID}`)
+      return { messages, handle: "opaque" }
+    },
+    contextLimit: async () => context,
+    async fork(input) {
+      if (faults.fork) throw faults.fork
+      asked.forks.push(input)
+      return { sessionID: "ses_fork", usageBefore: USAGE }
+    },
+    async preamble(message) {
+      if (faults.preamble) throw faults.preamble
+      asked.preambles.push(message)
+    },
+    async deleteSession(sessionID) {
+      asked.deleted.push(sessionID)
+      if (faults.deletion) throw faults.deletion
+    },
+  }
+  const run = (limits = LIMITS) => forkContext(host, { draft: DRAFT, title: "t", rules: [], limits })
+  return { asked, run }
+}
+
+const LONG = [user("u1", "read"), agent("a1", call("c1", "x".repeat(5000)))]
+
+describe("a fork", () => {
+  test("is made of the parent's history up to the calling message, its record telling what was inherited", async () => {
+    const { asked, run } = hostWith(LONG)
+    const { sessionID, info, usageBefore } = await run()
+    expect(asked.histories).toEqual(["ses_parent msg_call"])
+    expect(asked.forks[0]).toMatchObject({
+      parentID: "ses_parent",
+      history: { handle: "opaque" },
+      title: "t",
+      agent: "general",
+    })
+    expect(asked.forks[0]?.draft).toEqual({ ...DRAFT, fork: info })
+    expect([sessionID, usageBefore]).toEqual(["ses_fork", USAGE])
+    expect(info).toMatchObject({ messages: 2, droppedMessages: 0, cutResults: 1 })
+    expect(info.tokens).toBeGreaterThan(500)
+  })
+
+  test("gets its preamble after its history, under an id of its own, from its agent and model", async () => {
+    const { asked, run } = hostWith(LONG)
+    await run()
+    expect(asked.preambles).toHaveLength(1)
+    expect(asked.preambles[0]).toMatchObject({ sessionID: "ses_fork", agent: "general", model: DRAFT.model })
+    expect(asked.preambles[0]?.messageID).toMatch(/^msg_[0-9a-f]{12}abcdefghF00000$/)
+    expect(asked.preambles[0]?.text).toContain("1 tool result over 1500 characters cut")
+  })
+
+  test("keeps to six tenths of the model's context where that is less than the limit, preamble and all", async () => {
+    const history = Array.from({ length: 100 }, (_, index) => user(`u${index}`, "word ".repeat(500)))
+    const limited = async (context?: number) => (await hostWith(history, context).run()).info
+    expect(await limited(20_000)).toMatchObject({ droppedMessages: expect.any(Number) })
+    expect((await limited(20_000)).tokens).toBeLessThanOrEqual(12_000)
+    expect((await limited(20_000)).tokens).toBeGreaterThan(10_000)
+    expect((await limited()).droppedMessages).toBe(0)
+  })
+
+  test("that the host cannot make is its error", async () => {
+    const fault = new HostError("no")
+    await expect(hostWith(LONG, undefined, { fork: fault }).run()).rejects.toBe(fault)
+  })
+
+  test("whose preamble cannot be written is deleted, and the error is the preamble's", async () => {
+    const preamble = new HostError("no")
+    const { asked, run } = hostWith(LONG, undefined, { preamble, deletion: new HostError("neither") })
+    await expect(run()).rejects.toBe(preamble)
+    expect(asked.deleted).toEqual(["ses_fork"])
+  })
+
+  test("lets others run while it looks through a long history", async () => {
+    const history = Array.from({ length: 300 }, (_, index) => user(`u${index}`, "some words of a text ".repeat(1000)))
+    let turns = 0
+    const timer = setInterval(() => turns++, 1)
+    await hostWith(history).run()
+    clearInterval(timer)
+    expect(turns).toBeGreaterThan(3)
+  })
+})

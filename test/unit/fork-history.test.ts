@@ -1,0 +1,131 @@
+import type { Message, Part } from "@opencode-ai/sdk/v2"
+import { describe, expect, test } from "vitest"
+import type { HistoryPart, NewFork } from "../../src/fork/ports.ts"
+import { forkEvents } from "../../src/host/fork-events.ts"
+import { fromHistoryPart, type Stored, toHistoryMessage, visible } from "../../src/host/history.ts"
+
+const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): Stored => ({
+  info: { id, role, time: { created: 1000 }, parentID: "u1", ...more } as never as Message,
+  parts: parts.map((part, index) => ({ id: `p${index}`, ...(part as object) })) as Part[],
+})
+const text = (content: string, more: object = {}) => ({ type: "text", text: content, ...more })
+const tool = (state: object) => ({ type: "tool", callID: "c1", tool: "read", state: { input: {}, time: {}, ...state } })
+const idsOf = (messages: readonly Stored[]) => messages.map(({ info }) => info.id)
+const SUMMARY = { summary: true, finish: "stop", parentID: "u2" }
+
+describe("what the model sees of a session", () => {
+  const tail = (tail_start_id?: string) => [
+    stored("u0", "user", [text("old")]),
+    stored("u1", "user", [text("tail")]),
+    stored("u2", "user", [{ type: "compaction", auto: true, tail_start_id }]),
+    stored("a2", "assistant", [text("summary")], SUMMARY),
+    stored("u3", "user", [text("new")]),
+  ]
+
+  test("begins at the last compaction, or at the tail that it kept", () => {
+    expect(idsOf(visible(tail()))).toEqual(["u2", "a2", "u3"])
+    expect(idsOf(visible(tail("u1")))).toEqual(["u1", "u2", "a2", "u3"])
+    expect(idsOf(visible(tail("gone")))).toEqual(["u2", "a2", "u3"])
+  })
+
+  test("is everything where no compaction came to an end", () => {
+    const open = tail().filter(({ info }) => info.id !== "a2")
+    expect(visible(open)).toEqual(open)
+  })
+
+  test("leaves failed answers out, unless they were stopped with something in them", () => {
+    const answer = (name: string, part: object) => stored("a1", "assistant", [part], { error: { name }, tokens: {} })
+    expect(toHistoryMessage(answer("APIError", text("half"))).parts).toEqual([])
+    expect(toHistoryMessage(answer("MessageAbortedError", text("half"))).parts).toHaveLength(1)
+    expect(toHistoryMessage(answer("MessageAbortedError", { type: "reasoning", text: "hm" })).parts).toEqual([])
+  })
+
+  test("has the provider's whole count of an answer, and none where there is none", () => {
+    const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
+    expect(toHistoryMessage(stored("a1", "assistant", [], { tokens })).counted).toBe(136)
+    expect(toHistoryMessage(stored("a1", "assistant", [], { tokens: undefined })).counted).toBeUndefined()
+  })
+
+  test.each<[string, object, Partial<HistoryPart>]>([
+    [
+      "a result",
+      { status: "completed", output: "out", attachments: [{ mime: "image/png", url: "data:x" }] },
+      { result: "out", media: [{ mime: "image/png", bytes: 6 }] } as never,
+    ],
+    [
+      "a pruned result",
+      { status: "completed", output: "out", time: { compacted: 1 } },
+      { result: "[Old tool result content cleared]" } as never,
+    ],
+    ["an error", { status: "error", error: "bad" }, { result: "bad" } as never],
+    [
+      "an interrupted call",
+      { status: "error", error: "bad", metadata: { interrupted: true, output: "some" } },
+      { result: "some" } as never,
+    ],
+    ["a call that never ended", { status: "running" }, { result: "[Tool execution was interrupted]" } as never],
+  ])("has %s as the model reads it", (_, state, expected) => {
+    expect(toHistoryMessage(stored("a1", "assistant", [tool(state)])).parts[0]).toMatchObject({
+      type: "tool",
+      ...expected,
+    })
+  })
+
+  test("has no ignored text and no text file, which is in a text beside it", () => {
+    const parts = [text("no", { ignored: true }), { type: "file", mime: "text/plain", url: "data:" }]
+    expect(toHistoryMessage(stored("u1", "user", parts)).parts.map(({ type }) => type)).toEqual(["other", "other"])
+  })
+})
+
+describe("a part written back", () => {
+  const rewritten = (state: object) => {
+    const [part] = toHistoryMessage(stored("a1", "assistant", [tool(state)])).parts
+    return fromHistoryPart({ ...(part as Extract<HistoryPart, { type: "tool" }>), result: "CUT" }, false)
+  }
+
+  test("has its new result where the model will look for it", () => {
+    expect(rewritten({ status: "completed", output: "out" })).toMatchObject({ state: { output: "CUT" } })
+    expect(rewritten({ status: "error", error: "bad" })).toMatchObject({ state: { error: "CUT" } })
+    const metadata = { interrupted: true, output: "some", other: 1 }
+    expect(rewritten({ status: "error", error: "bad", metadata })).toMatchObject({
+      state: { error: "bad", metadata: { interrupted: true, output: "CUT", other: 1 } },
+    })
+    expect(rewritten({ status: "running" })).toMatchObject({ state: { status: "running" } })
+  })
+
+  test("is left out where the copy would act on it or pay for it", () => {
+    const copy = (type: string, answered = false) => fromHistoryPart({ type: "other", handle: { type } }, answered)
+    const gone = ["subtask", "step-start", "step-finish", "patch", "snapshot", "compaction"]
+    expect(gone.flatMap((type) => copy(type) ?? [])).toEqual([])
+    expect([copy("compaction", true), copy("retry")]).toEqual([{ type: "compaction" }, { type: "retry" }])
+  })
+})
+
+describe("the events that fill a fork", () => {
+  const history = [
+    stored("u1", "user", [text("tail")]),
+    stored("u2", "user", [{ type: "compaction", tail_start_id: "u1" }]),
+    stored("a2", "assistant", [text("summary"), { type: "step-finish", cost: 1 }], { ...SUMMARY, cost: 1 }),
+  ].map(toHistoryMessage)
+  const events = forkEvents(
+    { id: "ses_1" } as never,
+    { parentID: "ses_0", messages: history, title: "t", agent: "g", rules: [] } as never as NewFork,
+    { mine: true },
+  )
+  const dataOf = (type: string) => events.filter((event) => event.type === type).map(({ data }) => data as never)
+
+  test("begin with the session itself and are numbered from 1", () => {
+    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
+    expect(events[0]?.data.info).toMatchObject({ id: "ses_1", parentID: "ses_0", metadata: { mine: true } })
+  })
+
+  test("give ascending ids, keep the times and the ties between messages", () => {
+    const infos = dataOf("message.updated.1").map(({ info }: { info: { id: string } }) => info)
+    const ids = infos.map(({ id }) => id)
+    expect([...ids].sort()).toEqual(ids)
+    expect(infos[2]).toMatchObject({ parentID: ids[1], sessionID: "ses_1", cost: 0, time: { created: 1000 } })
+    const parts = dataOf("message.part.updated.1").map(({ part }: { part: { messageID: string } }) => part)
+    expect(parts.map(({ messageID }) => messageID)).toEqual(ids)
+    expect(parts[1]).toMatchObject({ type: "compaction", tail_start_id: ids[0] })
+  })
+})

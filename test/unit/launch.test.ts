@@ -1,0 +1,327 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { CALL, Rig } from "../support/rig.ts"
+
+const HANG = { hang: true } as const
+const failing =
+  (method: string, fail = new HostError("out of order")) =>
+  (called: string) =>
+    called === method ? { fail } : undefined
+
+describe("a launch", () => {
+  test("makes a session with its record, prompts it, and returns while the child works", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    const task = await rig.launch({ description: "find it", prompt: "FIND it", batch: "search", timeout: 5000 })
+    await rig.clock.advance(100)
+    expect(task).toMatchObject({
+      id: expect.stringMatching(/^bg_[a-z0-9]{8}$/),
+      parentID: rig.parent,
+      parentMessageID: `${CALL}_${rig.parent}`,
+      description: "find it",
+      agent: "general",
+      model: { provider: "scripted", id: "alpha", variant: "high" },
+      batch: "name:search",
+      depth: 1,
+      status: "running",
+      run: { generation: 0, timeout: 5000 },
+    })
+    const session = rig.host.stored(task.sessionID)
+    expect(session).toMatchObject({ parentID: rig.parent, title: "find it (@general background agent)" })
+    expect((await rig.host.session(task.sessionID))?.record?.task).toMatchObject({ id: task.id, status: "running" })
+    expect(session.messages[0]).toMatchObject({ id: task.run.promptID, agent: "general", model: task.model })
+    expect(session.messages[0]?.parts).toEqual([expect.objectContaining({ text: "FIND it", synthetic: false })])
+    expect(rig.view(task.id)).toMatchObject({ phase: "working", elapsed: 100 })
+    expect(rig.host.toasts).toEqual([
+      { title: "Background agent launched", message: "find it (general)", variant: "info" },
+    ])
+  })
+
+  test("keeps the task's record free of the prompt once it was sent", async () => {
+    const rig = new Rig()
+    const task = await rig.launch()
+    expect(JSON.stringify(rig.host.stored(task.sessionID).metadata)).not.toContain("FIND")
+  })
+
+  test("says nothing on the screen when toasts are off", async () => {
+    const rig = new Rig({ options: { toasts: false } })
+    await rig.ended((await rig.launch()).id)
+    expect(rig.host.toasts).toEqual([])
+  })
+
+  test("uses the agent's own model before the parent's, and the one asked for before both", async () => {
+    const rig = new Rig()
+    const own = await rig.launch({ agent: "plan" })
+    const asked = await rig.launch({ agent: "plan", model: "scripted/alpha" })
+    expect([own.model, asked.model]).toEqual([
+      { provider: "scripted", id: "beta" },
+      { provider: "scripted", id: "alpha" },
+    ])
+  })
+
+  test("uses the default of taskTimeout when no timeout is given", async () => {
+    const rig = new Rig({ options: { taskTimeout: 7000 } })
+    expect((await rig.launch()).run.timeout).toBe(7000)
+  })
+
+  test("denies the child what its parent is denied, and at the depth limit the tools that launch", async () => {
+    const rig = new Rig()
+    const denied = { permission: "bash", pattern: "rm *", action: "deny" as const }
+    rig.host.stored(rig.parent).rules = [denied, { permission: "edit", pattern: "*", action: "allow" }]
+    const task = await rig.launch()
+    expect(rig.host.stored(task.sessionID).rules).toEqual([
+      denied,
+      { permission: "superagents_task", pattern: "*", action: "deny" },
+      { permission: "task", pattern: "*", action: "deny" },
+    ])
+  })
+
+  test("below the depth limit keeps the tools that launch", async () => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("FIND", HANG)
+    const task = await rig.launch()
+    expect(rig.host.stored(task.sessionID).rules).toEqual([])
+    const grandchild = await rig.launch({}, task.sessionID)
+    expect(grandchild.depth).toBe(2)
+    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(2)
+    await expect(rig.launch({}, grandchild.sessionID)).rejects.toThrow(
+      "No task can be launched here: this session is 2 deep already, and the option maxDepth allows 2.",
+    )
+  })
+
+  test("counts depth through sessions that are no tasks, and by records that only the host knows", async () => {
+    const rig = new Rig()
+    const task = await rig.launch()
+    const below = rig.host.openSession({ parentID: task.sessionID })
+    await expect(rig.launch({}, below)).rejects.toThrow("this session is 2 deep already")
+    rig.restart()
+    await expect(rig.launch({}, task.sessionID)).rejects.toThrow("this session is 1 deep already")
+  })
+
+  test("in a session that nobody knows is a first one", async () => {
+    const rig = new Rig()
+    expect((await rig.launch({}, "ses_unknown")).depth).toBe(1)
+  })
+})
+
+describe("a launch is refused, and leaves no session,", () => {
+  const refused = async (rig: Rig, request: Parameters<Rig["launch"]>[0], text: string | RegExp) => {
+    const sessions = rig.host.database.sessions.size
+    await expect(rig.launch(request)).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.timers.pending).toBe(0)
+  }
+
+  test("for an unknown agent, with the names there are", () =>
+    refused(
+      new Rig(),
+      { agent: "nobody" },
+      /^No agent "nobody" \(argument `agent`\)\. There are: build, general, plan\.$/,
+    ))
+
+  test("for an unknown model, with those that resemble it", () =>
+    refused(new Rig(), { model: "scripted/alpa" }, /No model "scripted\/alpa".* Did you mean: scripted\/alpha/))
+
+  test("for a model that resembles none, with all there are", () =>
+    refused(
+      new Rig(),
+      { model: "x/yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" },
+      /There are: scripted\/alpha, scripted\/beta\./,
+    ))
+
+  test("for any model where the user does not allow it", () =>
+    refused(
+      new Rig({ options: { allowModelOverride: false } }),
+      { model: "scripted/alpha" },
+      /Argument `model` is not allowed here/,
+    ))
+
+  test.each(["agents", "session", "caller", "models", "createSession"])("when the host fails at %s", async (method) => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    rig.host.onCall = failing(method)
+    await expect(rig.launch({ model: "scripted/alpha" })).rejects.toThrow(/out of order/)
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    rig.host.onCall = () => undefined
+    expect((await rig.launch()).status).toBe("running")
+  })
+
+  test("when the host does not take the prompt", async () => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    rig.host.onCall = failing("prompt")
+    await expect(rig.launch()).rejects.toThrow("The task could not be launched: out of order")
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toEqual([])
+  })
+
+  test("when the session that could not be prompted cannot be deleted either", async () => {
+    const rig = new Rig()
+    rig.host.onCall = (method) =>
+      ["prompt", "deleteSession"].includes(method) ? { fail: new HostError("gone mad") } : undefined
+    await expect(rig.launch()).rejects.toThrow("The task could not be launched: gone mad")
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test("above the launch rate, and says when to try again", async () => {
+    const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
+    await rig.launch()
+    await rig.clock.advance(10_000)
+    await rig.launch()
+    await expect(rig.launch()).rejects.toThrow(
+      "Too many launches: the option maxLaunchesPerMinute allows 2 a minute. Try again in 50 s.",
+    )
+    await rig.launch({}, rig.openParent())
+    await rig.clock.advance(50_000)
+    expect((await rig.launch()).status).toBe("running")
+  })
+
+  test("but a refused launch does not count against the rate", async () => {
+    const rig = new Rig({ options: { maxLaunchesPerMinute: 1 } })
+    await expect(rig.launch({ agent: "nobody" })).rejects.toThrow()
+    expect((await rig.launch()).status).toBe("running")
+  })
+})
+
+describe("the queue", () => {
+  test("starts what is over the limit when a slot is free, first come first served", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.onPrompt("SLOW", { text: "done", delay: 1000 })
+    const first = await rig.launch({ prompt: "SLOW" })
+    const second = await rig.launch({ prompt: "SECOND" })
+    const third = await rig.launch({ prompt: "THIRD" })
+    expect(rig.view(second.id)).toMatchObject({ phase: "queued", place: 1, elapsed: 0 })
+    expect(rig.view(third.id)).toMatchObject({ phase: "queued", place: 2 })
+    expect(rig.host.stored(second.sessionID).messages).toEqual([])
+    await rig.clock.until(() => rig.task(first.id).status === "completed")
+    expect(rig.view(second.id).waited).toBeGreaterThan(999)
+    expect(rig.view(third.id).phase).toBe("queued")
+    await rig.ended(third.id)
+    expect(rig.task(second.id).run.endedAt).toBeLessThan(rig.task(third.id).run.endedAt ?? 0)
+    expect(rig.task(second.id).run).not.toHaveProperty("queuedPrompt")
+  })
+
+  test("keeps the limit while sessions are still being made", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.onPrompt("FIND", HANG)
+    let first = true
+    rig.host.onCall = (method) => {
+      if (method !== "createSession" || !first) return undefined
+      first = false
+      return { slow: 1000 }
+    }
+    const slow = rig.launch({ description: "slow" })
+    const quick = await rig.launch({ description: "quick" })
+    await rig.clock.advance(2000)
+    const running = rig.manager.list(rig.parent).filter(({ phase }) => phase !== "queued")
+    expect(running.map(({ task }) => task.id)).toEqual([(await slow).id])
+    expect(rig.view(quick.id).phase).toBe("queued")
+  })
+
+  test("frees the slot of a launch that failed", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.host.onCall = (method) => (method === "createSession" ? { slow: 100, fail: new HostError("no") } : undefined)
+    const failed = expect(rig.launch()).rejects.toThrow("The task could not be launched: no")
+    await rig.settle()
+    rig.host.onCall = () => undefined
+    const waiting = await rig.launch()
+    expect(rig.view(waiting.id).phase).toBe("queued")
+    await rig.clock.advance(100)
+    await failed
+    expect(rig.view(waiting.id).phase).toBe("working")
+  })
+
+  test("ends a task whose prompt the host does not take when its turn comes", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    await rig.launch()
+    const second = await rig.launch({ prompt: "SECOND" })
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID === second.sessionID ? { fail: new HostError("no room") } : undefined
+    const task = await rig.ended(second.id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "host", text: "OpenCode did not take the prompt: no room" } },
+    })
+  })
+
+  test("lets a parent that waits for its own tasks hold no model", async () => {
+    const rig = new Rig({ options: { maxDepth: 2, maxConcurrentPerModel: { "scripted/alpha": 1 } } })
+    rig.onPrompt("OUTER", HANG)
+    const outer = await rig.launch({ prompt: "OUTER" })
+    const inner = await rig.launch({ prompt: "INNER", model: "scripted/alpha" }, outer.sessionID)
+    const other = await rig.launch({ prompt: "OTHER" })
+    expect(rig.view(outer.id).phase).toBe("waiting for its own tasks")
+    expect(rig.view(inner.id, outer.sessionID).phase).toBe("working")
+    expect(rig.view(other.id).phase).toBe("queued")
+  })
+})
+
+describe("an identical launch", () => {
+  const options = { reuseIdentical: true, resultCacheTTL: 60_000 }
+
+  test("returns the earlier task while it runs and for a while after it completed", async () => {
+    const rig = new Rig({ options })
+    const first = await rig.launch()
+    const again = () =>
+      rig.manager.launch({ description: "other words", prompt: "FIND", agent: "general", fork: false }, rig.caller)
+    expect(await again()).toMatchObject({ reused: true, view: { task: { id: first.id } } })
+    const ended = await rig.ended(first.id)
+    expect((await again()).reused).toBe(true)
+    await rig.clock.advance((ended.run.endedAt ?? 0) + 60_000 - rig.clock.now())
+    expect((await again()).reused).toBe(false)
+  })
+
+  test.each([
+    ["another prompt", { prompt: "OTHER" }],
+    ["another agent", { agent: "build" }],
+    ["another model", { model: "scripted/beta" }],
+  ])("is not one with %s", async (_what, request) => {
+    const rig = new Rig({ options })
+    const first = await rig.launch()
+    expect((await rig.launch(request)).id).not.toBe(first.id)
+  })
+
+  test("is not one after a failure, in another session, or for a fork", async () => {
+    const rig = new Rig({ options })
+    rig.onPrompt("FIND", { status: 400 })
+    const first = await rig.launch()
+    await rig.ended(first.id)
+    expect((await rig.launch()).id).not.toBe(first.id)
+    expect((await rig.launch({}, rig.openParent())).id).not.toBe(first.id)
+    rig.onPrompt("FIND", { hang: true })
+    const second = await rig.launch({ prompt: "FIND more" })
+    expect((await rig.launch({ prompt: "FIND more", fork: true })).id).not.toBe(second.id)
+  })
+
+  test("does not count against the launch rate", async () => {
+    const rig = new Rig({ options: { ...options, maxLaunchesPerMinute: 1 } })
+    const first = await rig.launch()
+    expect((await rig.launch()).id).toBe(first.id)
+  })
+
+  test("is a new task when the option is off", async () => {
+    const rig = new Rig()
+    expect((await rig.launch()).id).not.toBe((await rig.launch()).id)
+  })
+})
+
+describe("a fork", () => {
+  test("starts with what it inherited, and does not pay for it", async () => {
+    const rig = new Rig()
+    const task = await rig.ended((await rig.launch({ fork: true })).id)
+    expect(task.fork).toEqual({ messages: 0, tokens: expect.any(Number), droppedMessages: 0, cutResults: 0 })
+    expect(task.outcome?.usage).toMatchObject({ input: 100, output: 20 })
+    expect(rig.host.stored(task.sessionID)).toMatchObject({ title: "find it (@general background fork)" })
+    expect((await rig.host.session(task.sessionID))?.record?.task.fork).toEqual(task.fork)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("that cannot be made is an error, never a fresh start", async () => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    await expect(rig.launch({ fork: true }, "ses_unknown")).rejects.toThrow("The task could not be launched")
+    expect(rig.host.database.sessions.size).toBe(sessions)
+  })
+})

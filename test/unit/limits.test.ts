@@ -1,0 +1,89 @@
+import { describe, expect, test } from "vitest"
+import { admissible, launchDelay, MINUTE_MS, modelKey, placeInQueue } from "../../src/core/limits.ts"
+import type { Task } from "../../src/core/task.ts"
+import { taskOf } from "../support/tasks.ts"
+
+const model = { provider: "p", id: "m" }
+const queued = (id: string, createdAt: number, more: Partial<Task> = {}) =>
+  taskOf({ ...more, id, run: { createdAt, startedAt: undefined } } as object)
+const running = (id: string, more: Partial<Task> = {}) => taskOf({ ...more, id } as object)
+const ids = (tasks: readonly Task[]) => tasks.map(({ id }) => id)
+const NO_LIMITS = { maxConcurrentTasks: 0, maxConcurrentPerModel: {} }
+
+test("a model's key is provider/model", () => {
+  expect(modelKey({ ...model, variant: "high" })).toBe("p/m")
+})
+
+describe("admission", () => {
+  test("lets all start when there is no limit, oldest first", () => {
+    expect(ids(admissible([queued("c", 3), queued("a", 1), queued("b", 2)], NO_LIMITS))).toEqual(["a", "b", "c"])
+  })
+
+  test("breaks a tie by id, so that the order is always the same", () => {
+    expect(ids(admissible([queued("b", 1), queued("a", 1), queued("c", 1)], NO_LIMITS))).toEqual(["a", "b", "c"])
+  })
+
+  test("fills what a session has free and no more", () => {
+    const limits = { ...NO_LIMITS, maxConcurrentTasks: 2 }
+    expect(ids(admissible([running("r"), queued("a", 1), queued("b", 2)], limits))).toEqual(["a"])
+    expect(admissible([running("r"), running("s"), queued("a", 1)], limits)).toEqual([])
+  })
+
+  test("counts each session for itself", () => {
+    const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
+    const active = [running("r"), queued("a", 1), queued("b", 2, { parentID: "another" })]
+    expect(ids(admissible(active, limits))).toEqual(["b"])
+  })
+
+  test("counts a model over all sessions", () => {
+    const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/m": 1 } }
+    const active = [running("r", { model, parentID: "another" }), queued("a", 1, { model }), queued("b", 2)]
+    expect(ids(admissible(active, limits))).toEqual(["b"])
+  })
+
+  test("does not count a task that only waits for its own against its model", () => {
+    const limits = { maxConcurrentTasks: 2, maxConcurrentPerModel: { "p/m": 1 } }
+    const active = [running("r", { model, parentID: "another" }), queued("a", 1, { model })]
+    expect(ids(admissible(active, limits, ({ id }) => id === "r"))).toEqual(["a"])
+  })
+
+  test("knows models without a limit, limits of 0, and names that every object has", () => {
+    const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/other": 1, "p/m": 0 } }
+    const odd = { provider: "constructor", id: "x" }
+    const active = [running("r", { model }), queued("a", 1, { model }), queued("b", 2, { model: odd })]
+    expect(ids(admissible(active, limits))).toEqual(["a", "b"])
+    expect(
+      ids(
+        admissible([queued("c", 1, { model })], { ...NO_LIMITS, maxConcurrentPerModel: { "p/m": undefined as never } }),
+      ),
+    ).toEqual(["c"])
+  })
+})
+
+test("a place in the queue counts the session's older queued tasks", () => {
+  const active = [running("r"), queued("a", 1), queued("b", 2), queued("x", 0, { parentID: "another" }), queued("c", 3)]
+  expect(active.filter(({ run }) => run.startedAt === undefined).map((task) => placeInQueue(task, active))).toEqual([
+    1, 2, 1, 3,
+  ])
+})
+
+describe("the launch rate", () => {
+  test("lets through what is below it", () => {
+    expect(launchDelay([], 2, 1000)).toBe(0)
+    expect(launchDelay([900], 2, 1000)).toBe(0)
+  })
+
+  test("tells how long until the oldest launch is a minute ago", () => {
+    expect(launchDelay([1000, 2000], 2, 3000)).toBe(MINUTE_MS - 2000)
+    expect(launchDelay([500, 1000, 2000], 2, 3000)).toBe(MINUTE_MS - 2000)
+  })
+
+  test("forgets launches once they are a minute old", () => {
+    expect(launchDelay([1000], 1, 1000 + MINUTE_MS - 1)).toBe(1)
+    expect(launchDelay([1000], 1, 1000 + MINUTE_MS)).toBe(0)
+  })
+
+  test("is off at 0", () => {
+    expect(launchDelay([1, 2, 3], 0, 3)).toBe(0)
+  })
+})

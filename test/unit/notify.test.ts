@@ -1,0 +1,279 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+const HANG = { hang: true } as const
+const error = new HostError("not now")
+
+/** A parent whose turn goes on for `ms` once it is spoken to. */
+const busyParent = (rig: Rig, ms: number) => {
+  rig.onPrompt("BUSY", { text: "done", delay: ms })
+  rig.host.say(rig.parent, "BUSY")
+}
+
+describe("a notification", () => {
+  test("is one message of two parts, spoken as the user last spoke, and starts the parent's model", async () => {
+    const rig = new Rig()
+    rig.host.say(rig.parent, "hello", { agent: "plan", model: { provider: "scripted", id: "beta", variant: "low" } })
+    await rig.clock.advance(1000)
+    const task = await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(100)
+    const message = rig.host.stored(rig.parent).messages.at(-2)
+    expect(message).toMatchObject({
+      role: "user",
+      agent: "plan",
+      model: { provider: "scripted", id: "beta", variant: "low" },
+      parts: [
+        {
+          type: "text",
+          synthetic: false,
+          text: expect.stringMatching(/^✓ \*\*Agent "find it" finished in \d+ms\.\*\*\nTask Progress: 1\/1$/),
+        },
+        { type: "text", synthetic: true, text: expect.stringContaining("All 1 tasks finished.") },
+      ],
+    })
+    expect(rig.host.stored(rig.parent).messages.at(-1)).toMatchObject({ role: "assistant", parentID: message?.id })
+    expect(task.delivery.state).toBe("confirmed")
+  })
+
+  test("to a parent in which nobody has spoken takes the host's defaults", async () => {
+    const rig = new Rig()
+    const parent = rig.host.openSession()
+    const task = await rig.launch({}, parent)
+    await rig.ended(task.id, parent)
+    expect(rig.notices(parent)).toHaveLength(1)
+  })
+
+  test("carries the development mark when asked to", async () => {
+    const rig = new Rig({ development: true })
+    await rig.ended((await rig.launch()).id)
+    expect(rig.notices()[0]?.visible).toMatch(/\n\[hint attached\]$/)
+  })
+
+  test("is written down before it is sent and after it is seen", async () => {
+    const rig = new Rig()
+    const states: unknown[] = []
+    const { id, sessionID } = await rig.launch()
+    rig.host.onCall = (method) => {
+      if (method === "prompt") states.push(rig.host.stored(sessionID).metadata)
+      return undefined
+    }
+    await rig.ended(id)
+    expect(states).toMatchObject([{ superagents: { task: { status: "completed", delivery: { state: "pending" } } } }])
+    await rig.settle()
+    const record = (await rig.host.session(sessionID))?.record
+    expect(record?.task.delivery).toEqual({ state: "confirmed", wake: true, done: 1, total: 1, running: 0 })
+  })
+
+  test.each(["persona", "prompt", "hasMessage"])(
+    "comes once although the host fails at %s at first",
+    async (failing) => {
+      const rig = new Rig()
+      const { id } = await rig.launch()
+      let failures = 3
+      rig.host.onCall = (method) => (method === failing && failures-- > 0 ? { fail: error } : undefined)
+      await rig.ended(id)
+      await rig.clock.advance(100)
+      expect(rig.notices()).toHaveLength(1)
+      expect(rig.answers()).toHaveLength(1)
+    },
+  )
+
+  test("comes once although the host took it and said that it failed", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    let failures = 3
+    rig.host.onCall = (method) => (method === "prompt" && failures-- > 0 ? { fail: error, after: true } : undefined)
+    await rig.ended(id)
+    await rig.clock.advance(100)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers()).toHaveLength(1)
+  })
+
+  test("is tried again, later and later, when the host accepts it and does not store it", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    const sends: number[] = []
+    rig.host.onCall = (method) => {
+      if (method !== "prompt") return undefined
+      sends.push(rig.clock.now())
+      return sends.length < 4 ? "forget" : undefined
+    }
+    await rig.ended(id)
+    const waits = sends.slice(1).map((at, index) => at - (sends[index] ?? 0))
+    expect(waits).toEqual(waits.toSorted((a, b) => a - b))
+    expect(new Set(waits).size).toBe(3)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("is given up when the parent is gone", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.database.sessions.delete(rig.parent)
+    expect((await rig.ended(id)).delivery.state).toBe("abandoned")
+    await rig.clock.advance(600_000)
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("is not sent any more once the plugin was stopped", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.onCall = (method) => (method === "prompt" ? { fail: error } : undefined)
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    rig.manager.stop()
+    rig.host.onCall = () => undefined
+    await rig.clock.advance(600_000)
+    expect(rig.notices()).toEqual([])
+    expect(rig.timers.pending).toBe(0)
+  })
+})
+
+describe("progress", () => {
+  test("counts the unnamed tasks that were launched since none ran", async () => {
+    const rig = new Rig()
+    for (const [index, delay] of [100, 200, 300].entries()) rig.onPrompt(`NUMBER ${index}`, { text: "ok", delay })
+    const tasks = []
+    for (const index of [0, 1, 2]) tasks.push(await rig.launch({ prompt: `NUMBER ${index}` }))
+    for (const { id } of tasks) await rig.ended(id)
+    const later = await rig.launch()
+    await rig.ended(later.id)
+    const lines = rig.notices().map(({ visible }) => visible.split("\n")[1])
+    expect(lines).toEqual(["1/3", "2/3", "3/3", "1/1"].map((progress) => `Task Progress: ${progress}`))
+    const hints = rig.notices().map(({ hidden }) => /All \d+ tasks finished\.|WATCH OUT/.exec(hidden)?.[0])
+    expect(hints).toEqual(["WATCH OUT", "WATCH OUT", "All 3 tasks finished.", "All 1 tasks finished."])
+  })
+
+  test("counts a named batch apart", async () => {
+    const rig = new Rig()
+    rig.onPrompt("SLOW", { text: "ok", delay: 5000 })
+    const unnamed = await rig.launch({ prompt: "SLOW" })
+    await rig.ended((await rig.launch({ batch: "search" })).id)
+    await rig.ended((await rig.launch({ batch: "search" })).id)
+    await rig.ended(unnamed.id)
+    const lines = rig.notices().map(({ visible }) => visible.split("\n")[1])
+    expect(lines).toEqual(["Task Progress: 1/1", "Task Progress: 2/2", "Task Progress: 1/1"])
+  })
+})
+
+describe("waking", () => {
+  test("happens once for three that end in one moment, and all three are told", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    const tasks = []
+    for (let count = 0; count < 3; count++) tasks.push(await rig.launch())
+    await rig.clock.advance(100)
+    for (const { sessionID } of tasks) rig.host.abortByUser(sessionID)
+    for (const { id } of tasks) await rig.ended(id)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(3)
+    expect(rig.answers().length).toBeGreaterThanOrEqual(1)
+    expect(rig.answers().length).toBeLessThanOrEqual(2)
+  })
+
+  test("does not happen with the option never, nor before the batch's last with last", async () => {
+    const counts: Record<string, number> = {}
+    for (const wake of ["each", "last", "never"] as const) {
+      const rig = new Rig({ options: { wake } })
+      rig.onPrompt("SLOW", { text: "ok", delay: 5000 })
+      const slow = await rig.launch({ prompt: "SLOW" })
+      await rig.ended((await rig.launch()).id)
+      await rig.ended(slow.id)
+      await rig.clock.advance(10_000)
+      expect(rig.notices()).toHaveLength(2)
+      counts[wake] = rig.answers().length
+    }
+    expect(counts).toEqual({ each: 2, last: 1, never: 0 })
+  })
+
+  test("is not for an answer that a waiting call has handed over", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 1000 })
+    const { id } = await rig.launch()
+    const report = rig.manager.output(id, rig.caller, 60_000)
+    await rig.ended(id)
+    expect(await report).toMatchObject({ answer: "the answer", view: { task: { status: "completed" } } })
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers()).toEqual([])
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("is for one whose waiting call had given up before", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 5000 })
+    const { id } = await rig.launch()
+    const report = rig.manager.output(id, rig.caller, 1000)
+    await rig.clock.advance(1000)
+    expect((await report).view.task.status).toBe("running")
+    await rig.ended(id)
+    await rig.clock.advance(100)
+    expect(rig.answers()).toHaveLength(1)
+  })
+
+  test("is not for a cancel of the parent's own", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    const { id } = await rig.launch()
+    await rig.clock.advance(100)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(id)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()[0]?.visible).toMatch(/^⊘ \*\*Agent "find it" cancelled after \d+ms\.\*\*/)
+    expect(rig.answers()).toEqual([])
+  })
+})
+
+describe("a busy parent", () => {
+  test("reads what comes in its own turn, and no turn of its own follows", async () => {
+    const rig = new Rig()
+    busyParent(rig, 3000)
+    const task = await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(10_000)
+    expect(task.delivery.state).toBe("confirmed")
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers()).toHaveLength(2)
+  })
+
+  test("is shown a notification again that came in the moment in which its turn ended", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    let ending = true
+    rig.host.onEvent = (event) => {
+      // The parent's turn is over but for its idle event.
+      if (event.type === "answered" && event.sessionID === rig.parent) ending = false
+      return undefined
+    }
+    rig.onPrompt("BUSY", { text: "done", delay: 300 })
+    rig.host.say(rig.parent, "BUSY")
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID === rig.parent && ending ? { fail: error } : undefined
+    await rig.ended(id)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+    const read = rig.answers().some(({ parentID }) => parentID === rig.notices()[0]?.id)
+    expect(read).toBe(true)
+  })
+
+  test("is not woken, in the end, by what it need not be woken for", async () => {
+    const rig = new Rig({ options: { wake: "never" } })
+    busyParent(rig, 3000)
+    await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers()).toHaveLength(1)
+  })
+
+  test("whose model does not answer is reminded a few times, not for ever", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.onEvent = (event) => {
+      const { parent } = rig
+      if (event.type === "idle" && event.sessionID === parent) rig.host.stored(parent).messages.splice(3)
+      return undefined
+    }
+    await rig.ended(id)
+    await rig.clock.advance(60_000)
+    const sends = rig.host.calls.filter((method) => method === "prompt").length
+    expect(sends).toBeLessThanOrEqual(5)
+  })
+})

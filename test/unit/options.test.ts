@@ -1,0 +1,125 @@
+import { describe, expect, test } from "vitest"
+import { DEFAULTS, parseOptions } from "../../src/options.ts"
+
+describe("options", () => {
+  test("have the defaults that are promised", () => {
+    expect(DEFAULTS).toEqual({
+      enabled: true,
+      pollInterval: 2000,
+      maxConcurrentTasks: 10,
+      maxConcurrentPerModel: {},
+      maxDepth: 1,
+      maxLaunchesPerMinute: 60,
+      taskTimeout: 1_800_000,
+      stallTimeout: 600_000,
+      maxTokensPerTask: 0,
+      permissionTimeout: 300_000,
+      todoGrace: 5000,
+      resultCacheTTL: 300_000,
+      maxHistory: 200,
+      reuseIdentical: false,
+      allowModelOverride: true,
+      resumable: ["completed"],
+      wake: "each",
+      toasts: true,
+      osNotifications: false,
+      fork: { maxTokens: 100_000, maxToolResultChars: 1500 },
+    })
+  })
+
+  test.each([undefined, null, {}])("that are %s are the defaults, without a word", (input) => {
+    expect(parseOptions(input)).toEqual({ options: DEFAULTS, problems: [] })
+  })
+
+  test.each([
+    [[], "[]"],
+    ["no", '"no"'],
+    [7, "7"],
+    [true, "true"],
+  ])("that are no object are told and replaced", (input, shown) => {
+    expect(parseOptions(input)).toEqual({
+      options: DEFAULTS,
+      problems: [`The options must be an object, not ${shown}. Using the defaults.`],
+    })
+  })
+
+  test("that are right are taken over", () => {
+    const given = {
+      enabled: false,
+      pollInterval: 0,
+      maxConcurrentTasks: 0,
+      maxConcurrentPerModel: { "a/b": 2 },
+      maxDepth: 3,
+      resumable: ["completed", "error"],
+      wake: "last",
+      fork: { maxTokens: 5000 },
+    }
+    const { options, problems } = parseOptions(given)
+    expect(problems).toEqual([])
+    expect(options).toEqual({ ...DEFAULTS, ...given, fork: { maxTokens: 5000, maxToolResultChars: 1500 } })
+  })
+
+  test.each<[string, unknown]>([
+    ["enabled", "yes"],
+    ["pollInterval", -1],
+    ["pollInterval", 1.5],
+    ["pollInterval", 3_000_000_000],
+    ["maxConcurrentTasks", "10"],
+    ["maxConcurrentPerModel", { "a/b": -1 }],
+    ["maxConcurrentPerModel", []],
+    ["maxDepth", 0],
+    ["maxLaunchesPerMinute", null],
+    ["taskTimeout", Number.NaN],
+    ["stallTimeout", Number.POSITIVE_INFINITY],
+    ["maxTokensPerTask", {}],
+    ["permissionTimeout", [1]],
+    ["todoGrace", true],
+    ["resultCacheTTL", "5m"],
+    ["maxHistory", -5],
+    ["reuseIdentical", 1],
+    ["allowModelOverride", 0],
+    ["resumable", ["running"]],
+    ["resumable", "completed"],
+    ["wake", "sometimes"],
+    ["toasts", "no"],
+    ["osNotifications", "no"],
+    ["fork", 5],
+    ["fork", []],
+    ["fork", null],
+  ])("a wrong %s (%j) is told by name, its default used, and the others stay", (key, value) => {
+    const { options, problems } = parseOptions({ [key]: value, maxDepth: key === "maxDepth" ? value : 2 })
+    expect(problems).toHaveLength(1)
+    expect(problems[0]).toMatch(new RegExp(`^Option "${key}" is .+: .+\\. Using the default\\.$`))
+    expect(options).toEqual({ ...DEFAULTS, ...(key === "maxDepth" ? {} : { maxDepth: 2 }) })
+  })
+
+  test("inside fork are told one by one", () => {
+    const { options, problems } = parseOptions({ fork: { maxTokens: 1, maxToolResultChars: 200, max: 3 } })
+    expect(options.fork).toEqual({ maxTokens: 100_000, maxToolResultChars: 200 })
+    expect(problems).toEqual([
+      expect.stringMatching(/^Option "fork\.maxTokens" is 1: .+ Using the default\.$/),
+      'Unknown option "fork.max". There are: maxTokens, maxToolResultChars.',
+    ])
+  })
+
+  test.each(["timeout", "constructor", "toString", "__proto__"])(
+    "unknown as %s are told, with those there are",
+    (key) => {
+      const { options, problems } = parseOptions(JSON.parse(`{"${key}": {"wake": "never"}}`))
+      expect(problems).toEqual([expect.stringMatching(`^Unknown option "${key}"\\. There are: enabled, pollInterval,`)])
+      expect(options).toEqual(DEFAULTS)
+      expect(Object.getPrototypeOf(options)).toBe(Object.prototype)
+    },
+  )
+
+  test("do not fill the screen when they are huge", () => {
+    expect(parseOptions({ wake: "x".repeat(10_000) }).problems[0]?.length).toBeLessThan(300)
+  })
+
+  test("that were given never reach into the defaults", () => {
+    const { options } = parseOptions({ fork: { maxTokens: 5000 } })
+    expect(options.fork).not.toBe(DEFAULTS.fork)
+    expect(DEFAULTS.fork.maxTokens).toBe(100_000)
+    expect(Object.isFrozen(DEFAULTS)).toBe(true)
+  })
+})

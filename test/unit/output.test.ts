@@ -1,0 +1,234 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { findTask } from "../../src/manager/lookup.ts"
+import { Rig } from "../support/rig.ts"
+import { taskOf } from "../support/tasks.ts"
+
+describe("looking at a task", () => {
+  test("stamps it once, at the first look after its end", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 100 })
+    const { id, sessionID } = await rig.launch()
+    expect(await rig.manager.output(id, rig.caller)).toMatchObject({ firstLook: false })
+    expect(rig.task(id).retrievedAt).toBeUndefined()
+    await rig.ended(id)
+    const first = await rig.manager.output(id, rig.caller)
+    expect(first).toMatchObject({
+      firstLook: true,
+      answer: "the answer",
+      view: { task: { retrievedAt: rig.clock.now() } },
+    })
+    await rig.clock.advance(1000)
+    expect(await rig.manager.output(id, rig.caller)).toMatchObject({
+      firstLook: false,
+      view: { task: first.view.task },
+    })
+    expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(first.view.task.retrievedAt)
+  })
+
+  test("hands out frozen copies", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    const view = rig.view(id)
+    expect(Object.isFrozen(view) && Object.isFrozen(view.task)).toBe(true)
+  })
+
+  test("reads the session once, and again when the answer is kept no longer", async () => {
+    const rig = new Rig({ options: { resultCacheTTL: 60_000 } })
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    let reads = 0
+    rig.host.onCall = (method, session) => {
+      if (method === "messagesSince" && session === sessionID) reads++
+      return undefined
+    }
+    await rig.manager.output(id, rig.caller)
+    await rig.manager.output(id, rig.caller)
+    expect(reads).toBe(1)
+    await rig.clock.advance(60_000)
+    await rig.manager.output(id, rig.caller)
+    expect(reads).toBe(2)
+  })
+
+  test("keeps no answer with a time of 0, and lets old ones go", async () => {
+    const rig = new Rig({ options: { resultCacheTTL: 0 } })
+    const { id } = await rig.launch()
+    await rig.ended(id)
+    await rig.manager.output(id, rig.caller)
+    const before = rig.host.calls.length
+    await rig.manager.output(id, rig.caller)
+    expect(rig.host.calls.length).toBeGreaterThan(before)
+    const other = new Rig({ options: { resultCacheTTL: 1000 } })
+    for (let count = 0; count < 3; count++) {
+      const task = await other.launch()
+      await other.ended(task.id)
+      await other.manager.output(task.id, other.caller)
+      await other.clock.advance(2000)
+    }
+  })
+
+  test("waits up to a time for the end, and no longer than the call lives", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 5000 })
+    const { id } = await rig.launch()
+    const gone = new AbortController()
+    const waits = [rig.manager.output(id, rig.caller, 1000), rig.manager.output(id, rig.caller, 60_000, gone.signal)]
+    await rig.clock.advance(1000)
+    expect((await waits[0])?.view.task.status).toBe("running")
+    gone.abort()
+    expect((await waits[1])?.view.task.status).toBe("running")
+    expect(await rig.manager.output(id, rig.caller, 60_000, gone.signal)).toMatchObject({ firstLook: false })
+    const last = rig.manager.output(id, rig.caller, 60_000)
+    await rig.ended(id)
+    expect((await last).answer).toBe("the answer")
+    expect(await rig.manager.output(id, rig.caller, 60_000)).toMatchObject({ answer: "the answer" })
+  })
+
+  test("lets waiting calls go when the plugin is stopped", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch()
+    const waiting = rig.manager.output(id, rig.caller, 60_000)
+    await rig.settle()
+    rig.manager.stop()
+    expect((await waiting).view.task.status).toBe("running")
+    await rig.clock.advance(600_000)
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("does not begin to tick again when it is stopped in the middle of a look", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    await rig.launch()
+    rig.host.onCall = (method) => (method === "activity" ? { slow: 500 } : undefined)
+    await rig.clock.advance(2200)
+    rig.manager.stop()
+    await rig.clock.advance(60_000)
+    expect(rig.timers.pending).toBe(0)
+  })
+})
+
+describe("a list", () => {
+  test("has the session's own tasks, oldest first, by status and by batch", async () => {
+    const rig = new Rig()
+    rig.onPrompt("SLOW", { hang: true })
+    const slow = await rig.launch({ prompt: "SLOW", batch: "search" })
+    const quick = await rig.launch({ batch: "search" })
+    const other = await rig.launch()
+    await rig.launch({}, rig.openParent())
+    await rig.ended(quick.id)
+    const ids = (filter?: object) => rig.manager.list(rig.parent, filter).map(({ task }) => task.id)
+    expect(ids()).toEqual([slow.id, quick.id, other.id])
+    expect(ids({ status: "running" })).toEqual([slow.id])
+    expect(ids({ batch: "search", status: "completed" })).toEqual([quick.id])
+    expect(ids({ batch: "nothing" })).toEqual([])
+  })
+})
+
+describe("history", () => {
+  const filled = async (count: number, maxHistory: number) => {
+    const rig = new Rig({ options: { maxHistory } })
+    const ids = []
+    for (let index = 0; index < count; index++) {
+      const { id } = await rig.launch({ description: `task ${index}` })
+      await rig.ended(id)
+      ids.push(id)
+    }
+    return { rig, ids }
+  }
+  const left = (rig: Rig) => rig.manager.list(rig.parent).map(({ task }) => task.description)
+
+  test("lets the oldest that were read go first, records too", async () => {
+    const { rig, ids } = await filled(3, 3)
+    const session = rig.task(ids[1] ?? "").sessionID
+    await rig.manager.output(ids[1] ?? "", rig.caller)
+    await rig.launch({ description: "task 3" })
+    await rig.clock.advance(1000)
+    await rig.launch({ description: "task 4" })
+    await rig.settle()
+    expect(left(rig)).toEqual(["task 0", "task 2", "task 3", "task 4"])
+    expect(rig.host.stored(session).metadata).toEqual({})
+    expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
+  })
+
+  test("counts those that nobody had read", async () => {
+    const { rig } = await filled(4, 2)
+    expect(left(rig)).toEqual(["task 1", "task 2", "task 3"])
+    await rig.launch({ description: "task 4" })
+    expect(left(rig)).toEqual(["task 2", "task 3", "task 4"])
+    expect(rig.manager.droppedUnread(rig.parent)).toBe(2)
+    await rig.manager.clear(rig.parent)
+    expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
+  })
+
+  test("never lets go what runs or was not told yet, and is off at 0", async () => {
+    const { rig } = await filled(4, 0)
+    expect(left(rig)).toHaveLength(4)
+    const strict = new Rig({ options: { maxHistory: 1 } })
+    strict.onPrompt("SLOW", { hang: true })
+    for (let count = 0; count < 3; count++) await strict.launch({ prompt: "SLOW" })
+    expect(left(strict)).toHaveLength(3)
+  })
+})
+
+describe("a reference", () => {
+  const own = [
+    taskOf({ id: "bg_aaaa1111", sessionID: "ses_x1", description: "one" }),
+    taskOf({ id: "bg_aaaa2222", sessionID: "ses_y2", description: "two" }),
+  ]
+
+  test.each([
+    ["bg_aaaa1111", "one"],
+    ["ses_y2", "two"],
+    ["bg_aaaa2", "two"],
+    ["ses_x", "one"],
+    [" bg_aaaa1111 ", "one"],
+  ])("%j names its task", (reference, description) => {
+    expect(findTask(reference, own).description).toBe(description)
+  })
+
+  test("that fits one exactly and another by its beginning names the exact one", () => {
+    const longer = taskOf({ id: "bg_aaaa11112", description: "longer" })
+    expect(findTask("bg_aaaa1111", [longer, ...own]).description).toBe("one")
+  })
+
+  test.each([
+    ["bg_", own, '"bg_" fits several tasks: bg_aaaa1111 (one), bg_aaaa2222 (two). Give more of the id.'],
+    ["", own, 'No task "" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
+    ["zzz", own, 'No task "zzz" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
+    ["bg_x", [], 'No task "bg_x": this session has no background tasks. Launch one with superagents_task.'],
+  ])("%j is an error that says what there is", (reference, tasks, text) => {
+    expect(() => findTask(reference, tasks)).toThrow(text)
+  })
+})
+
+describe("the record", () => {
+  test("is written in bursts of two at most, always the newest state last", async () => {
+    const rig = new Rig()
+    rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    await rig.manager.output(id, rig.caller)
+    await rig.clock.advance(10_000)
+    const record = (await rig.host.session(sessionID))?.record
+    expect(record?.task).toEqual(JSON.parse(JSON.stringify(rig.task(id))))
+  })
+
+  test("that the host does not take is tried again, then given up with a word in the log", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    let failures = 2
+    rig.host.onCall = (method) =>
+      method === "saveRecord" && failures-- > 0 ? { fail: new HostError("no") } : undefined
+    await rig.ended(id)
+    await rig.clock.advance(1000)
+    expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("confirmed")
+    failures = Number.POSITIVE_INFINITY
+    const other = await rig.launch()
+    await rig.ended(other.id)
+    await rig.clock.advance(10_000)
+    expect(rig.errors()).toContainEqual(expect.stringContaining("task record not written"))
+    expect(rig.notices()).toHaveLength(2)
+    expect(rig.timers.pending).toBe(0)
+  })
+})

@@ -1,0 +1,277 @@
+import { describe, expect, test } from "vitest"
+import { HostError, LEASE_MS } from "../../src/core/ports.ts"
+import { FakeHost } from "../support/fake-host.ts"
+import { Rig } from "../support/rig.ts"
+
+const HANG = { hang: true, text: "so far" } as const
+
+const running = async (options: object = {}) => {
+  const rig = new Rig({ options })
+  rig.onPrompt("FIND", HANG)
+  const task = await rig.launch()
+  await rig.clock.advance(100)
+  return { rig, task, ...task }
+}
+
+describe("after a crash and a restart", () => {
+  test("a task that ran is ended as interrupted, told once, and its parent woken", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    await rig.clock.advance(60_000)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("it was interrupted")
+    expect(rig.answers()).toHaveLength(1)
+    expect((await rig.host.session(sessionID))?.record?.task.status).toBe("error")
+    expect(rig.timers.pending).toBe(0)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("a task that had finished, unheard, is told as finished", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.crash()
+    const last = rig.host.stored(sessionID).messages.at(-1)
+    if (last)
+      Object.assign(last, { finish: "stop", parts: [{ type: "text", id: "p", text: "done", synthetic: false }] })
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
+  })
+
+  test("a task that had failed, unheard, is told as failed", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.crash()
+    const last = rig.host.stored(sessionID).messages.at(-1)
+    if (last) last.error = { name: "APIError", message: "no such luck" }
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).outcome?.reason).toEqual({ code: "provider", text: "no such luck" })
+  })
+
+  test("a queued task starts", async () => {
+    const { rig, id } = await running({ maxConcurrentTasks: 1 })
+    const queued = await rig.launch({ prompt: "SECOND" })
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).status).toBe("error")
+    expect((await rig.ended(queued.id)).status).toBe("completed")
+    expect(rig.notices()).toHaveLength(2)
+  })
+
+  test("a task that was ended and not told is told", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.onCall = (method) => (method === "persona" ? "crash" : undefined)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toEqual([])
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("a task that was told and not recorded as told is not told again", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
+    await rig.clock.advance(10_000)
+    // The host had accepted it: here, before the process died.
+    rig.restart()
+    await rig.manager.recover()
+    const before = rig.notices().length
+    expect((await rig.ended(id)).delivery.state).toBe("confirmed")
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(Math.max(1, before))
+  })
+
+  test("a told task is known again, with its answer, and can be resumed", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer" })
+    const { id } = await rig.launch()
+    await rig.ended(id)
+    await rig.clock.advance(100)
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    await rig.ended(id)
+    await rig.clock.advance(1000)
+    expect(rig.notices()).toHaveLength(2)
+  })
+
+  test("a session's tasks are there at its first use, without a start's look; its forks too", async () => {
+    const { rig, id } = await running()
+    const fork = await rig.launch({ fork: true })
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect(
+      rig.manager
+        .list(rig.parent)
+        .map(({ task }) => task.id)
+        .toSorted(),
+    ).toEqual([id, fork.id].toSorted())
+    await rig.ended(fork.id)
+    await rig.ended(id)
+    expect(rig.notices()).toHaveLength(2)
+  })
+
+  test("of long ago a parent is told without being woken", async () => {
+    const { rig, id } = await running()
+    rig.crash()
+    await rig.clock.advance(3_600_000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.ended(id)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers()).toEqual([])
+  })
+
+  test.each(["recordsSince", "messagesSince", "recordsOf"])(
+    "a host that fails at %s is asked again at the next use",
+    async (failing) => {
+      const { rig, id } = await running()
+      rig.restart()
+      rig.host.onCall = (method) => (method === failing ? { fail: new HostError("not yet") } : undefined)
+      await rig.manager.recover()
+      await rig.manager.ready(rig.parent)
+      rig.host.onCall = () => undefined
+      await rig.manager.ready(rig.parent)
+      expect((await rig.ended(id)).status).toBe("error")
+      await rig.clock.advance(60_000)
+      expect(rig.notices()).toHaveLength(1)
+    },
+  )
+})
+
+describe("another process on the same project", () => {
+  const second = (rig: Rig) => {
+    const { host, manager } = rig
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: host.database } })
+    return { first: { host, manager }, other }
+  }
+
+  test("shows what a living one runs, and leaves it alone", async () => {
+    const { rig, id } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    await other.manager.ready(rig.parent)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "running" } }])
+    await expect(other.manager.cancel({ type: "task", reference: id }, rig.caller)).rejects.toThrow(
+      "is run by another OpenCode process. Cancel it there.",
+    )
+    expect(await other.manager.cancel({ type: "all" }, rig.caller)).toEqual([])
+    expect(await other.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0 })
+    await rig.clock.advance(30_000)
+    expect(rig.task(id).status).toBe("running")
+    expect(rig.notices()).toEqual([])
+  })
+
+  test("sees how it ends there, and says nothing of it", async () => {
+    const { rig, id, sessionID } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    rig.host.abortByUser(sessionID)
+    await rig.ended(id)
+    await rig.clock.advance(20_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { status: "cancelled" } }])
+    expect(rig.notices()).toHaveLength(1)
+    expect(other.timers.pending).toBe(0)
+  })
+
+  test("takes over what the first one ran when that one dies", async () => {
+    const { rig, id } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    rig.crash()
+    await rig.clock.advance(30_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("forgets a task whose session is gone", async () => {
+    const { rig, sessionID } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    rig.host.deleteByUser(sessionID)
+    await other.manager.ready(rig.parent)
+    expect(other.manager.list(rig.parent)).toEqual([])
+  })
+
+  test("knows by its renewed lease that a task is looked after", async () => {
+    const { rig, task } = await running({ stallTimeout: 0 })
+    const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
+    const before = await seen()
+    await rig.clock.advance(LEASE_MS)
+    expect((await seen()) - before).toBeGreaterThan(LEASE_MS / 2)
+  })
+})
+
+describe("what somebody at the screen asks for", () => {
+  const asked = async (rig: Rig, sessionID: string, request: object) => {
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", ...request } })
+    await rig.clock.advance(100)
+    expect(rig.host.database.sessions.get(sessionID)?.metadata).not.toHaveProperty("superagentsRequest")
+  }
+
+  test("a cancel is carried out as the user's: the parent is told and woken", async () => {
+    const { rig, id, sessionID } = await running()
+    await asked(rig, sessionID, { action: "cancel" })
+    expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
+    await rig.clock.advance(1000)
+    expect(rig.answers()).toHaveLength(1)
+    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+  })
+
+  test("a clear forgets the task and tells nobody", async () => {
+    const { rig, sessionID } = await running()
+    await asked(rig, sessionID, { action: "clear" })
+    await rig.clock.advance(60_000)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.notices()).toEqual([])
+    expect(rig.host.stored(sessionID).metadata).toEqual({})
+  })
+
+  test("a resume asks again", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    rig.onPrompt("AGAIN", { text: "second", delay: 1000 })
+    await asked(rig, sessionID, { action: "resume", prompt: "AGAIN" })
+    expect(rig.task(id).status).toBe("resumed")
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
+  test.each([
+    ["a resume without a prompt", { action: "resume" }, "A task is resumed with a prompt"],
+    ["a resume of what runs", { action: "resume", prompt: "more" }, "Only completed tasks can be resumed"],
+  ])("%s is refused on the screen", async (_what, request, text) => {
+    const { rig, sessionID } = await running()
+    await asked(rig, sessionID, request)
+    expect(rig.host.toasts.at(-1)).toMatchObject({ title: "Not done", message: expect.stringContaining(text) })
+  })
+
+  test("is carried out once, however often it is heard of", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.host.onEvent = () => "double"
+    await asked(rig, sessionID, { action: "cancel" })
+    await rig.ended(id)
+    await rig.clock.advance(1000)
+    expect(rig.notices()).toHaveLength(1)
+  })
+})
+
+test("the fake host's second process is a process of its own", () => {
+  const rig = new Rig()
+  const host = new FakeHost({ clock: rig.clock, database: rig.host.database, instance: "another" })
+  expect(host.ownership(rig.host.owner)).toBe("alive")
+  rig.host.kill()
+  expect(host.ownership(rig.host.owner)).toBe("dead")
+})

@@ -1,0 +1,157 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+const completed = async (options: object = {}) => {
+  const rig = new Rig({ options })
+  rig.onPrompt("FIND", { text: "first answer" })
+  rig.onPrompt("AGAIN", { text: "second answer", delay: 1000 })
+  const task = await rig.ended((await rig.launch()).id)
+  await rig.clock.advance(1000)
+  const resume = (prompt = "AGAIN", timeout?: number) => rig.manager.resume(task.id, { prompt, timeout }, rig.caller)
+  return { rig, task, resume }
+}
+
+describe("a resume", () => {
+  test("asks the same session again, times this run alone and tells its answer alone", async () => {
+    const { rig, task, resume } = await completed()
+    await rig.manager.output(task.id, rig.caller)
+    const view = await resume()
+    expect(view).toMatchObject({ phase: "working", elapsed: 0, task: { status: "resumed", run: { generation: 1 } } })
+    expect(view.task).not.toHaveProperty("retrievedAt")
+    const ended = await rig.ended(task.id)
+    expect(ended).toMatchObject({ status: "completed", outcome: { usage: { input: 200, output: 40 } } })
+    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("second answer")
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(2)
+    expect(rig.notices()[1]?.visible).toBe("✓ **Resume #1 completed in 1s.**\nTask Progress: 1/1")
+    expect(rig.host.toasts.map(({ title }) => title)).toContain("Resume #1 started")
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("counts up", async () => {
+    const { rig, task, resume } = await completed()
+    for (const number of [1, 2, 3]) {
+      expect((await resume()).task.run.generation).toBe(number)
+      await rig.ended(task.id)
+    }
+    expect(rig.notices().at(-1)?.visible).toContain("Resume #3 completed")
+  })
+
+  test("that fails says so in the words of a resume", async () => {
+    const { rig, task, resume } = await completed()
+    rig.onPrompt("AGAIN", { status: 400, body: { error: { message: "no" } } })
+    await resume()
+    expect((await rig.ended(task.id)).status).toBe("error")
+    expect(rig.notices().at(-1)?.visible).toMatch(/^✗ \*\*Resume #1 failed in \d+ms\.\*\*/)
+  })
+
+  test("has its own time limit, and counts its own tokens against theirs", async () => {
+    const { rig, task, resume } = await completed({ maxTokensPerTask: 150 })
+    await resume("AGAIN", 500)
+    expect((await rig.ended(task.id)).outcome?.reason?.code).toBe("timeout")
+  })
+
+  test("waits its turn", async () => {
+    const { rig, task, resume } = await completed({ maxConcurrentTasks: 1 })
+    rig.onPrompt("SLOW", { text: "ok", delay: 2000 })
+    await rig.launch({ prompt: "SLOW" })
+    expect((await resume()).phase).toBe("queued")
+    expect((await rig.ended(task.id)).status).toBe("completed")
+  })
+
+  test("does not disturb the notification of the run before, which is still on its way", async () => {
+    const rig = new Rig()
+    rig.onPrompt("AGAIN", { text: "second answer", delay: 1000 })
+    const { id } = await rig.launch()
+    rig.host.onCall = (method) => (method === "persona" ? { slow: 300 } : undefined)
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    await rig.ended(id)
+    await rig.clock.advance(60_000)
+    expect(rig.notices().map(({ visible }) => visible.split(" in ")[0])).toEqual([
+      '✓ **Agent "find it" finished',
+      "✓ **Resume #1 completed",
+    ])
+  })
+
+  test("can be waited for", async () => {
+    const { rig, task, resume } = await completed()
+    await resume()
+    const waiting = rig.manager.output(task.id, rig.caller, 60_000)
+    await rig.ended(task.id)
+    expect((await waiting).answer).toBe("second answer")
+  })
+
+  test("whose prompt the host does not take ends as failed", async () => {
+    const { rig, task, resume } = await completed()
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID === task.sessionID ? { fail: new HostError("no") } : undefined
+    await resume()
+    expect((await rig.ended(task.id)).outcome?.reason).toEqual({
+      code: "host",
+      text: "OpenCode did not take the prompt: no",
+    })
+  })
+})
+
+describe("a resume is refused", () => {
+  test("while the task runs", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch()
+    await expect(rig.manager.resume(id, { prompt: "more" }, rig.caller)).rejects.toThrow(
+      `Only completed tasks can be resumed; task ${id} is running. Wait until it has finished.`,
+    )
+  })
+
+  test("while it is being resumed, and of two at once one wins", async () => {
+    const { rig, task, resume } = await completed()
+    const results = await Promise.allSettled([resume(), resume()])
+    expect(results.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"])
+    await expect(resume()).rejects.toThrow(`Task ${task.id} is currently being resumed.`)
+    await rig.ended(task.id)
+    expect(rig.notices()).toHaveLength(2)
+  })
+
+  test.each(["error", "cancelled"])("after %s, unless the option resumable has it", async (status) => {
+    for (const resumable of [["completed"], ["completed", "error", "cancelled"]] as const) {
+      const rig = new Rig({ options: { resumable: [...resumable] } })
+      rig.onPrompt("FIND", status === "error" ? { status: 400 } : { hang: true })
+      const { id } = await rig.launch()
+      await rig.clock.advance(100)
+      if (status === "cancelled") await rig.manager.cancel({ type: "all" }, rig.caller)
+      await rig.ended(id)
+      const resuming = rig.manager.resume(id, { prompt: "more" }, rig.caller)
+      if (resumable.length > 1) expect((await resuming).task.status).toBe("resumed")
+      else await expect(resuming).rejects.toThrow(`task ${id} is ${status}. Start a new superagents_task instead.`)
+    }
+  })
+
+  test("when its session is gone, with advice", async () => {
+    const { rig, task, resume } = await completed()
+    rig.host.onEvent = () => "lose"
+    rig.host.deleteByUser(task.sessionID)
+    await expect(resume()).rejects.toThrow(
+      `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+    expect(rig.task(task.id).status).toBe("completed")
+  })
+
+  test("when the task is cleared meanwhile", async () => {
+    const { rig, resume } = await completed()
+    rig.host.onCall = (method) => (method === "session" ? { slow: 100 } : undefined)
+    const resuming = expect(resume()).rejects.toThrow("was cleared meanwhile")
+    await rig.manager.clear(rig.parent)
+    await rig.clock.advance(100)
+    await resuming
+  })
+
+  test("for another session's task", async () => {
+    const { rig, task } = await completed()
+    const caller = rig.callerIn(rig.openParent())
+    await expect(rig.manager.resume(task.id, { prompt: "more" }, caller)).rejects.toThrow(
+      "this session has no background tasks",
+    )
+  })
+})

@@ -1,0 +1,44 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { expect, test, vi } from "vitest"
+import type { Ask, Task } from "../../src/core/task.ts"
+import { createAttention } from "../../src/sidebar/attention.ts"
+
+const running = { description: "Look around", status: "running", run: { startedAt: 1000 } } as Task
+const completed = { ...running, status: "completed", run: { ...running.run, endedAt: 3500 } } as Task
+const ask: Ask = { id: "per_1", sessionID: "ses_1", kind: "permission", what: "bash: ls", askedAt: 0 }
+
+const setUp = (enabled: boolean) => {
+  const notify = vi.fn(async () => ({ ok: true, notification: true, sound: false }))
+  const attention = createAttention({ attention: { notify } } as unknown as TuiPluginApi, () => enabled)
+  return { notify, attention }
+}
+
+test("tells the desktop when a child ends and when it asks, without a sound of its own", () => {
+  const { notify, attention } = setUp(true)
+  attention.onChange({ seen: { task: running }, child: true, before: undefined })
+  attention.onChange({ seen: { task: running }, child: true, before: running })
+  expect(notify).not.toHaveBeenCalled()
+  attention.onChange({ seen: { task: completed }, child: true, before: running })
+  attention.onChange({ seen: { task: completed }, child: true, before: completed })
+  attention.onAsk(ask, { seen: { task: running }, child: true, before: running })
+  const shared = { notification: { when: "blurred" }, sound: false }
+  expect(notify.mock.calls).toEqual([
+    [{ title: "Background agent finished", message: "Look around in 2.5s", ...shared }],
+    [{ title: "A background agent asks for permission", message: "Look around: bash: ls", ...shared }],
+  ])
+})
+
+test("leaves to the host what the host tells itself: sessions without a parent", () => {
+  const { notify, attention } = setUp(true)
+  attention.onChange({ seen: { task: completed }, child: false, before: running })
+  expect(notify).not.toHaveBeenCalled()
+})
+
+test("is silent unless it is wanted, and survives a host that refuses", () => {
+  const { notify, attention } = setUp(false)
+  attention.onChange({ seen: { task: completed }, child: true, before: running })
+  expect(notify).not.toHaveBeenCalled()
+  const eager = setUp(true)
+  eager.notify.mockRejectedValueOnce(new Error("no"))
+  expect(() => eager.attention.onAsk(ask, { seen: { task: running }, child: true, before: running })).not.toThrow()
+})

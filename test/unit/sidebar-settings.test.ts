@@ -1,0 +1,48 @@
+import { describe, expect, test } from "vitest"
+import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/sidebar/settings.ts"
+
+type Config = Parameters<typeof serverOptions>[0]
+const config = (...plugin: unknown[]) => ({ plugin }) as Config
+
+describe("the key", () => {
+  test.each([
+    [undefined, DEFAULT_KEYBIND],
+    ["ctrl+b", "ctrl+b"],
+    ["none", undefined],
+    [false, undefined],
+    ["  ", DEFAULT_KEYBIND],
+    [7, DEFAULT_KEYBIND],
+  ])("%j is %j", (keybind, expected) => {
+    expect(settingsFrom({ keybind }, DEFAULTS).keybind).toBe(expected)
+  })
+
+  test("has its default when there are no options, or strange ones", () => {
+    for (const given of [undefined, null, "x", 3]) expect(settingsFrom(given, DEFAULTS).keybind).toBe(DEFAULT_KEYBIND)
+  })
+})
+
+describe("the server half's options", () => {
+  const told = { osNotifications: true, resumable: ["completed", "error"] }
+
+  test.each([
+    ["opencode-superagents", "opencode-superagents"],
+    ["opencode-superagents@1.0.0", "opencode-superagents"],
+    ["@me/superagents@1.0.0", "@me/superagents@2.0.0"],
+    ["file:///somewhere/superagents", "/somewhere/superagents"],
+  ])("are those of %s for the companion %s", (entry, spec) => {
+    expect(serverOptions(config("another", [entry, told]), { spec })).toMatchObject(told)
+  })
+
+  test("are the defaults where there are none", () => {
+    expect(serverOptions(config("opencode-superagents"), { spec: "opencode-superagents" })).toEqual(DEFAULTS)
+    expect(serverOptions(config(["another", told]), { spec: "opencode-superagents" })).toEqual(DEFAULTS)
+    expect(serverOptions({} as Config, { spec: "opencode-superagents" })).toEqual(DEFAULTS)
+  })
+
+  test("give way to what tui.json says", () => {
+    const server = { ...DEFAULTS, osNotifications: true }
+    expect(settingsFrom({}, server).osNotifications).toBe(true)
+    expect(settingsFrom({ osNotifications: false }, server).osNotifications).toBe(false)
+  })
+})

@@ -1,0 +1,274 @@
+import fc from "fast-check"
+import { describe, expect, test } from "vitest"
+import type { Ask, Progress, Task } from "../../src/core/task.ts"
+import { NO_USAGE } from "../../src/core/task.ts"
+import {
+  badgeOf,
+  barOf,
+  cut,
+  inOrder,
+  MOST_ROWS,
+  rowOf,
+  type Seen,
+  sectionOf,
+  stateText,
+  timeOf,
+  usageText,
+} from "../../src/sidebar/view-model.ts"
+
+const START = 1_000_000
+
+type Given = Partial<Omit<Task, "run">> & { run?: Partial<Task["run"]> }
+
+let made = 0
+const task = ({ run, ...given }: Given = {}): Task => {
+  const number = ++made
+  return {
+    id: `bg_${number}`,
+    sessionID: `ses_${number}`,
+    parentID: "ses_parent",
+    parentMessageID: "msg_0",
+    description: `task ${number}`,
+    agent: "general",
+    batch: "auto:bg_1",
+    depth: 1,
+    usageBefore: NO_USAGE,
+    fingerprint: "",
+    status: "running",
+    delivery: { state: "none" },
+    ...given,
+    run: {
+      generation: 0,
+      promptID: "msg_1",
+      createdAt: START,
+      startedAt: START,
+      timeout: 0,
+      usageBefore: NO_USAGE,
+      ...run,
+    },
+  }
+}
+
+const progress = (given: Partial<Progress> = {}): Progress => ({
+  toolCalls: 0,
+  recentTools: [],
+  lastText: "",
+  lastSignAt: START,
+  usage: NO_USAGE,
+  asks: [],
+  openCalls: 0,
+  emptyAnswers: 0,
+  ...given,
+})
+
+const ended = (given: Given = {}, ms = 12_345): Task =>
+  task({
+    status: "completed",
+    outcome: {
+      toolCalls: 7,
+      usage: { ...NO_USAGE, input: 12_000, output: 345, cost: 0.0123 },
+      openTodos: 0,
+      filesChanged: [],
+    },
+    ...given,
+    run: { endedAt: START + ms, ...given.run },
+  })
+
+const permission: Ask = {
+  id: "per_1",
+  sessionID: "ses_x",
+  kind: "permission",
+  what: "bash: rm -rf build",
+  askedAt: START,
+}
+
+const seen = (one: Task, live?: Partial<Progress>): Seen => ({ task: one, progress: live && progress(live) })
+const row = (each: Seen, now = START, all: readonly Seen[] = [each]) => rowOf(each, all, now)
+
+describe("the section", () => {
+  test("is not there when there is nothing to show", () => {
+    expect(sectionOf([], START)).toBeUndefined()
+  })
+
+  test("says how many run, and how many are done when none does", () => {
+    expect(sectionOf([seen(task(), {}), seen(ended())], START)?.summary).toBe("1 running")
+    expect(sectionOf([seen(ended()), seen(ended())], START)?.summary).toBe("2 done")
+  })
+
+  test("has what runs first, by launch, and then what ended, the latest first", () => {
+    const names = ["late", "early", "ended long ago", "just ended"]
+    const given = [
+      seen(ended({ description: "ended long ago" }, 1)),
+      seen(task({ description: "late", run: { createdAt: START + 5 } }), {}),
+      seen(ended({ description: "just ended" }, 500)),
+      seen(task({ description: "early" }), {}),
+    ]
+    expect(inOrder(given).map((each) => each.task.description)).toEqual([names[1], names[0], names[3], names[2]])
+  })
+
+  test("counts what it has no room for", () => {
+    const many = Array.from({ length: MOST_ROWS + 3 }, () => seen(ended()))
+    const section = sectionOf(many, START)
+    expect(section?.rows).toHaveLength(MOST_ROWS)
+    expect(section?.more).toBe(3)
+  })
+
+  test("sums tokens and cost of what has ended and of what runs, without a fork's past", () => {
+    const past = { ...NO_USAGE, input: 50_000, cost: 1 }
+    const fork = task({ usageBefore: past })
+    const section = sectionOf([seen(ended()), seen(fork, { usage: { ...past, input: 50_655, cost: 1.0077 } })], START)
+    expect(section?.totals).toBe("13.0K tokens · $0.0200")
+  })
+})
+
+describe("a row", () => {
+  test("of a working task spins, and tells time, calls, phase and last tool", () => {
+    const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
+    expect(row(each, START + 2900)).toMatchObject({
+      tone: "working",
+      icon: undefined,
+      title: "Look around",
+      facts: "2s",
+      detail: "working · 2 calls · grep",
+    })
+  })
+
+  test("of a queued task tells how long it has waited", () => {
+    const each = seen(task({ run: { startedAt: undefined } }), {})
+    expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s", detail: "queued" })
+  })
+
+  test("of a task that asks says what it asks", () => {
+    const each = seen(task(), { asks: [permission], recentTools: ["bash"] })
+    expect(row(each)).toMatchObject({
+      tone: "waiting",
+      icon: "?",
+      detail: "waiting for permission: bash: rm -rf build",
+    })
+  })
+
+  test("of a retrying task says which attempt it is, and why", () => {
+    const each = seen(task(), { retry: { attempt: 3, message: "overloaded" } })
+    expect(row(each).detail).toBe("retrying (3): overloaded")
+  })
+
+  test("of a task whose own tasks run says so", () => {
+    const parent = seen(task({ sessionID: "ses_p" }), {})
+    const child = seen(task({ parentID: "ses_p" }), {})
+    expect(row(parent, START, [parent, child]).detail).toBe("waiting for its own tasks")
+  })
+
+  test.each([
+    ["completed", "✓"],
+    ["error", "✗"],
+    ["cancelled", "⊘"],
+  ] as const)("of a task that ended %s stands still", (status, icon) => {
+    const each = seen(ended({ status }))
+    expect(row(each, START + 999_999)).toMatchObject({ icon, facts: "12.3s · 7 calls", detail: undefined })
+  })
+
+  test("does not know of calls that nobody made", () => {
+    expect(row(seen(task(), {})).detail).toBe("working")
+    expect(row(seen(task(), { toolCalls: 1 })).detail).toBe("working · 1 call")
+  })
+})
+
+test("a running time has whole seconds, an exact one when it stands", () => {
+  expect(timeOf(task(), START + 59_999)).toBe("59s")
+  expect(timeOf(task(), START + 150_000)).toBe("2m 30s")
+  expect(timeOf(ended({}, 850), START)).toBe("850ms")
+})
+
+test("a task's state is its phase while it runs, and its status after", () => {
+  expect(stateText(seen(task(), {}), [])).toBe("general, working")
+  expect(stateText(seen(ended({ status: "cancelled" })), [])).toBe("general, cancelled")
+})
+
+describe("the batches", () => {
+  const batches = (...tasks: Task[]) =>
+    sectionOf(
+      tasks.map((each) => seen(each, {})),
+      START,
+    )?.batches
+
+  test("of one task need no bar", () => {
+    expect(batches(task())).toEqual([])
+  })
+
+  test("are those that run, with the names they were given", () => {
+    const tasks = [
+      task({ batch: "name:survey" }),
+      ended({ batch: "name:survey" }),
+      ended({ batch: "name:old" }),
+      ended({ batch: "name:old" }),
+    ]
+    expect(batches(...tasks)).toEqual([{ label: "survey", done: 1, total: 2 }])
+  })
+
+  test("are the latest one when none runs", () => {
+    const tasks = [
+      ended({ batch: "name:old" }),
+      ended({ batch: "name:old" }),
+      ended({ batch: "auto:x", run: { createdAt: START + 9 } }),
+      ended({ batch: "auto:x" }),
+    ]
+    expect(batches(...tasks)).toEqual([{ label: "", done: 2, total: 2 }])
+  })
+
+  test("have a bar of just the width, full at the end alone", () => {
+    fc.assert(
+      fc.property(fc.nat(50), fc.nat(50), fc.integer({ min: -3, max: 80 }), (a, b, width) => {
+        const [done, total] = [Math.min(a, b), Math.max(a, b)]
+        const { filled, rest } = barOf({ label: "", done, total }, width)
+        expect(filled.length + rest.length).toBe(Math.max(0, width))
+        if (width > 0 && total > 0) expect(rest === "").toBe(done === total)
+      }),
+    )
+  })
+})
+
+describe("the badge", () => {
+  test("is there only while something runs", () => {
+    expect(badgeOf([seen(ended())], [])).toBeUndefined()
+    expect(badgeOf([seen(task(), {}), seen(ended())], [])).toEqual({ text: "1 agent", waiting: false })
+  })
+
+  test("says when somebody waits for the user", () => {
+    const tasks = [seen(task(), { asks: [permission] }), seen(task(), {})]
+    expect(badgeOf(tasks, [])).toEqual({ text: "2 agents, 1 waiting", waiting: true })
+  })
+})
+
+describe("a text that is cut", () => {
+  const columnsOf = (text: string) =>
+    [...new Intl.Segmenter().segment(text)].reduce(
+      (sum, { segment }) => sum + (/[　-鿿가-힣]|\p{Emoji_Presentation}/u.test(segment) ? 2 : 1),
+      0,
+    )
+
+  test.each([
+    ["short", 10, "short"],
+    ["exactly so", 10, "exactly so"],
+    ["one too long", 10, "one too l…"],
+    ["日本語のテキスト", 7, "日本語…"],
+    ["👩‍👩‍👧 family", 5, "👩‍👩‍👧 f…"],
+    ["anything", 0, ""],
+    ["anything", -4, ""],
+  ])("%j in %i columns is %j", (text, columns, result) => {
+    expect(cut(text, columns)).toBe(result)
+  })
+
+  test("never takes more room than there is", () => {
+    const texts = fc.string({ unit: fc.constantFrom("a", " ", "é", "日", "글", "🙂"), maxLength: 60 })
+    fc.assert(
+      fc.property(texts, fc.nat(40), (text, columns) => {
+        expect(columnsOf(cut(text, columns))).toBeLessThanOrEqual(columns)
+      }),
+    )
+  })
+})
+
+test("tokens and cost are short", () => {
+  expect(usageText(NO_USAGE)).toBe("0 tokens · $0.0000")
+  expect(usageText({ ...NO_USAGE, input: 999_960, cacheRead: 5, cost: 12.5 })).toBe("1.0M tokens · $12.50")
+})

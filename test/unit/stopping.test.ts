@@ -1,0 +1,262 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+const HANG = { hang: true, text: "so far" } as const
+
+const running = async (count = 1, options: object = {}) => {
+  const rig = new Rig({ options })
+  rig.onPrompt("FIND", HANG)
+  const tasks = []
+  for (let index = 0; index < count; index++) tasks.push(await rig.launch())
+  await rig.clock.advance(100)
+  const [first] = tasks
+  if (!first) throw new Error("no task")
+  return { rig, tasks, first }
+}
+const busy = async (rig: Rig) => [...(await rig.host.activity()).keys()].filter((id) => id !== rig.parent)
+
+describe("cancelling", () => {
+  test("ends a task and really stops it, once, and what it wrote can be read", async () => {
+    const { rig, first } = await running()
+    const [view] = await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+    expect(view?.task).toMatchObject({ id: first.id, status: "cancelled", outcome: { reason: { code: "cancelled" } } })
+    expect(await busy(rig)).toEqual([])
+    await rig.ended(first.id)
+    await rig.clock.advance(60_000)
+    expect(rig.task(first.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
+    expect(rig.notices()).toHaveLength(1)
+    expect((await rig.manager.output(first.id, rig.caller)).answer).toBe("so far")
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("ends all tasks of the session, or those of a batch, and no others", async () => {
+    const { rig, tasks } = await running(2)
+    const batch = await rig.launch({ batch: "search" })
+    const foreign = await rig.launch({}, rig.openParent())
+    const cancelled = await rig.manager.cancel({ type: "batch", name: "search" }, rig.caller)
+    expect(cancelled.map(({ task }) => task.id)).toEqual([batch.id])
+    const rest = await rig.manager.cancel({ type: "all" }, rig.caller)
+    expect(rest.map(({ task }) => task.id)).toEqual(tasks.map(({ id }) => id))
+    expect(await rig.manager.cancel({ type: "all" }, rig.caller)).toEqual([])
+    expect(await rig.manager.cancel({ type: "batch", name: "search" }, rig.caller)).toEqual([])
+    expect(rig.task(foreign.id, foreign.parentID).status).toBe("running")
+  })
+
+  test("ends a queued task without a word to its session", async () => {
+    const { rig } = await running(1, { maxConcurrentTasks: 1 })
+    const queued = await rig.launch()
+    rig.host.calls.length = 0
+    await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
+    expect(rig.host.calls).not.toContain("abort")
+    await rig.ended(queued.id)
+    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.notices()[0]?.visible).toContain("cancelled after 0ms")
+  })
+
+  test("lets the next in the queue go on", async () => {
+    const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
+    const queued = await rig.launch()
+    await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+    expect(rig.view(queued.id).phase).toBe("working")
+  })
+
+  test("twice at once ends once", async () => {
+    const { rig, first } = await running()
+    const results = await Promise.all([1, 2].map(() => rig.manager.cancel({ type: "all" }, rig.caller)))
+    expect(results.map((views) => views.length).toSorted()).toEqual([0, 1])
+    await rig.ended(first.id)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test.each([
+    ["what has ended", "is not running: it is cancelled. Nothing was cancelled."],
+    ["what there is not", 'No task "bg_zzzzzzzz" in this session. There are: bg_'],
+  ])("%s is refused", async (what, text) => {
+    const { rig, first } = await running()
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    const reference = what === "what has ended" ? first.id : "bg_zzzzzzzz"
+    await expect(rig.manager.cancel({ type: "task", reference }, rig.caller)).rejects.toThrow(text)
+  })
+
+  test("an unknown batch is refused, with the names there are", async () => {
+    const { rig } = await running()
+    await expect(rig.manager.cancel({ type: "batch", name: "x" }, rig.caller)).rejects.toThrow(
+      'No batch "x" in this session. No task has a batch name.',
+    )
+    await rig.launch({ batch: "search" })
+    await expect(rig.manager.cancel({ type: "batch", name: "x" }, rig.caller)).rejects.toThrow("There are: search.")
+  })
+
+  test("returns in bounded time although the host never answers, and the task is cancelled at once", async () => {
+    const { rig, first } = await running()
+    rig.host.onCall = (method) => (method === "abort" ? { slow: 60_000 } : undefined)
+    const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.settle()
+    expect(rig.task(first.id).status).toBe("cancelled")
+    await rig.clock.advance(5000)
+    expect(await cancelling).toHaveLength(1)
+  })
+
+  test("holds although the host fails to stop the child, and the log says so", async () => {
+    const { rig, first } = await running()
+    rig.host.onCall = (method) => (method === "abort" ? { fail: new HostError("no") } : undefined)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(first.id)
+    expect(rig.host.logs).toContainEqual(
+      expect.objectContaining({ level: "warn", message: "could not stop a session" }),
+    )
+  })
+
+  test("refuses open questions first, so that none stays open for ever", async () => {
+    const { rig } = await running()
+    rig.host.asking.add("bash")
+    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
+    await rig.launch({ prompt: "ASK" })
+    await rig.clock.advance(100)
+    expect(await rig.host.openAsks()).toHaveLength(1)
+    rig.host.calls.length = 0
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.clock.advance(100)
+    expect(await rig.host.openAsks()).toEqual([])
+    expect(rig.host.calls.indexOf("refuse")).toBeLessThan(rig.host.calls.lastIndexOf("abort"))
+    expect(await busy(rig)).toEqual([])
+  })
+
+  test("a task whose turn has just come never lets it begin", async () => {
+    const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
+    const queued = await rig.launch()
+    rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 500 } : undefined)
+    await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+    expect(rig.view(queued.id).phase).toBe("working")
+    await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
+    await rig.clock.advance(10_000)
+    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+  })
+
+  test("a task whose prompt is on its way stops it all the same", async () => {
+    const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
+    const queued = await rig.launch()
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID === queued.sessionID ? { slow: 500 } : undefined
+    await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+    await rig.clock.advance(100)
+    await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
+    await rig.clock.advance(10_000)
+    expect(await busy(rig)).toEqual([])
+    expect(rig.task(queued.id).status).toBe("cancelled")
+  })
+})
+
+describe("clearing", () => {
+  test("forgets the session's tasks and their records, stops what runs and tells nobody", async () => {
+    const { rig, tasks } = await running(2)
+    const done = await rig.launch({ prompt: "QUICK" })
+    await rig.ended(done.id)
+    const told = rig.notices().length
+    expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 3, stopped: 2 })
+    await rig.clock.advance(60_000)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.notices()).toHaveLength(told)
+    expect(await busy(rig)).toEqual([])
+    for (const { sessionID } of [...tasks, done]) expect(rig.host.stored(sessionID).metadata).toEqual({})
+    expect(rig.timers.pending).toBe(0)
+    expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0 })
+  })
+
+  test("lets a waiting call go", async () => {
+    const { rig, first } = await running()
+    const waiting = rig.manager.output(first.id, rig.caller, 60_000)
+    await rig.settle()
+    await rig.manager.clear(rig.parent)
+    expect((await waiting).view.task.status).toBe("cancelled")
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("drops a notification that was not told yet", async () => {
+    const { rig, first } = await running()
+    rig.host.onCall = (method) => (method === "persona" ? { fail: new HostError("not now") } : undefined)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.clock.advance(100)
+    await rig.manager.clear(rig.parent)
+    rig.host.onCall = () => undefined
+    await rig.clock.advance(600_000)
+    expect(rig.notices()).toEqual([])
+    expect(rig.host.stored(first.sessionID).metadata).toEqual({})
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("leaves other sessions' tasks alone", async () => {
+    const { rig } = await running()
+    const foreign = await rig.launch({}, rig.openParent())
+    await rig.manager.clear(rig.parent)
+    expect(rig.task(foreign.id, foreign.parentID).status).toBe("running")
+  })
+})
+
+describe("a parent that is deleted", () => {
+  test("takes its tasks with it: what runs is stopped, forks too, and nobody is told", async () => {
+    const { rig, first } = await running()
+    const fork = await rig.launch({ fork: true })
+    const other = rig.openParent()
+    await rig.clock.advance(100)
+    expect(await busy(rig)).toHaveLength(2)
+    rig.host.deleteByUser(rig.parent)
+    await rig.clock.advance(60_000)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(await busy(rig)).not.toContain(fork.sessionID)
+    expect(rig.host.database.sessions.has(first.sessionID)).toBe(false)
+    expect(rig.notices(other)).toEqual([])
+    expect(rig.timers.pending).toBe(0)
+    expect(rig.errors()).toEqual([])
+  })
+})
+
+describe("whatever ends a task but completion stops its own tasks:", () => {
+  const nested = async () => {
+    const rig = new Rig({ options: { maxDepth: 3 } })
+    rig.onPrompt("FIND", HANG)
+    const outer = await rig.launch()
+    const inner = await rig.launch({}, outer.sessionID)
+    const innermost = await rig.launch({}, inner.sessionID)
+    await rig.clock.advance(100)
+    return { rig, outer, inner, innermost }
+  }
+
+  test("a cancel", async () => {
+    const { rig, outer, inner, innermost } = await nested()
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(outer.id)
+    await rig.clock.advance(60_000)
+    expect(rig.task(inner.id, outer.sessionID)).toMatchObject({
+      status: "cancelled",
+      outcome: { reason: { code: "parent-ended" } },
+    })
+    expect(rig.task(innermost.id, inner.sessionID).status).toBe("cancelled")
+    expect(await busy(rig)).toEqual([])
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("and a task that waits for its own goes on when they have ended", async () => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("INNER", { text: "inner answer", delay: 20_000 })
+    rig.onPrompt("✓", { text: "the outer answer" })
+    const outer = await rig.launch({ prompt: "OUTER" })
+    const inner = await rig.launch({ prompt: "INNER" }, outer.sessionID)
+    await rig.clock.advance(15_000)
+    expect(rig.view(outer.id).phase).toBe("waiting for its own tasks")
+    await rig.ended(outer.id)
+    expect(rig.task(inner.id, outer.sessionID).status).toBe("completed")
+    expect(rig.notices(outer.sessionID)).toHaveLength(1)
+    expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
+    const own = rig.view(inner.id, outer.sessionID).usage.output
+    expect(rig.view(outer.id).usage.output).toBe(40 + own)
+  })
+
+  test("and a task with its own goes on too when nothing wakes it", async () => {
+    const rig = new Rig({ options: { maxDepth: 2, wake: "never" } })
+    const outer = await rig.launch({ prompt: "OUTER" })
+    await rig.launch({ prompt: "INNER" }, outer.sessionID)
+    expect((await rig.ended(outer.id)).status).toBe("completed")
+  })
+})

@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import {
+  addUsage,
+  billedTokens,
+  elapsed,
+  isActive,
+  isQueued,
+  NO_USAGE,
+  phaseOf,
+  STATUSES,
+  subtractUsage,
+  waited,
+} from "../../src/core/task.ts"
+import { askOf, progressOf, taskOf } from "../support/tasks.ts"
+
+const queued = taskOf({ run: { startedAt: undefined } })
+
+test("only running and resumed tasks are active", () => {
+  expect(STATUSES.filter((status) => isActive(taskOf({ status })))).toEqual(["running", "resumed"])
+})
+
+test("a task is queued while it is active and has no slot", () => {
+  expect(isQueued(queued)).toBe(true)
+  expect(isQueued(taskOf())).toBe(false)
+  expect(isQueued(taskOf({ status: "cancelled", run: { startedAt: undefined } }))).toBe(false)
+})
+
+test("time runs from admission to the end, or to now", () => {
+  expect(elapsed(taskOf({ run: { startedAt: 2000 } }), 5000)).toBe(3000)
+  expect(elapsed(taskOf({ run: { startedAt: 2000, endedAt: 2500 } }), 5000)).toBe(500)
+  expect(elapsed(queued, 5000)).toBe(0)
+  expect(elapsed(taskOf({ run: { startedAt: 2000 } }), 1000)).toBe(0)
+})
+
+test("waiting runs from the launch to admission, to the end, or to now", () => {
+  expect(waited(taskOf({ run: { createdAt: 1000, startedAt: 4000 } }), 9000)).toBe(3000)
+  expect(waited(taskOf({ run: { createdAt: 1000, startedAt: undefined, endedAt: 2000 } }), 9000)).toBe(1000)
+  expect(waited(queued, 9000)).toBe(8000)
+  expect(waited(queued, 0)).toBe(0)
+})
+
+describe("the phase", () => {
+  const retry = { attempt: 1, message: "busy" }
+  const asks = [askOf({ kind: "question" })]
+
+  test.each([
+    ["working", taskOf(), progressOf(), false],
+    ["queued", queued, progressOf({ asks }), true],
+    ["waiting for its own tasks", taskOf(), progressOf(), true],
+    ["retrying", taskOf(), progressOf({ retry }), true],
+    ["waiting for an answer", taskOf(), progressOf({ asks, retry }), true],
+    ["waiting for permission", taskOf(), progressOf({ asks: [askOf()], retry }), true],
+    [undefined, taskOf({ status: "completed" }), progressOf(), false],
+  ])("is %s", (phase, task, progress, ownTasks) => {
+    expect(phaseOf(task, progress, ownTasks)).toBe(phase)
+  })
+})
+
+describe("usage", () => {
+  const one = { input: 10, output: 5, reasoning: 1, cacheRead: 100, cacheWrite: 7, cost: 0.5 }
+
+  test("adds up and subtracts, field by field, never below zero", () => {
+    const two = { input: 20, output: 10, reasoning: 2, cacheRead: 200, cacheWrite: 14, cost: 1 }
+    expect(addUsage(one, one)).toEqual(two)
+    expect(subtractUsage(two, one)).toEqual(one)
+    expect(subtractUsage(one, two)).toEqual(NO_USAGE)
+  })
+
+  test("bills input, output and reasoning, not the cache", () => {
+    expect(billedTokens(one)).toBe(16)
+  })
+})
+
+test("a host's error says whether the thing is missing and whether it may have been done", () => {
+  expect(new HostError("no")).toMatchObject({ name: "HostError", message: "no", notFound: false, ambiguous: false })
+  expect(new HostError("no", { notFound: true, ambiguous: true })).toMatchObject({ notFound: true, ambiguous: true })
+})

@@ -1,0 +1,152 @@
+import { describe, expect, test } from "vitest"
+import { CallError } from "../../src/core/errors.ts"
+import { HostError } from "../../src/core/ports.ts"
+import { toolsFor } from "../../src/tools/index.ts"
+import { withAgents } from "../../src/tools/task.ts"
+import { defineTool } from "../../src/tools/tool.ts"
+import { Rig } from "../support/rig.ts"
+
+const rigged = (options: object = {}) => {
+  const rig = new Rig({ options })
+  const tools = toolsFor(rig.manager, rig.options.taskTimeout)
+  const call = async (name: string, args: object, caller = rig.caller) => {
+    const tool = tools[`superagents_${name}`]
+    if (!tool) throw new Error(`no tool ${name}`)
+    return tool.execute(args, caller)
+  }
+  return { rig, tools, call }
+}
+const find = { description: " find\n it ", prompt: " FIND ", agent: "general" }
+
+test("there are exactly five tools, each with a text for the model", () => {
+  const { tools } = rigged()
+  expect(Object.keys(tools).toSorted()).toEqual([
+    "superagents_cancel",
+    "superagents_clear",
+    "superagents_list",
+    "superagents_output",
+    "superagents_task",
+  ])
+  for (const { description } of Object.values(tools)) expect(description.length).toBeGreaterThan(80)
+})
+
+describe("the task tool", () => {
+  test("launches, and says what happens next", async () => {
+    const { rig, call } = rigged()
+    const { title, output, metadata } = await call("task", find)
+    const [view] = rig.manager.list(rig.parent)
+    const id = view?.task.id
+    expect(title).toBe("find it")
+    expect(output).toContain(`Background task launched.\nTask ID: ${id}\nAgent: general (scripted/alpha)`)
+    expect(output).toContain("You will be told when it ends")
+    expect(metadata).toEqual({ taskId: id, sessionId: view?.task.sessionID, status: "running" })
+    expect(rig.host.stored(view?.task.sessionID ?? "").messages).toEqual([])
+    await rig.clock.advance(1)
+    expect(rig.host.stored(view?.task.sessionID ?? "").messages[0]?.parts[0]).toMatchObject({ text: "FIND" })
+  })
+
+  test("resumes", async () => {
+    const { rig, call } = rigged()
+    await call("task", find)
+    const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    await rig.ended(id)
+    const { output } = await call("task", { resume: id, prompt: "more", description: "ignored", fork: false })
+    expect(output).toContain(`Resume #1 of task ${id} (find it) started.`)
+  })
+
+  test("takes any timeout when tasks have no time limit", async () => {
+    const { rig, call } = rigged({ taskTimeout: 0 })
+    await call("task", { ...find, timeout: 99_999_999 })
+    expect(rig.manager.list(rig.parent)[0]?.task.run.timeout).toBe(99_999_999)
+  })
+
+  test("names the agents there are, also those that say nothing of themselves", () => {
+    const text = withAgents("Text.", [
+      { name: "general", description: " For anything. ", mode: "subagent" },
+      { name: "plan", description: "", mode: "all" },
+    ])
+    expect(text).toBe("Text.\n\nAgents:\n- general: For anything.\n- plan: (no description)")
+  })
+})
+
+describe("the other tools", () => {
+  test("show, list, cancel and clear", async () => {
+    const { rig, call } = rigged()
+    rig.onPrompt("FIND", { text: "the answer", delay: 100 })
+    expect((await call("list", {})).output).toBe("No background tasks found")
+    expect((await call("clear", {})).output).toBe("No background tasks found")
+    expect((await call("cancel", { all: true })).output).toBe("No task was running; nothing was cancelled.")
+    await call("task", { ...find, batch: "search" })
+    const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    expect((await call("output", { task_id: id })).output).toContain("It is still running.")
+    const waiting = call("output", { task_id: id.slice(0, 8), block: true })
+    await rig.clock.advance(1000)
+    expect((await waiting).output).toContain("the answer")
+    expect((await call("list", { status: "completed", batch: "search" })).output).toContain(id)
+    expect((await call("list", { batch: "other" })).output).toBe("No background tasks found")
+    await call("task", { ...find, batch: "search" })
+    expect((await call("cancel", { batch: "search" })).output).toContain("Cancelled 1 task:")
+    expect((await call("clear", {})).output).toBe("Cleared 2 background tasks.")
+  })
+
+  test("wait for the default time when told to block and nothing else", async () => {
+    const { rig, call } = rigged()
+    rig.onPrompt("FIND", { hang: true })
+    await call("task", find)
+    const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    let done = false
+    const waiting = call("output", { task_id: id, block: true }).then(() => {
+      done = true
+    })
+    await rig.clock.advance(59_999)
+    expect(done).toBe(false)
+    await rig.clock.advance(1)
+    await waiting
+  })
+
+  test("touch no other session's tasks", async () => {
+    const { rig, call } = rigged()
+    rig.onPrompt("FIND", { hang: true })
+    await call("task", find)
+    const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    const stranger = rig.callerIn(rig.openParent())
+    await expect(call("output", { task_id: id }, stranger)).rejects.toThrow("No task")
+    await expect(call("cancel", { task_id: id }, stranger)).rejects.toThrow("No task")
+    expect((await call("list", {}, stranger)).output).toBe("No background tasks found")
+    expect((await call("clear", {}, stranger)).output).toBe("No background tasks found")
+    expect(rig.task(id).status).toBe("running")
+  })
+
+  test("bring back what the session had before a restart", async () => {
+    const { rig, call } = rigged()
+    await call("task", find)
+    const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    await rig.ended(id)
+    rig.restart()
+    const list = toolsFor(rig.manager, 0).superagents_list
+    expect((await list?.execute({}, rig.caller))?.output).toContain(id)
+  })
+})
+
+describe("what goes wrong inside a tool", () => {
+  const failing = (error: unknown) =>
+    defineTool({
+      description: "",
+      args: {},
+      run: () => {
+        throw error
+      },
+    }).execute({}, { sessionID: "s", messageID: "m" })
+
+  test.each([
+    [new CallError("as it is"), "as it is"],
+    [new HostError("busy"), "OpenCode did not do its part (busy). Nothing was lost; try the call again."],
+    [
+      new TypeError("x is not a function"),
+      "The call failed unexpectedly (x is not a function). Try it again, or check with superagents_list.",
+    ],
+    ["odd", "The call failed unexpectedly (odd). Try it again, or check with superagents_list."],
+  ])("reaches the model in words: %s", async (error, text) => {
+    await expect(failing(error)).rejects.toMatchObject({ name: "CallError", message: text })
+  })
+})

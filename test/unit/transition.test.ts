@@ -1,0 +1,125 @@
+import { describe, expect, test } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import { type TaskEvent, transition } from "../../src/core/transition.ts"
+import { deliveryOf, outcomeOf, runOf, taskOf } from "../support/tasks.ts"
+
+const ended = { generation: 0, at: 9000, outcome: outcomeOf({ toolCalls: 3 }), delivery: deliveryOf() }
+const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled" } as const
+const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
+  transition(taskOf(more as object), { type: END_OF[status], ...ended })
+
+describe("admission", () => {
+  const queued = taskOf({ run: { startedAt: undefined, queuedPrompt: "do it" } })
+
+  test("starts a queued run and forgets the prompt it kept", () => {
+    const task = transition(queued, { type: "admitted", generation: 0, at: 5000 })
+    expect(task.run.startedAt).toBe(5000)
+    expect(task.run).not.toHaveProperty("queuedPrompt")
+    expect(task.status).toBe("running")
+  })
+
+  test.each<[string, Task, number]>([
+    ["a run that has its slot already", taskOf(), 0],
+    ["another generation", queued, 1],
+    ["an ended task", terminal("completed"), 0],
+  ])("does nothing to %s", (_what, task, generation) => {
+    expect(transition(task, { type: "admitted", generation, at: 5000 })).toBe(task)
+  })
+})
+
+describe("an end", () => {
+  test.each([
+    ["completed", "completed"],
+    ["failed", "error"],
+    ["cancelled", "cancelled"],
+  ] as const)("%s makes a running task %s, with what it leaves", (type, status) => {
+    const task = transition(taskOf({ run: { queuedPrompt: "unsent" } }), { type, ...ended })
+    expect(task).toMatchObject({ status, run: { endedAt: 9000 }, outcome: { toolCalls: 3 }, delivery: deliveryOf() })
+    expect(task.run).not.toHaveProperty("queuedPrompt")
+  })
+
+  test("ends a resumed run as it ends a first one", () => {
+    const resumed = transition(terminal("completed"), { type: "resumed", run: runOf({ generation: 1 }) })
+    expect(transition(resumed, { type: "completed", ...ended, generation: 1 }).status).toBe("completed")
+  })
+
+  test("of another generation is dropped", () => {
+    const task = taskOf({ run: { generation: 1 } })
+    expect(transition(task, { type: "completed", ...ended })).toBe(task)
+  })
+
+  test.each(["completed", "error", "cancelled"] as const)("that follows %s is dropped", (status) => {
+    const task = terminal(status)
+    for (const type of ["completed", "failed", "cancelled"] as const)
+      expect(transition(task, { type, ...ended, at: 9999 })).toBe(task)
+  })
+})
+
+describe("a resume", () => {
+  const run = runOf({ generation: 1, promptID: "msg_again" })
+
+  test.each(["completed", "error", "cancelled"] as const)("begins a new run of a task that is %s", (status) => {
+    const before = transition(terminal(status), { type: "retrieved", at: 9500 })
+    const task = transition(before, { type: "resumed", run })
+    expect(task).toMatchObject({ status: "resumed", run, delivery: { state: "none" } })
+    expect(task).not.toHaveProperty("outcome")
+    expect(task).not.toHaveProperty("retrievedAt")
+  })
+
+  test("of a running task is dropped", () => {
+    const task = taskOf()
+    expect(transition(task, { type: "resumed", run })).toBe(task)
+  })
+
+  test.each([0, 2])("to generation %i of a task of generation 0 is dropped", (generation) => {
+    const task = terminal("completed")
+    expect(transition(task, { type: "resumed", run: runOf({ generation }) })).toBe(task)
+  })
+})
+
+describe("a first look", () => {
+  test("stamps an ended task once", () => {
+    const task = transition(terminal("error"), { type: "retrieved", at: 9500 })
+    expect(task.retrievedAt).toBe(9500)
+    expect(transition(task, { type: "retrieved", at: 9900 })).toBe(task)
+  })
+
+  test("leaves a running task as it is", () => {
+    const task = taskOf()
+    expect(transition(task, { type: "retrieved", at: 9500 })).toBe(task)
+  })
+})
+
+describe("a notification", () => {
+  const notified = (state: "sent" | "confirmed" | "abandoned", generation = 0): TaskEvent => ({
+    type: "notified",
+    generation,
+    state,
+  })
+
+  test("goes from pending over sent to confirmed, its figures unchanged", () => {
+    const sent = transition(terminal("completed"), notified("sent"))
+    const confirmed = transition(sent, notified("confirmed"))
+    expect(sent.delivery).toEqual(deliveryOf({ state: "sent" }))
+    expect(confirmed.delivery).toEqual(deliveryOf({ state: "confirmed" }))
+  })
+
+  test.each([
+    ["confirmed", "sent"],
+    ["confirmed", "confirmed"],
+    ["confirmed", "abandoned"],
+    ["abandoned", "confirmed"],
+    ["abandoned", "sent"],
+    ["sent", "sent"],
+  ] as const)("that is %s does not become %s", (from, to) => {
+    const task = transition(terminal("completed"), notified(from))
+    expect(transition(task, notified(to))).toBe(task)
+  })
+
+  test("of another run, or of a task that owes none, is dropped", () => {
+    const task = terminal("completed")
+    expect(transition(task, notified("sent", 1))).toBe(task)
+    const silent = transition(taskOf(), { type: "cancelled", ...ended, delivery: { state: "none" } })
+    expect(transition(silent, notified("sent"))).toBe(silent)
+  })
+})
