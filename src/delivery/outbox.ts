@@ -25,7 +25,7 @@ export type OutboxPorts = {
 }
 
 /** A run's notification, with the task as it was when the run ended: a resume meanwhile does not change it. */
-type Item = { readonly task: Task; readonly wake: boolean }
+type Item = { readonly task: Task; readonly wake: boolean; readonly ready: Promise<unknown> }
 
 type Lane = {
   readonly items: Item[]
@@ -55,13 +55,16 @@ export class Outbox {
     this.#ports = ports
   }
 
-  /** Queues the notification that `task` owes; does nothing where it owes none. */
-  post(task: Task): void {
+  /**
+   * Queues the notification that `task` owes; does nothing where it owes none. It goes out once `ready`, which must not
+   * reject, has resolved.
+   */
+  post(task: Task, ready: Promise<unknown> = Promise.resolve()): void {
     const { delivery } = task
     if (delivery.state !== "pending" && delivery.state !== "sent") return
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
-    lane.items.push({ task, wake: delivery.wake })
+    lane.items.push({ task, wake: delivery.wake, ready })
     lane.release?.()
     if (lane.draining) return
     lane.draining = true
@@ -107,6 +110,7 @@ export class Outbox {
   async #drain(parentID: string, lane: Lane): Promise<void> {
     try {
       for (let item = lane.items[0]; item && !this.#stopped; item = lane.items[0]) {
+        await item.ready
         await this.#deliver(item, lane)
         lane.items.shift()
       }

@@ -4,9 +4,7 @@
  * in other scripts up to three times too high; only noise of rare ideographs comes out too low.
  */
 
-const encoder = new TextEncoder()
-
-export const byteLength = (text: string): number => encoder.encode(text).length
+export const byteLength = (text: string): number => Buffer.byteLength(text)
 
 const OTHER = 0
 const LOWER = 1

@@ -62,22 +62,30 @@ const weighMedia = ({ mime, bytes }: Media): Weight =>
 
 const flat = (tokens: number): Weight => ({ bytes: tokens, estimate: tokens })
 
+/** A message as it may be kept, its weight, and the weight of what it was before its results were cut. */
+export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight; readonly whole: Weight }
+
+/** Whether this is over the limit under every calibration there can be. */
+export const isSurelyOver = (weight: Weight, limit: number): boolean => tokensOf(weight, LEAST_FACTOR) > limit
+
 /**
- * By what to multiply estimates of this history: the provider's last count over the estimate for what it counted. 1
- * where there is no believable count.
+ * By what to multiply estimates of this history: what the provider counted from the first answer here to the last, over
+ * the estimate for the same. `isWhole`: there is nothing before, so that all that was counted is here, but for system
+ * prompt and tools. 1 where there is no believable count.
  */
-export function calibration(messages: readonly HistoryMessage[], weights: readonly Weight[]): number {
-  const last = messages.findLastIndex((message) => message.counted !== undefined)
-  const counted = messages[last]?.counted
-  if (counted === undefined) return 1
-  const { estimate } = weights.slice(0, last + 1).reduce(addWeights, NO_WEIGHT)
+export function calibration(newest: readonly Weighed[], isWhole: boolean): number {
+  const isCounted = ({ message }: Weighed) => message.counted !== undefined
+  const last = newest.findLastIndex(isCounted)
+  const first = isWhole ? -1 : newest.findIndex(isCounted)
+  const counted = (newest[last]?.message.counted ?? 0) - (newest[first]?.message.counted ?? 0)
+  const { estimate } = newest.slice(first + 1, last + 1).reduce((sum, { whole }) => addWeights(sum, whole), NO_WEIGHT)
   if (estimate === 0) return 1
   const factor = counted / estimate
   return factor < LEAST_FACTOR - ROUNDING || factor > MOST_FACTOR + ROUNDING ? 1 : factor
 }
 
 /** Arguments of a call as the model sees them. */
-export function asText(value: unknown): string {
+function asText(value: unknown): string {
   if (typeof value === "string") return value
   return JSON.stringify(value) ?? ""
 }

@@ -1,6 +1,6 @@
+import type { CutResult } from "./cut.ts"
 import type { HistoryMessage } from "./ports.ts"
-import { addWeights, asText, tokensOf, weighText } from "./tokens.ts"
-import type { CutResult } from "./trim.ts"
+import { addWeights, tokensOf, weighText } from "./tokens.ts"
 
 /** Lengths of what is shown of one call's parameters, and of one text, in characters. */
 const PARAMS_CHARS = 200
@@ -77,9 +77,16 @@ function plainLinesOf(message: HistoryMessage): string[] {
   return message.parts.flatMap((part) => {
     if (part.type === "text") return part.text.trim() === "" ? [] : [`${label} ${brief(part.text, TEXT_CHARS)}`]
     if (part.type === "file") return [`${label} [File: ${oneLine(part.name)}]`]
-    return part.type === "tool" ? [`[Tool: ${oneLine(part.tool)}] ${brief(asText(part.input), PARAMS_CHARS)}`] : []
+    return part.type === "tool" ? [`[Tool: ${oneLine(part.tool)}] ${brief(paramsOf(part.input), PARAMS_CHARS)}`] : []
   })
 }
+
+/** Arguments as text; a value that is too long to be shown whole is not looked at whole. */
+const paramsOf = (input: unknown): string =>
+  typeof input === "string" ? input : (JSON.stringify(input, (_, value) => beginning(value)) ?? "")
+
+const beginning = (value: unknown): unknown =>
+  typeof value === "string" && value.length > 2 * PARAMS_CHARS ? value.slice(0, 2 * PARAMS_CHARS) : value
 
 /** One line, so that no text can look like another speaker's. Only as much is looked at as can be shown. */
 function brief(text: string, most: number): string {

@@ -1,11 +1,18 @@
-import type { HistoryMessage, HistoryPart, ToolHistoryPart } from "./ports.ts"
-import { addWeights, calibration, NO_WEIGHT, tokensOf, type Weight, weighMessage } from "./tokens.ts"
+import { type CutResult, cutResults, cutsIn, cutText } from "./cut.ts"
+import type { HistoryMessage, HistoryPart } from "./ports.ts"
+import {
+  addWeights,
+  calibration,
+  isSurelyOver,
+  NO_WEIGHT,
+  tokensOf,
+  type Weighed,
+  type Weight,
+  weighMessage,
+} from "./tokens.ts"
 
 /** Lengths in UTF-16 units, as JavaScript counts characters; limits in tokens. */
 export type TrimLimits = { readonly maxToolResultChars: number; readonly maxTokens: number }
-
-/** A tool result that was cut, by how long it was and is. */
-export type CutResult = { readonly callID: string; readonly tool: string; readonly from: number; readonly to: number }
 
 export type Trimmed = {
   /** What is kept, oldest first. */
@@ -27,139 +34,136 @@ const ANCHOR_SHARE = 0.25
  * Makes a history fit: results over `maxToolResultChars` are cut, then the oldest messages go until the rest weighs at
  * most `maxTokens`. Order stays; a call and its result are one part and never part; what is left begins with a user's
  * message: where a turn had to be broken, with the one that began the turn. Trimming what was trimmed changes nothing.
- * `pause` is awaited after every message, so that the caller can let others run.
+ * `pause` is awaited after every message, so that the caller can let others run. The cost is of what may be kept, not
+ * of the whole history.
  */
 export async function trim(
   messages: readonly HistoryMessage[],
   limits: TrimLimits,
   pause: () => Promise<void> | void = () => {},
 ): Promise<Trimmed> {
-  const whole: Weight[] = []
-  const weights: Weight[] = []
-  const short: HistoryMessage[] = []
-  for (const message of messages) {
-    const fitted = cutResults(message, limits.maxToolResultChars)
-    const weight = weighMessage(fitted)
-    short.push(fitted)
-    weights.push(weight)
-    whole.push(fitted === message ? weight : weighMessage(message))
-    await pause()
-  }
-  const factor = calibration(messages, whole)
-  const { kept, from } = newest(short, weights, factor, limits.maxTokens)
-  const keptIDs = new Set(kept.map(({ id }) => id))
+  const { maxTokens } = limits
+  const newest = await weighNewest(messages, limits, pause)
+  const factor = calibration(newest, newest.length === messages.length)
+  const { kept, from } = choose(messages, newest, factor, maxTokens)
+  const keptIDs = new Set(kept.map(({ message }) => message.id))
+  const recounted = recount(kept, factor)
   return {
-    kept: recount(kept, factor),
+    kept: recounted,
     dropped: messages.slice(0, from).filter(({ id }) => !keptIDs.has(id)),
-    cut: cutsIn(messages, kept),
-    tokens: tokensOf(sum(kept.map(weighMessage)), factor),
+    cut: cutsIn(messages, recounted),
+    tokens: tokensOf(sum(kept), factor),
     factor,
   }
 }
 
-const sum = (weights: readonly Weight[]): Weight => weights.reduce(addWeights, NO_WEIGHT)
+const sum = (all: readonly Weighed[]): Weight => all.reduce((total, { weight }) => addWeights(total, weight), NO_WEIGHT)
+
+/** The newest messages, cut and weighed, oldest first: as far back as any calibration might let them be kept. */
+async function weighNewest(
+  messages: readonly HistoryMessage[],
+  { maxToolResultChars, maxTokens }: TrimLimits,
+  pause: () => Promise<void> | void,
+): Promise<readonly Weighed[]> {
+  const newest: Weighed[] = []
+  let total = NO_WEIGHT
+  for (const original of messages.toReversed()) {
+    const message = cutResults(original, maxToolResultChars)
+    const weight = weighMessage(message)
+    newest.push({ message, weight, whole: message === original ? weight : weighMessage(original) })
+    await pause()
+    total = addWeights(total, weight)
+    if (isSurelyOver(total, maxTokens)) break
+  }
+  return newest.reverse()
+}
 
 /**
  * The provider's counts are of the history as it was. Only the last answer keeps one, made to fit what is left: the
  * host reads it to see whether a session has to be compacted, and a fork of the fork calibrates by it.
  */
-function recount(kept: readonly HistoryMessage[], factor: number): readonly HistoryMessage[] {
-  const last = kept.findLastIndex(({ role }) => role === "assistant")
-  const counted = sum(kept.slice(0, last + 1).map(weighMessage)).estimate * factor
-  return kept.map((message, index) => ({ ...message, counted: index === last ? counted : undefined }))
+function recount(kept: readonly Weighed[], factor: number): readonly HistoryMessage[] {
+  const last = kept.findLastIndex(({ message }) => message.role === "assistant")
+  const counted = sum(kept.slice(0, last + 1)).estimate * factor
+  return kept.map(({ message }, index) => ({ ...message, counted: index === last ? counted : undefined }))
 }
 
-/** The newest messages that fit, and the index before which the others were dropped. */
-function newest(messages: readonly HistoryMessage[], weights: readonly Weight[], factor: number, limit: number): Kept {
-  let from = firstThatFits(weights, factor, limit, NO_WEIGHT)
-  if (from === 0) return startingAtUser(messages)
+type Chosen = {
+  readonly kept: readonly Weighed[]
+  /** What is before this index and not kept is dropped. */
+  readonly from: number
+}
+
+/** The newest messages that fit, beginning with a user's. */
+function choose(
+  messages: readonly HistoryMessage[],
+  newest: readonly Weighed[],
+  factor: number,
+  limit: number,
+): Chosen {
+  const offset = messages.length - newest.length
+  const keep = (from: number, opening: readonly Weighed[] = []): Chosen => ({
+    kept: [...opening, ...newest.slice(from - offset)],
+    from,
+  })
+  const firstThatFits = (taken: Weight) => offset + countTooMany(newest, factor, limit, taken)
+  let from = firstThatFits(NO_WEIGHT)
+  if (from === 0) return keep(nextUser(messages, 0))
   for (;;) {
-    if (messages[from]?.role === "user") return { kept: messages.slice(from), from }
+    if (messages[from]?.role === "user") return keep(from)
     const anchorAt = userBefore(messages, from)
     const anchor = messages[anchorAt]
-    if (!anchor) return startingAtUser(messages, from)
+    if (!anchor) return keep(nextUser(messages, from))
     const opening = shorten(anchor, factor, limit * ANCHOR_SHARE)
-    from = Math.max(from, firstThatFits(weights, factor, limit, weighMessage(opening)))
+    from = Math.max(from, firstThatFits(opening.weight))
     if (messages[from]?.role === "user" || userBefore(messages, from) !== anchorAt) continue
-    if (tokensOf(weighMessage(opening), factor) > limit) return { kept: [], from: messages.length }
-    return { kept: [opening, ...messages.slice(from)], from }
+    return tokensOf(opening.weight, factor) > limit ? keep(messages.length) : keep(from, [opening])
   }
 }
 
-type Kept = { readonly kept: readonly HistoryMessage[]; readonly from: number }
-
 const userBefore = (messages: readonly HistoryMessage[], index: number): number =>
-  messages.slice(0, index).findLastIndex(({ role }) => role === "user")
+  messages.findLastIndex(({ role }, at) => at < index && role === "user")
 
-function startingAtUser(messages: readonly HistoryMessage[], from = 0): Kept {
-  const start = messages.findIndex(({ role }, index) => index >= from && role === "user")
-  return start < 0 ? { kept: [], from: messages.length } : { kept: messages.slice(start), from: start }
+function nextUser(messages: readonly HistoryMessage[], from: number): number {
+  const next = messages.findIndex(({ role }, index) => index >= from && role === "user")
+  return next < 0 ? messages.length : next
 }
 
-/** The lowest index from which on everything fits beside `taken`. */
-function firstThatFits(weights: readonly Weight[], factor: number, limit: number, taken: Weight): number {
+/** How many of the oldest have to go for the others to fit beside `taken`. */
+function countTooMany(newest: readonly Weighed[], factor: number, limit: number, taken: Weight): number {
   let total = taken
-  for (let index = weights.length - 1; index >= 0; index--) {
-    total = addWeights(total, weights[index] ?? NO_WEIGHT)
+  for (let index = newest.length - 1; index >= 0; index--) {
+    total = addWeights(total, newest[index]?.weight ?? NO_WEIGHT)
     if (tokensOf(total, factor) > limit) return index + 1
   }
   return 0
 }
 
-/** The same message without its media, its texts cut so that it weighs at most `tokens` if that can be had. */
-function shorten(message: HistoryMessage, factor: number, tokens: number): HistoryMessage {
-  if (tokensOf(weighMessage(message), factor) <= tokens) return message
-  const texts = message.parts.filter((part) => part.type === "text")
-  let chars = Math.floor(tokens * 4)
-  for (; chars > 0; chars = Math.floor(chars / 2)) {
-    const each = Math.floor(chars / Math.max(1, texts.length))
-    const parts = message.parts.flatMap((part): HistoryPart[] => {
-      if (part.type === "file") return []
-      return part.type === "text" ? [{ ...part, text: cutText(part.text, each) }] : [part]
-    })
-    const shorter = { ...message, parts }
-    if (tokensOf(weighMessage(shorter), factor) <= tokens) return shorter
+/** The same message; without its media and with its texts cut where it weighs more than `tokens`. */
+function shorten(message: HistoryMessage, factor: number, tokens: number): Weighed {
+  const weighed = (each: HistoryMessage): Weighed => {
+    const weight = weighMessage(each)
+    return { message: each, weight, whole: weight }
   }
-  return { ...message, parts: texts.map((part) => ({ ...part, text: cutText(part.text, 0) })) }
-}
-
-function cutResults(message: HistoryMessage, most: number): HistoryMessage {
-  if (!message.parts.some((part) => part.type === "tool" && part.result.length > most)) return message
-  return { ...message, parts: message.parts.map((part) => (part.type === "tool" ? cutResult(part, most) : part)) }
-}
-
-const cutResult = (part: ToolHistoryPart, most: number): ToolHistoryPart =>
-  part.result.length > most ? { ...part, result: cutText(part.result, most) } : part
-
-const NOTE = /\n\[Cut: (\d+) characters originally, the first \d+ kept\.\]$/
-
-/** The length a text had before anything was cut from it. */
-export const originalLength = (text: string): number => Number(NOTE.exec(text)?.[1] ?? text.length)
-
-/** The beginning of a text and a note of its original length, together at most `most` characters where that can be. */
-export function cutText(text: string, most: number): string {
-  if (text.length <= most) return text
-  const original = originalLength(text)
-  const room = Math.max(0, most - note(original, text.length).length)
-  const body = text.replace(NOTE, "")
-  const head = body.slice(0, splitsPair(body, room) ? room - 1 : room)
-  return head + note(original, head.length)
-}
-
-const note = (original: number, kept: number): string =>
-  `\n[Cut: ${original} characters originally, the first ${kept} kept.]`
-
-const splitsPair = (text: string, at: number): boolean => at > 0 && /[\ud800-\udbff]/.test(text.charAt(at - 1))
-
-function cutsIn(before: readonly HistoryMessage[], kept: readonly HistoryMessage[]): readonly CutResult[] {
-  const originals = new Map(before.map((message) => [message.id, message]))
-  return kept.flatMap((message) => {
-    const original = originals.get(message.id)
-    return message.parts.flatMap((part, index) => {
-      const was = original?.parts[index]
-      if (part.type !== "tool" || was?.type !== "tool" || was.result === part.result) return []
-      const { callID, tool } = part
-      return [{ callID, tool, from: originalLength(was.result), to: part.result.length }]
+  const whole = weighed(message)
+  if (tokensOf(whole.weight, factor) <= tokens) return whole
+  const texts = message.parts.filter((part) => part.type === "text")
+  const cutTo = (chars: number): Weighed =>
+    weighed({
+      ...message,
+      parts: message.parts.flatMap((part): HistoryPart[] => {
+        if (part.type === "file") return []
+        return part.type === "text" ? [{ ...part, text: cutText(part.text, chars) }] : [part]
+      }),
     })
-  })
+  let chars = Math.floor((tokens * MOST_CHARS_PER_TOKEN) / Math.max(1, texts.length))
+  let short = cutTo(chars)
+  while (chars > 0 && tokensOf(short.weight, factor) > tokens) {
+    chars = Math.floor(chars / 2)
+    short = cutTo(chars)
+  }
+  return short
 }
+
+/** Where the search for a length that fits begins. */
+const MOST_CHARS_PER_TOKEN = 4

@@ -71,6 +71,11 @@ export function toAgent(agent: Agent): AgentInfo {
     name: agent.name,
     description: agent.description ?? "",
     mode: agent.mode,
-    model: agent.model && { provider: agent.model.providerID, id: agent.model.modelID, variant: agent.variant },
+    // The host says `null` for no variant, and takes none back.
+    model: agent.model && {
+      provider: agent.model.providerID,
+      id: agent.model.modelID,
+      variant: agent.variant ?? undefined,
+    },
   }
 }

@@ -12,7 +12,13 @@ export type RawEvent = { readonly type: string; readonly properties: unknown }
  */
 export function toHostEvent(event: RawEvent, now: number): HostEvent | undefined {
   const convert = CONVERTERS[event.type]
-  return convert?.(event.properties as Properties, now)
+  if (!convert) return undefined
+  try {
+    return convert((event.properties ?? {}) as Properties, now)
+  } catch {
+    // A payload of another shape than we know: a hint that cannot be read is no hint.
+    return undefined
+  }
 }
 
 /** OpenCode's event payloads, as far as we read them; every field may be absent. */

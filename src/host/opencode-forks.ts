@@ -12,7 +12,7 @@ import { encodeRecord, RECORD_KEY } from "./record.ts"
 /** Messages read in one call: more would hold the host's thread for longer than a few ms. */
 const PAGE = 40
 /** Events written in one call. Each is a few ms of the host's work; between two calls others run. */
-const SLICE = 8
+const SLICE = 16
 const KEEP_MODELS_MS = 60_000
 
 /**

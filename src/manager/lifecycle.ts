@@ -63,10 +63,12 @@ export class Lifecycle {
     const change = store.apply(taskID, { type, generation, at: now, outcome, delivery }, now)
     if (!change) return false
     const { after } = change
+    const saved = ending.silent ? Promise.resolve() : journal.save(after)
+    // Queued now, so that news go out in the order in which the runs ended, however long their records take.
+    outbox.post(after, saved)
     background.run("settle", async () => {
-      if (!ending.silent) await journal.save(after)
+      await saved
       this.#release(taskID)
-      outbox.post(after)
     })
     if (options.toasts && !ending.silent) host.toast(endToast(after))
     host.log("info", "task ended", {

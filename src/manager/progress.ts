@@ -23,7 +23,7 @@ export class ProgressTracker {
   #speaking = ""
 
   /** The last error that the host told of this run's session. */
-  error: { name: string; message: string } | undefined
+  error: { name: string; message: string; at: number } | undefined
   /** Since when the session has been idle without an answer to the prompt. */
   stuckSince: number | undefined
   /** Since when the session has been idle with open todos. */

@@ -307,7 +307,8 @@ export class TaskManager {
   #sessionDeleted(sessionID: string): void {
     const reason = { code: "deleted", text: "Its session was deleted." } as const
     const task = this.#store.bySession(sessionID)
-    if (task) this.#lifecycle.end(task.id, task.run.generation, { type: "cancelled", reason })
+    // Stopped as well: what a deleted session was doing goes on until somebody aborts it.
+    if (task) this.#halt(task, { type: "cancelled", reason })
     this.#store.forgetDescendant(sessionID)
     this.#outbox.parentDeleted(sessionID)
     this.#launcher.forgetSession(sessionID)

@@ -11,6 +11,11 @@ import type { TaskStore } from "./store.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
+/**
+ * How long a session whose host told of an error may still begin to answer: the error can be an earlier run's, heard
+ * late, and a prompt that was just accepted has not begun.
+ */
+const ERROR_GRACE_MS = 1000
 
 export type WatcherPorts = {
   readonly host: Host
@@ -66,7 +71,7 @@ export class Watcher {
         return own ? this.#used(task, tracker, event.usage) : undefined
       case "error":
         if (!own) return
-        tracker.error = event.error
+        tracker.error = { ...event.error, at: this.#ports.clock.now() }
         return this.inspect(task.id)
       case "asked":
         return this.#asked(task, tracker, event.ask)
@@ -147,6 +152,7 @@ export class Watcher {
     const task = store.get(taskID)
     if (!task || !isActive(task) || isQueued(task)) return
     const { promptID, generation } = task.run
+    const waited = this.#waitsForOwn(task)
     const [messages, openTodos] = await Promise.all([
       host.messagesSince(task.sessionID, promptID),
       host.openTodos(task.sessionID),
@@ -162,26 +168,27 @@ export class Watcher {
     }
     const facts = { openTodos, filesChanged: changedFiles(messages), usage: session.usage }
     tracker.used(session.usage)
-    const ending = await this.#decide(current, tracker, messages, openTodos)
+    const verdict = judge(messages)
+    if (verdict.kind === "unanswered" || verdict.kind === "unfinished") {
+      const ending = await this.#unanswered(current, tracker, messages)
+      // Should the session begin to work after all, nobody would look after it any more.
+      if (ending) this.#ports.stop(current, { ...facts, ...ending })
+      return
+    }
+    // What it was told of its own tasks while its messages were read is not in them yet.
+    if (verdict.kind === "completed" && (waited || this.#waitsForOwn(current))) return
+    const ending = verdict.kind === "completed" ? this.#complete(tracker, verdict.note, openTodos) : endingOf(verdict)
     if (ending) this.#end(current, { ...facts, ...ending })
   }
 
-  async #decide(
-    task: Task,
-    tracker: ProgressTracker,
-    messages: readonly Message[],
-    openTodos: number,
-  ): Promise<Ending | undefined> {
-    const verdict = judge(messages)
-    if (verdict.kind === "completed") return this.#complete(task, tracker, verdict.note, openTodos)
-    if (verdict.kind === "unanswered" || verdict.kind === "unfinished") return this.#unanswered(task, tracker, messages)
-    return endingOf(verdict)
+  /** Its own tasks run, or it is still to be told of one that has ended. */
+  #waitsForOwn({ sessionID }: Task): boolean {
+    return this.#ports.store.ofParent(sessionID).some(isActive) || this.#ports.owesNews(sessionID)
   }
 
-  /** A model has ended its turn well; waits for its own tasks and, for a while, for somebody to go on with its todos. */
-  #complete(task: Task, tracker: ProgressTracker, note: string | undefined, openTodos: number): Ending | undefined {
-    const { store, options, clock } = this.#ports
-    if (store.ofParent(task.sessionID).some(isActive) || this.#ports.owesNews(task.sessionID)) return undefined
+  /** A model has ended its turn well; somebody may go on with its todos, and is given a while for that. */
+  #complete(tracker: ProgressTracker, note: string | undefined, openTodos: number): Ending | undefined {
+    const { options, clock } = this.#ports
     const now = clock.now()
     if (openTodos > 0) {
       tracker.todosSince ??= now
@@ -203,8 +210,13 @@ export class Watcher {
     const activity = await host.activity()
     if (activity.has(task.sessionID)) return undefined
     const now = clock.now()
-    if (tracker.error && messages.length <= 1) return endingOf({ kind: "failed", message: tracker.error.message })
     tracker.stuckSince ??= now
+    if (tracker.error && messages.length <= 1) {
+      const due = tracker.error.at + ERROR_GRACE_MS
+      if (now >= due) return endingOf({ kind: "failed", message: tracker.error.message })
+      this.#ports.lookAgainAt(due)
+      return undefined
+    }
     if (now < tracker.stuckSince + ANSWER_GRACE_MS) {
       this.#ports.lookAgainAt(tracker.stuckSince + ANSWER_GRACE_MS)
       return undefined

@@ -12,6 +12,8 @@ import { startTui, type Tui } from "../support/tui.ts"
 const source = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
 const WIDE = [200, 50] as const
 const NARROW = [100, 30] as const
+/** The first turn of a terminal that is its own host loads the provider, too. */
+const FIRST_TURN_MS = 60_000
 
 let model: ScriptedModel
 let host: Host
@@ -300,9 +302,9 @@ test("a terminal that is its own host shows it all, and nothing is written acros
   })
   await tui.type("Please launch")
   await tui.keys("Enter")
-  await tui.waitFor(/Background agents 1 running/)
+  await tui.waitFor(/Background agents 1 running/, { timeout: FIRST_TURN_MS })
   const text = await tui.waitFor((shown) => /✓ Look around/.test(shown) && /Task Progress: 1\/1/.test(shown))
   expect(text).not.toContain("superagents_output tools")
   const stderr = readFileSync(join(tui.root, "tui.err"), "utf8")
   expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("npm "))).toEqual([])
-})
+}, 150_000)

@@ -1,9 +1,10 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
+import { cutText, originalLength } from "../../src/fork/cut.ts"
 import type { HistoryMessage, HistoryPart } from "../../src/fork/ports.ts"
 import { addWeights, NO_WEIGHT, tokensOf, weighMessage, weighText } from "../../src/fork/tokens.ts"
 import { digest, preamble } from "../../src/fork/transcript.ts"
-import { cutText, originalLength, trim } from "../../src/fork/trim.ts"
+import { trim } from "../../src/fork/trim.ts"
 import { call, text } from "../support/histories.ts"
 
 const words = fc

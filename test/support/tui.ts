@@ -2,6 +2,7 @@ import { execFile, execFileSync, spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import { rmSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { promisify } from "node:util"
@@ -35,7 +36,8 @@ export type TuiOptions = {
 
 export type Tui = Awaited<ReturnType<typeof startTui>>
 
-const servers = new Map<string, string>()
+/** The terminals that run, by socket, and the homes to be removed with them. */
+const servers = new Map<string, string | undefined>()
 process.on("exit", () => {
   for (const [socket, root] of servers) {
     try {
@@ -43,7 +45,8 @@ process.on("exit", () => {
     } catch {
       // It has gone already.
     }
-    if (!process.env.SUPERAGENTS_KEEP) rmSync(root, { recursive: true, force: true })
+    rmSync(socket, { force: true })
+    if (root && !process.env.SUPERAGENTS_KEEP) rmSync(root, { recursive: true, force: true })
   }
 })
 
@@ -68,7 +71,8 @@ export const startTui = async ({ host, home = {}, sessionID, size = [200, 50], .
   const folder = join(String(env.XDG_CONFIG_HOME), "opencode")
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, "tui.json"), JSON.stringify({ plugin: rest.plugin ?? [], ...rest.config }, null, 2))
-  const socket = join(root, `tmux-${randomBytes(4).toString("hex")}`)
+  // Not in the home: that may be removed before the terminal is.
+  const socket = join(tmpdir(), `superagents-tmux-${randomBytes(4).toString("hex")}`)
   const tmux = async (...args: string[]) => (await run("tmux", ["-S", socket, ...args])).stdout
   const variables = Object.entries({ ...env, TERM: "xterm-256color", COLORTERM: "truecolor" })
   const words = [
@@ -80,7 +84,7 @@ export const startTui = async ({ host, home = {}, sessionID, size = [200, 50], .
     ...(sessionID ? ["--session", sessionID] : []),
   ]
   const command = `cd ${quote(directory)} && exec ${words.map(quote).join(" ")} 2>${quote(join(root, "tui.err"))}`
-  servers.set(socket, host ? socket : root)
+  servers.set(socket, host || home.home ? undefined : root)
   const letGo = guard(socket)
   const [width, height] = size.map(String) as [string, string]
   await tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "-s", "main", command)
@@ -115,6 +119,7 @@ export const startTui = async ({ host, home = {}, sessionID, size = [200, 50], .
     await tmux("kill-server").catch(() => {})
     letGo()
     servers.delete(socket)
+    rmSync(socket, { force: true })
     if (!host && !home.home && !process.env.SUPERAGENTS_KEEP) {
       rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
     }

@@ -103,7 +103,7 @@ describe("a fork", () => {
     const history = Array.from({ length: 300 }, (_, index) => user(`u${index}`, "some words of a text ".repeat(1000)))
     let turns = 0
     const timer = setInterval(() => turns++, 1)
-    await hostWith(history).run()
+    await hostWith(history).run({ ...LIMITS, maxTokens: 10_000_000 })
     clearInterval(timer)
     expect(turns).toBeGreaterThan(3)
   })

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
+import { cutText, originalLength } from "../../src/fork/cut.ts"
 import { addWeights, NO_WEIGHT, tokensOf, weighMessage } from "../../src/fork/tokens.ts"
-import { cutText, originalLength, trim } from "../../src/fork/trim.ts"
+import { trim } from "../../src/fork/trim.ts"
 import { agent, call, counted, textsOf, user } from "../support/histories.ts"
 
 const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }

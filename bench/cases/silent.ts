@@ -1,0 +1,59 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { openSession } from "../../test/support/drive.ts"
+import { isAside } from "../support/call-log.ts"
+import { type Case, collector } from "../support/case.ts"
+import { type Bench, counted, native, withBenches } from "../support/contender.ts"
+import { cpuMs } from "../support/proc.ts"
+import { atMostPlus, under } from "../support/rows.ts"
+import { handOver, jobsOf } from "../support/turn.ts"
+
+const TASKS = 5
+const SILENCE_MS = 15_000
+const POLL_MS = 2000
+/** Until what the launch caused is over, in ms. */
+const SETTLE_MS = 1500
+
+/** Tasks whose model does not say a word: what looking after them costs. */
+export const silentCase: Case = async ({ runs, short, built, progress }) => {
+  const found = collector()
+  const silence = short ? 5000 : SILENCE_MS
+  for (let run = 1; run <= runs; run++) {
+    progress(`silent: run ${run} of ${runs}`)
+    const plugin = counted(built.entry, { pollInterval: POLL_MS })
+    await withBenches([native, plugin], async (benches) => {
+      for (const bench of benches) {
+        const { cpu, from, to } = await measure(bench, silence)
+        found.add("cpu", bench.contender.name, cpu / 1000)
+        if (bench.contender.name === "native") continue
+        const calls = (await plugin.log.read()).filter(({ at }) => at >= from && at < to)
+        found.add("calls", "plugin", calls.filter((call) => !isAside(call)).length)
+      }
+    })
+  }
+  const title = `${TASKS} silent tasks for ${silence / 1000} s`
+  const native0 = found.of("calls").plugin.map(() => 0)
+  return [
+    {
+      case: "silent",
+      figure: `${title}: calls to the server`,
+      unit: "calls",
+      native: native0,
+      plugin: found.of("calls").plugin,
+      goal: { ...under(Math.floor(silence / POLL_MS) + 1, "calls"), text: `one a tick of ${POLL_MS / 1000} s` },
+    },
+    { case: "silent", figure: `${title}: server CPU`, unit: "s", ...found.of("cpu"), goal: atMostPlus(0.1, "s") },
+  ]
+}
+
+async function measure(bench: Bench, silence: number) {
+  bench.model.use(({ lastUser }) => (lastUser.startsWith("Do job-") ? { hang: true } : undefined))
+  await handOver(bench, await openSession(bench.host), jobsOf(TASKS))
+  await sleep(SETTLE_MS)
+  const from = Date.now()
+  const cpu = cpuMs(bench.host.pid)
+  await sleep(silence)
+  const result = { cpu: cpuMs(bench.host.pid) - cpu, from, to: Date.now() }
+  // The other one is measured in peace.
+  await bench.host.kill()
+  return result
+}

@@ -1,0 +1,56 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { ask, openSession } from "../../test/support/drive.ts"
+import { type Host, startHost } from "../../test/support/host.ts"
+import { type ScriptedModel, startModel } from "../../test/support/model.ts"
+import { startPlugged } from "../../test/support/plugin.ts"
+import { type Case, collector } from "../support/case.ts"
+import { memoryMB } from "../support/proc.ts"
+import { atMostPlus } from "../support/rows.ts"
+
+/** Until the host has done what it does after its start, in ms. */
+const REST_MS = 4000
+
+/** A host with the plugin against one without any: from its start to its first answer, and its memory at rest. */
+export const startCase: Case = async ({ runs, short, built, progress }) => {
+  const found = collector()
+  const starts = {
+    native: (model: ScriptedModel) => startHost({ model }),
+    plugin: (model: ScriptedModel) => startPlugged(model, {}, { plugin: built.folder }),
+  }
+  const times = short ? 1 : runs * 2
+  for (let run = 1; run <= times; run++) {
+    progress(`start: run ${run} of ${times}`)
+    for (const side of run % 2 === 0 ? (["plugin", "native"] as const) : (["native", "plugin"] as const)) {
+      const { ms, mb } = await measure(starts[side])
+      found.add("start", side, ms)
+      found.add("memory", side, mb)
+    }
+  }
+  const against = "a host without plugins"
+  return [
+    {
+      case: "start",
+      figure: "start of the host → its first answer",
+      unit: "ms",
+      against,
+      ...found.of("start"),
+      goal: atMostPlus(150, "ms"),
+    },
+    { case: "start", figure: "memory at rest", unit: "MB", against, ...found.of("memory"), goal: atMostPlus(20, "MB") },
+  ]
+}
+
+async function measure(start: (model: ScriptedModel) => Promise<Host>) {
+  const model = await startModel()
+  const begin = performance.now()
+  const host = await start(model)
+  try {
+    await ask(host, await openSession(host), "hello")
+    const ms = performance.now() - begin
+    await sleep(REST_MS)
+    return { ms, mb: memoryMB(host.pid, "VmRSS") }
+  } finally {
+    await host.stop()
+    await model.close()
+  }
+}

@@ -1,0 +1,100 @@
+import { writeFileSync } from "node:fs"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import type { Plugin } from "@opencode-ai/plugin"
+import { NO_USAGE, type TaskDraft } from "../src/core/task.ts"
+import { forkContext } from "../src/fork/fork.ts"
+import { clientOn } from "../src/host/opencode.ts"
+import { OpencodeForks } from "../src/host/opencode-forks.ts"
+import { ownerNow, registerInstance } from "../src/host/owner.ts"
+
+export type Order = { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
+
+export type Measured = {
+  readonly ms: number
+  /** The longest time in which the host's thread did nothing else, in ms. */
+  readonly blockMs: number
+  /** Messages in the new session. */
+  readonly messages: number
+}
+
+const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
+
+/** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
+const server: Plugin = async (input, given) => {
+  const client = clientOn(input.client)
+  const forks = new OpencodeForks(client, ownerNow(registerInstance()))
+
+  const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {
+    if (kind === "fork")
+      return (await forkContext(forks, { draft: draftOf(parentID, messageID), title: "t", rules: [], limits: LIMITS }))
+        .sessionID
+    const { data } = await client.session.fork({ sessionID: parentID, messageID })
+    if (!data) throw new Error("no fork")
+    return data.id
+  }
+
+  const measure = async (order: Order): Promise<Measured> => {
+    const watch = watchLoop()
+    const begin = performance.now()
+    const sessionID = await fork(order)
+    const ms = performance.now() - begin
+    const blockMs = watch()
+    const { data } = await client.session.messages({ sessionID })
+    return { ms, blockMs, messages: data?.length ?? 0 }
+  }
+
+  const listener = createServer((request, response) => {
+    let body = ""
+    request.on("data", (chunk) => {
+      body += chunk
+    })
+    request.on("end", () => {
+      measure(JSON.parse(body)).then(
+        (measured) => response.end(JSON.stringify(measured)),
+        (error) => response.writeHead(500).end(String(error)),
+      )
+    })
+  })
+  listener.listen(0, "127.0.0.1", () =>
+    writeFileSync((given as { file: string }).file, String((listener.address() as AddressInfo).port)),
+  )
+  listener.unref()
+  return {}
+}
+
+/** Looks at the clock every ms; the longest gap is how long others had to wait. */
+function watchLoop(): () => number {
+  let last = performance.now()
+  let longest = 0
+  const look = () => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+  }
+  const timer = setInterval(look, 1)
+  return () => {
+    look()
+    clearInterval(timer)
+    return longest
+  }
+}
+
+let made = 0
+const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
+  id: `bg_${String(made++).padStart(8, "0")}`,
+  parentID,
+  parentMessageID,
+  description: "bench",
+  agent: "general",
+  model: { provider: "scripted", id: "alpha" },
+  batch: "auto:bench",
+  depth: 1,
+  usageBefore: NO_USAGE,
+  fingerprint: "bench",
+  status: "running",
+  run: { generation: 0, promptID: "msg_bench", createdAt: Date.now(), timeout: 0, usageBefore: NO_USAGE },
+  delivery: { state: "none" },
+})
+
+export default { id: "superagents-fork-bench", server }

@@ -1,0 +1,79 @@
+import { ask, openSession, type ToolCall } from "../../test/support/drive.ts"
+import { type Host, startHost } from "../../test/support/host.ts"
+import { type ScriptedModel, startModel } from "../../test/support/model.ts"
+import { startPlugged } from "../../test/support/plugin.ts"
+import { type CallLog, countedOn } from "./call-log.ts"
+import type { Job } from "./turn.ts"
+
+export type Name = "native" | "plugin"
+
+/** A way to hand over work in the background: OpenCode's own or the plugin's. */
+export type Contender = {
+  readonly name: Name
+  start(model: ScriptedModel): Promise<Host>
+  /** The tool call with which a parent's model hands the job over. */
+  call(job: Job): ToolCall
+}
+
+/** A contender at work: a host of its own, warmed up, with a model of its own. */
+export type Bench = {
+  readonly contender: Contender
+  readonly model: ScriptedModel
+  readonly host: Host
+  stop(): Promise<void>
+}
+
+/** OpenCode's own tasks know no limits of number and rate: so the plugin has none either. */
+export const UNLIMITED = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } as const
+
+export const native: Contender = {
+  name: "native",
+  start: (model) => startHost({ model, env: { OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS: "true" } }),
+  call: ({ description, prompt }) => ({
+    name: "task",
+    args: { description, prompt, subagent_type: "general", background: true },
+  }),
+}
+
+/** `plugin` names the package to load, as a user would in opencode.json. */
+export const superagents = (plugin: string, options: Record<string, unknown> = {}): Contender => ({
+  name: "plugin",
+  start: (model) => startPlugged(model, { ...UNLIMITED, ...options }, { plugin }),
+  call: ({ description, prompt }) => ({ name: "superagents_task", args: { description, prompt, agent: "general" } }),
+})
+
+/** The plugin with its calls to the host written down. `entry` is the URL of the built server module. */
+export const counted = (entry: string, options: Record<string, unknown> = {}): Contender & { log: CallLog } => {
+  const { log, plugin, wrapped } = countedOn(entry, { ...UNLIMITED, ...options })
+  return { ...superagents(plugin), start: (model) => startPlugged(model, wrapped, { plugin }), log }
+}
+
+export const startBench = async (contender: Contender): Promise<Bench> => {
+  const model = await startModel()
+  try {
+    const host = await contender.start(model)
+    const stop = async () => {
+      await host.stop()
+      await model.close()
+    }
+    await ask(host, await openSession(host), "warm up")
+    return { contender, model, host, stop }
+  } catch (error) {
+    await model.close()
+    throw error
+  }
+}
+
+/** Starts both, runs `work` and stops both, whatever happens. */
+export const withBenches = async <Result>(
+  contenders: readonly Contender[],
+  work: (benches: readonly Bench[]) => Promise<Result>,
+): Promise<Result> => {
+  const benches: Bench[] = []
+  try {
+    for (const contender of contenders) benches.push(await startBench(contender))
+    return await work(benches)
+  } finally {
+    await Promise.all(benches.map((bench) => bench.stop()))
+  }
+}

@@ -1,0 +1,38 @@
+import { median, type Unit } from "./stats.ts"
+
+export type Goal = {
+  readonly text: string
+  /** The most that the plugin's median may be, given the native one. */
+  readonly limit: (native: number) => number
+}
+
+/** One line of the table. Samples are in the row's unit; `native` is empty where the host has nothing of the kind. */
+export type Row = {
+  readonly case: string
+  readonly figure: string
+  readonly unit: Unit
+  /** What `native` is where it is not OpenCode's own background subagents. */
+  readonly against?: string
+  readonly native: readonly number[]
+  readonly plugin: readonly number[]
+  readonly goal?: Goal
+}
+
+export const atMostTimes = (factor: number): Goal => ({
+  text: factor === 1 ? "at most native" : `at most ${factor} × native`,
+  limit: (native) => native * factor,
+})
+
+export const atMostPlus = (more: number, unit: Unit): Goal => ({
+  text: `at most native + ${more} ${unit}`,
+  limit: (native) => native + more,
+})
+
+export const under = (most: number, unit: Unit): Goal => ({ text: `under ${most} ${unit}`, limit: () => most })
+
+export const none: Goal = { text: "none", limit: () => 0 }
+
+export const isMet = (row: Row): boolean | undefined => {
+  if (!row.goal) return undefined
+  return median(row.plugin) <= row.goal.limit(median(row.native))
+}

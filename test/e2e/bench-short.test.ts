@@ -1,0 +1,138 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/support/call-log.ts"
+import { type Bench, counted, native, startBench } from "../../bench/support/contender.ts"
+import { eventuallyQuiet } from "../../bench/support/quiet.ts"
+import { allTold, countTold, epoch, handOver, type Job, jobsOf, type Turn } from "../../bench/support/turn.ts"
+import { openSession } from "../support/drive.ts"
+import { gate, PACKAGE } from "../support/plugin.ts"
+
+/**
+ * The short form of the benchmark: what does not depend on the machine. Children end, and the parent's model answers,
+ * when the test says so; what is counted are calls, turns and messages.
+ */
+
+const POLL_MS = 400
+/** Far more than is needed; a busy machine is no failure. */
+const PATIENCE_MS = 120_000
+/** Calls for one task in a session that is known: more than this, and somebody has added one. */
+const MOST_CALLS_OF_LAUNCH = 5
+const MOST_CALLS_OF_TASK = 18
+
+let plugin: Bench
+let log: CallLog
+let own: Bench
+
+beforeAll(async () => {
+  const contender = counted(`file://${PACKAGE}/dist/server.js`, { pollInterval: POLL_MS })
+  log = contender.log
+  ;[plugin, own] = await Promise.all([startBench(contender), startBench(native)])
+}, PATIENCE_MS)
+
+afterAll(() => Promise.all([plugin?.stop(), own?.stop()]))
+
+const callsSince = async (at: number): Promise<HostCall[]> =>
+  (await log.read()).filter((call) => call.at >= at && !isAside(call))
+
+const isLook = ({ route }: HostCall) => route === "GET /session/status"
+
+/** Hands the jobs over and lets their children end once the parent's turn is over and all have begun. */
+const workOff = async (bench: Bench, sessionID: string, jobs: readonly Job[]) => {
+  const door = gate()
+  const remove = bench.model.use(async ({ lastUser }) => {
+    if (!jobs.some(({ prompt }) => lastUser === prompt)) return undefined
+    await door.opened
+    return { text: "done" }
+  })
+  const turn = await handOver(bench, sessionID, jobs)
+  for (const { child } of turn.launched)
+    await bench.model.waitFor((request) => request.sessionID === child, { timeout: 30_000 })
+  door.open()
+  await allTold(bench, sessionID, jobs, 60_000)
+  await eventuallyQuiet(bench)
+  remove()
+  return turn
+}
+
+/** Calls that waiting for the children took: one a tick, whatever the number of tasks. */
+const withoutLooks = (calls: readonly HostCall[]) => calls.filter((call) => !isLook(call))
+
+const launchCalls = (calls: readonly HostCall[], { launched }: Turn) => {
+  const ends = launched.map(({ startedAt, ms }) => startedAt + ms)
+  return withoutLooks(calls).filter(({ at }) => at <= Math.max(...ends))
+}
+
+test("twice the tasks cause at most twice the calls, and none is lost or told twice", async () => {
+  const session = await openSession(plugin.host)
+  await workOff(plugin, session, jobsOf(1))
+  const count = async (tasks: number) => {
+    const turn = await workOff(plugin, session, jobsOf(tasks))
+    expect(await countTold(plugin, turn)).toEqual({ lost: 0, doubled: 0 })
+    const calls = await callsSince(turn.saidAt)
+    const text = JSON.stringify(countRoutes(calls))
+    expect(launchCalls(calls, turn).length, text).toBeLessThanOrEqual(tasks * MOST_CALLS_OF_LAUNCH)
+    expect(withoutLooks(calls).length, text).toBeLessThanOrEqual(tasks * MOST_CALLS_OF_TASK)
+    return withoutLooks(calls).length
+  }
+  const ten = await count(10)
+  const twenty = await count(20)
+  // A read that is repeated because an event came meanwhile is no growth.
+  expect(twenty).toBeLessThanOrEqual(2 * ten + 10)
+}, PATIENCE_MS)
+
+test("a tick is one call, for one task and for five, and nothing is asked when nothing runs", async () => {
+  const WINDOW_MS = 2000
+  const watch = async (tasks: number) => {
+    const door = gate()
+    const jobs = jobsOf(tasks)
+    plugin.model.use(async ({ lastUser }) => {
+      if (!jobs.some(({ prompt }) => prompt === lastUser)) return undefined
+      await door.opened
+      return { text: "done" }
+    })
+    const turn = await handOver(plugin, await openSession(plugin.host), jobs)
+    for (const { child } of turn.launched) await plugin.model.waitFor((request) => request.sessionID === child)
+    await sleep(POLL_MS)
+    const from = Date.now()
+    await sleep(WINDOW_MS)
+    const to = Date.now()
+    const calls = (await callsSince(from)).filter(({ at }) => at < to)
+    door.open()
+    await allTold(plugin, turn.sessionID, jobs, 60_000)
+    await eventuallyQuiet(plugin)
+    return { routes: Object.keys(countRoutes(calls)), looks: calls.length, most: (to - from) / POLL_MS + 1 }
+  }
+  for (const tasks of [1, 5]) {
+    const { routes, looks, most } = await watch(tasks)
+    expect(routes).toEqual(["GET /session/status"])
+    expect(looks).toBeLessThanOrEqual(most)
+  }
+  const idleSince = Date.now()
+  await sleep(4 * POLL_MS)
+  expect(await callsSince(idleSince)).toEqual([])
+}, PATIENCE_MS)
+
+test("ten tasks that end together cost the parent at most one model request more than OpenCode's own do", async () => {
+  const requests = async (bench: Bench) => {
+    const news = gate()
+    const jobs = jobsOf(10)
+    const session = await openSession(bench.host)
+    // What comes while the parent's model reads the first news, it reads in one further step.
+    const remove = bench.model.use(async ({ sessionID, lastUser, sinceUser }) => {
+      const isNews =
+        sessionID === session && sinceUser.length === 0 && jobs.some((job) => lastUser.includes(job.description))
+      if (!isNews) return undefined
+      await news.opened
+      return { text: "I see" }
+    })
+    const worked = workOff(bench, session, jobs)
+    await allTold(bench, session, jobs, 60_000)
+    news.open()
+    const turn = await worked
+    remove()
+    expect(await countTold(bench, turn)).toEqual({ lost: 0, doubled: 0 })
+    return bench.model.requests.filter(({ sessionID, at }) => sessionID === session && epoch(at) > turn.shownAt).length
+  }
+  const natives = await requests(own)
+  expect(await requests(plugin)).toBeLessThanOrEqual(natives + 1)
+}, PATIENCE_MS)

@@ -1,0 +1,234 @@
+import fc from "fast-check"
+import { HostError } from "../../src/core/ports.ts"
+import { isActive, isQueued, type Status, type Task } from "../../src/core/task.ts"
+import type { CallFault, EventFault } from "./fake-host.ts"
+import type { Reply } from "./model.ts"
+import { Rig } from "./rig.ts"
+
+/**
+ * A life of one manager and its host, made of steps in any order, with faults in the host, and what must hold
+ * whatever the order. Everything random comes from fast-check, so that a failure can be played again.
+ */
+
+export type Step =
+  | { readonly do: "launch"; readonly kind: keyof typeof REPLIES; readonly batch?: string; readonly timeout?: number }
+  | { readonly do: "cancel" | "resume" | "output" | "abort" | "delete" | "say"; readonly which: number }
+  | { readonly do: "wait"; readonly which: number; readonly ms: number }
+  | { readonly do: "pass"; readonly ms: number }
+  | { readonly do: "event"; readonly which: number; readonly type: "idle" | "error" | "deleted" }
+  | { readonly do: "tick" | "cancelAll" | "clear" | "speak" | "restart" }
+
+const REPLIES = {
+  quick: { text: "done" },
+  slow: { text: "done, slowly", delay: 3000, chunks: 4, pace: 500 },
+  broken: { status: 400, body: { error: { message: "no such luck" } } },
+  retrying: { status: 503 },
+  hanging: { hang: true, text: "so far" },
+  empty: { empty: true },
+  asking: { tools: [{ name: "bash", args: {} }] },
+  working: { tools: [{ name: "read", args: { ms: 2000 } }] },
+} satisfies Record<string, Reply>
+
+const CAPS = { tasks: 2, taskTimeout: 60_000 }
+export const OPTIONS = {
+  maxConcurrentTasks: CAPS.tasks,
+  taskTimeout: CAPS.taskTimeout,
+  stallTimeout: 20_000,
+  permissionTimeout: 10_000,
+  maxLaunchesPerMinute: 0,
+  maxHistory: 0,
+  resumable: ["completed", "error", "cancelled"] as ("completed" | "error" | "cancelled")[],
+}
+
+const which = fc.nat({ max: 5 })
+const passing = fc.record({ do: fc.constant("pass" as const), ms: fc.constantFrom(0, 1, 5, 20, 300, 2500, 12_000) })
+
+/** Steps that one process can live through; `restart` adds its death and return. */
+export const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
+  fc.oneof(
+    { weight: 5, arbitrary: passing },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant("launch" as const),
+        kind: fc.constantFrom(...(Object.keys(REPLIES) as (keyof typeof REPLIES)[])),
+        batch: fc.option(fc.constantFrom("one", "two"), { nil: undefined }),
+        timeout: fc.option(fc.constantFrom(50, 5000), { nil: undefined }),
+      }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constantFrom("cancel", "resume", "output", "abort", "say"), which }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("wait" as const), which, ms: fc.constantFrom(1, 3000) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("delete" as const), which }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant("event" as const),
+        which,
+        type: fc.constantFrom("idle" as const, "error" as const),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constantFrom("tick", "cancelAll", "speak", ...(restart ? ["restart" as const] : [])),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("clear" as const) }) },
+  ) as fc.Arbitrary<Step>
+
+const fault = fc.oneof(
+  { weight: 8, arbitrary: fc.constant(undefined) },
+  { weight: 1, arbitrary: fc.record({ slow: fc.constantFrom(1, 100, 2000) }) },
+  { weight: 1, arbitrary: fc.record({ fail: fc.constant(new HostError("out of order")), after: fc.boolean() }) },
+)
+const crashing = fc.oneof({ weight: 60, arbitrary: fault }, { weight: 1, arbitrary: fc.constant("crash" as const) })
+
+/** What the host's calls meet, one after the other; all is well when the list has ended. */
+export const callFaults = (crashes: boolean): fc.Arbitrary<readonly CallFault[]> =>
+  fc.array(crashes ? crashing : fault, { maxLength: 120 })
+
+export const eventFaults: fc.Arbitrary<readonly EventFault[]> = fc.array(
+  fc.oneof(
+    { weight: 5, arbitrary: fc.constant(undefined) },
+    { weight: 1, arbitrary: fc.constantFrom("lose" as const, "double" as const) },
+    { weight: 1, arbitrary: fc.record({ late: fc.constantFrom(1, 50, 4000) }) },
+  ),
+  { maxLength: 120 },
+)
+
+const TERMINAL: readonly Status[] = ["completed", "error", "cancelled"]
+
+export class Life {
+  readonly rig = new Rig({ options: OPTIONS })
+  /** All tasks there ever were, as last seen, and those that were told to be forgotten. */
+  readonly seen = new Map<string, Task>()
+  readonly cleared = new Set<string>()
+  readonly #callFaults: CallFault[]
+  readonly #eventFaults: EventFault[]
+  #faulty = true
+
+  constructor(calls: readonly CallFault[], events: readonly EventFault[]) {
+    this.#callFaults = [...calls]
+    this.#eventFaults = [...events]
+    this.rig.host.asking.add("bash")
+    for (const [kind, reply] of Object.entries(REPLIES))
+      this.rig.script(({ lastUser, toolResults }) => {
+        if (!lastUser.startsWith(`DO ${kind}`)) return undefined
+        return "tools" in reply && toolResults.length > 0 ? { text: "done with tools" } : reply
+      })
+    this.#arm()
+  }
+
+  async play(steps: readonly Step[]): Promise<void> {
+    for (const step of steps) {
+      await this.#do(step)
+      await this.rig.settle()
+      if (this.rig.host.isDead) await this.#restart()
+      this.check()
+    }
+  }
+
+  /** The faults end, and time passes until all there was to do has been done. */
+  async rest(): Promise<void> {
+    this.#faulty = false
+    if (this.rig.host.isDead) await this.#restart()
+    await this.rig.clock.advance(60_000)
+    await this.rig.manager.ready(this.rig.parent)
+    await this.rig.clock.advance(600_000)
+    this.check()
+  }
+
+  check(): void {
+    const views = this.rig.manager.list(this.rig.parent)
+    const holding = views.filter(({ task }) => isActive(task) && !isQueued(task))
+    if (holding.length > CAPS.tasks) throw new Error(`${holding.length} tasks run, ${CAPS.tasks} may`)
+    for (const { task } of views) {
+      const before = this.seen.get(task.id)
+      this.seen.set(task.id, task)
+      if (before) this.#checkChange(before, task)
+    }
+  }
+
+  #checkChange(before: Task, after: Task): void {
+    if (!TERMINAL.includes(before.status) || before.status === after.status) return
+    if (after.run.generation > before.run.generation) return
+    throw new Error(`${after.id} went from ${before.status} to ${after.status} without a resume`)
+  }
+
+  async #do(step: Step): Promise<void> {
+    const { rig } = this
+    const views = rig.manager.list(rig.parent)
+    const task = "which" in step ? views[step.which % Math.max(1, views.length)]?.task : undefined
+    switch (step.do) {
+      case "pass":
+        return rig.clock.advance(step.ms)
+      case "launch": {
+        const { kind, batch, timeout } = step
+        return this.#try(rig.launch({ prompt: `DO ${kind}`, batch, timeout }))
+      }
+      case "cancelAll":
+        return this.#try(rig.manager.cancel({ type: "all" }, rig.caller))
+      case "clear":
+        for (const { task } of views) this.cleared.add(task.id)
+        return this.#try(rig.manager.clear(rig.parent))
+      case "tick":
+        return this.#try(rig.manager.tick())
+      case "speak":
+        rig.host.say(rig.parent, "DO slow")
+        return
+      case "restart":
+        return this.#restart()
+    }
+    if (!task) return
+    const { id, sessionID } = task
+    switch (step.do) {
+      case "cancel":
+        return this.#try(rig.manager.cancel({ type: "task", reference: id }, rig.caller))
+      case "resume":
+        return this.#try(rig.manager.resume(id, { prompt: "DO quick" }, rig.caller))
+      case "output":
+        return this.#try(rig.manager.output(id, rig.caller))
+      case "wait":
+        return this.#try(rig.manager.output(id, rig.caller, step.ms))
+      case "say":
+        if (rig.host.database.sessions.has(sessionID)) rig.host.say(sessionID, "DO quick", { agent: "general" })
+        return
+      case "abort":
+        return rig.host.abortByUser(sessionID)
+      case "delete":
+        if (rig.host.database.sessions.has(sessionID)) rig.host.deleteByUser(sessionID)
+        return
+      case "event":
+        return this.#tell(step.type, sessionID)
+    }
+  }
+
+  #tell(type: "idle" | "error" | "deleted", sessionID: string): void {
+    const error = { name: "Odd", message: "out of the blue" }
+    this.rig.host.tell(type === "error" ? { type, sessionID, error } : { type, sessionID })
+  }
+
+  /** Does not wait: other steps come meanwhile. What is refused is refused in words. */
+  #try(work: Promise<unknown>): void {
+    work.catch((error: Error) => {
+      if (error.name !== "CallError" && error.name !== "HostError") throw error
+    })
+  }
+
+  async #restart(): Promise<void> {
+    this.rig.restart()
+    this.rig.host.asking.add("bash")
+    this.#arm()
+    this.#try(this.rig.manager.recover())
+    this.#try(this.rig.manager.ready(this.rig.parent))
+    await this.rig.settle()
+  }
+
+  #arm(): void {
+    this.rig.host.onCall = () => (this.#faulty ? this.#callFaults.shift() : undefined)
+    this.rig.host.onEvent = () => (this.#faulty ? this.#eventFaults.shift() : undefined)
+  }
+}

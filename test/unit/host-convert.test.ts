@@ -1,0 +1,251 @@
+import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
+import { describe, expect, test, vi } from "vitest"
+import { describePermission, describeQuestion } from "../../src/host/asks.ts"
+import { systemClock } from "../../src/host/clock.ts"
+import { toAgent, toError, toMessage, toUsage } from "../../src/host/convert.ts"
+import { Kept } from "../../src/host/kept.ts"
+import { call, clientOn } from "../../src/host/opencode.ts"
+import { ownerNow, ownershipOf, registerInstance, unregisterInstance } from "../../src/host/owner.ts"
+
+describe("the host's words become ours:", () => {
+  test("usage, with nothing for what is missing", () => {
+    const none = { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
+    for (const tokens of [undefined, null, {}]) expect(toUsage(tokens, undefined)).toEqual(none)
+    expect(toUsage({ input: 1, cache: { read: 2 } }, 3)).toEqual({ ...none, input: 1, cacheRead: 2, cost: 3 })
+  })
+
+  test.each<[unknown, string, string]>([
+    [{ name: "APIError", data: { message: "no such luck" } }, "APIError", "no such luck"],
+    [{ name: "APIError", message: "plain", data: { message: "" } }, "APIError", "plain"],
+    [{ name: "OnlyName" }, "OnlyName", "OnlyName"],
+    [{}, "Error", "unknown error"],
+    [{ data: null, message: 7 }, "Error", "unknown error"],
+    ["a string", "Error", "a string"],
+    [undefined, "Error", "unknown error"],
+    [null, "Error", "unknown error"],
+    [{ name: "E", message: "first line\n    at somewhere (file.ts:1)\n    at else" }, "E", "first line"],
+    [{ name: "E", message: "x".repeat(9000) }, "E", "x".repeat(2000)],
+  ])("the error %j", (error, name, message) => {
+    expect(toError(error)).toEqual({ name, message })
+  })
+
+  test("agents", () => {
+    const agent = { name: "a", mode: "all", model: { providerID: "p", modelID: "m" }, variant: "high" }
+    expect(toAgent(agent as never)).toEqual({
+      name: "a",
+      description: "",
+      mode: "all",
+      model: { provider: "p", id: "m", variant: "high" },
+    })
+    expect(toAgent({ name: "a", mode: "all", description: "d" } as never).model).toBeUndefined()
+  })
+
+  test("messages, with the parts that matter", () => {
+    const parts = [
+      { type: "text", text: "one" },
+      { type: "reasoning", text: "hm" },
+      { type: "tool", callID: "c", tool: "bash", state: { status: "completed", input: {} } },
+      { type: "tool", callID: "d", tool: "bash", state: { status: "error", error: "The user rejected permission to" } },
+      {
+        type: "tool",
+        callID: "e",
+        tool: "question",
+        state: { status: "error", error: "The user dismissed this question" },
+      },
+      { type: "tool", callID: "f", tool: "bash", state: { status: "error", error: "exit 1" } },
+      { type: "tool", callID: "g", tool: "write", state: { status: "completed", input: { filePath: "/here/a.ts" } } },
+      { type: "tool", callID: "h", tool: "write", state: { status: "completed", input: {} } },
+      { type: "patch", files: ["/here/b.ts", "/there/c.ts"] },
+    ] as unknown as Part[]
+    const info = {
+      id: "a",
+      role: "assistant",
+      time: { created: 5 },
+      parentID: "u",
+      finish: "stop",
+      error: { name: "APIError", data: { message: "no" } },
+      summary: true,
+      path: { cwd: "/here" },
+    } as unknown as SdkMessage
+    const message = toMessage({ info, parts })
+    expect(message).toMatchObject({
+      id: "a",
+      role: "assistant",
+      createdAt: 5,
+      parentID: "u",
+      finish: "stop",
+      error: { name: "APIError", message: "no" },
+      summary: true,
+    })
+    expect(message.parts).toEqual([
+      { type: "text", text: "one", synthetic: false },
+      { type: "tool", callID: "c", tool: "bash", state: "completed", refused: false },
+      { type: "tool", callID: "d", tool: "bash", state: "error", refused: true },
+      { type: "tool", callID: "e", tool: "question", state: "error", refused: true },
+      { type: "tool", callID: "f", tool: "bash", state: "error", refused: false },
+      { type: "tool", callID: "g", tool: "write", state: "completed", refused: false },
+      { type: "files", paths: ["a.ts"] },
+      { type: "tool", callID: "h", tool: "write", state: "completed", refused: false },
+      { type: "files", paths: ["b.ts", "/there/c.ts"] },
+    ])
+    const user = { id: "u", role: "user", time: { created: 1 } } as unknown as SdkMessage
+    const text = { type: "text", text: "hidden", synthetic: true } as unknown as Part
+    expect(toMessage({ info: user, parts: [text] })).toEqual({
+      id: "u",
+      role: "user",
+      createdAt: 1,
+      summary: false,
+      parts: [{ type: "text", text: "hidden", synthetic: true }],
+    })
+  })
+
+  test("questions, in one line of bounded length", () => {
+    expect(describePermission("bash", ["rm -rf\n build", "*"])).toBe("bash: rm -rf build")
+    expect(describePermission("bash", ["*"])).toBe("bash")
+    expect(describePermission()).toBe("a permission")
+    expect(describePermission("bash", ["x".repeat(500)])).toHaveLength(200)
+    expect(describeQuestion([{ question: "Which?" }, {}])).toBe("Which?")
+    expect(describeQuestion()).toBe("a question")
+  })
+})
+
+describe("a call to the host", () => {
+  const answer = (result: object) => call("do it", Promise.resolve(result))
+
+  test("gives its data, or nothing where the answer is empty", async () => {
+    expect(await answer({ data: { a: 1 }, response: { status: 200 } })).toEqual({ a: 1 })
+    expect(await answer({ response: { status: 204 } })).toBeUndefined()
+  })
+
+  test.each<[object, object]>([
+    [
+      { error: { data: { message: "no" } }, response: { status: 500 } },
+      { message: "do it: no", notFound: false },
+    ],
+    [
+      { error: { message: "plain" }, response: { status: 400 } },
+      { message: "do it: plain", notFound: false },
+    ],
+    [{ error: "text", response: { status: 400 } }, { message: "do it: text" }],
+    [{ error: "", response: { status: 502 } }, { message: "do it: the host answered with status 502" }],
+    [{ response: { status: 500 } }, { message: "do it: the host answered with status 500" }],
+    [
+      { error: {}, response: { status: 404 } },
+      { notFound: true, ambiguous: false },
+    ],
+    [{ error: { name: "NotFoundError" } }, { notFound: true }],
+  ])("that fails (%j) rejects with a HostError", async (result, error) => {
+    await expect(answer(result)).rejects.toMatchObject({ name: "HostError", ...error })
+  })
+
+  test("that throws may have been carried out", async () => {
+    const broken = call("do it", Promise.reject<object>(new Error("socket hang up")))
+    await expect(broken).rejects.toMatchObject({ name: "HostError", message: "do it: socket hang up", ambiguous: true })
+  })
+
+  test("that never answers ends all the same", async () => {
+    vi.useFakeTimers()
+    try {
+      const hanging = expect(call("do it", new Promise(() => {}))).rejects.toMatchObject({
+        name: "HostError",
+        message: "do it: no answer within 30 s",
+        ambiguous: true,
+      })
+      await vi.advanceTimersByTimeAsync(30_000)
+      await hanging
+      expect(vi.getTimerCount()).toBe(0)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  test("goes over the transport that the host handed over", async () => {
+    const seen: string[] = []
+    const fetch = async (request: Request) => {
+      seen.push(request.url)
+      return new Response("[]", { headers: { "content-type": "application/json" } })
+    }
+    const client = clientOn({ _client: { getConfig: () => ({ baseUrl: "http://inside", fetch }) } })
+    expect((await client.app.agents()).data).toEqual([])
+    expect(seen).toEqual(["http://inside/agent"])
+  })
+})
+
+describe("a kept value", () => {
+  test("is read again when it is old, or when the read failed", async () => {
+    vi.useFakeTimers()
+    try {
+      let reads = 0
+      const kept = new Kept(1000, async () => {
+        if (++reads === 2) throw new Error("no")
+        return reads
+      })
+      expect([await kept.get(), await kept.get()]).toEqual([1, 1])
+      vi.advanceTimersByTime(1000)
+      await expect(kept.get()).rejects.toThrow("no")
+      expect(await kept.get()).toBe(3)
+      expect(reads).toBe(3)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  test("that fails late does not throw away a newer one", async () => {
+    vi.useFakeTimers()
+    try {
+      const fails: ((error: Error) => void)[] = []
+      const kept = new Kept(1000, () => new Promise((_resolve, reject) => void fails.push(reject)))
+      const first = kept.get().catch(() => "failed")
+      vi.advanceTimersByTime(1000)
+      const second = kept.get()
+      second.catch(() => {})
+      fails[0]?.(new Error("late"))
+      expect(await first).toBe("failed")
+      expect(kept.get()).toBe(second)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})
+
+describe("the real clock", () => {
+  test("calls back once, and not at all when told off", () => {
+    vi.useFakeTimers()
+    try {
+      const calls: string[] = []
+      systemClock.after(10, () => void calls.push("one"))
+      const cancel = systemClock.after(10, () => void calls.push("two"))
+      cancel()
+      const before = systemClock.now()
+      vi.advanceTimersByTime(20)
+      expect(calls).toEqual(["one"])
+      expect(systemClock.now() - before).toBe(20)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})
+
+describe("the owner of a record is", () => {
+  test("ours when it is this very instance", () => {
+    const instance = registerInstance()
+    expect(ownershipOf(ownerNow(instance), instance)).toBe("ours")
+  })
+
+  test("alive while another instance of this process is there, dead afterwards", () => {
+    const other = registerInstance()
+    expect(ownershipOf(ownerNow(other), "me")).toBe("alive")
+    unregisterInstance(other)
+    expect(ownershipOf(ownerNow(other), "me")).toBe("dead")
+  })
+
+  test("alive while its process is, dead when that is gone or another one has its number", () => {
+    const owner = ownerNow("other")
+    const parent = { ...owner, pid: process.ppid }
+    const starts = [...Array(40)].map((_, index) => owner.startedAt - index * 1000)
+    expect(starts.map((startedAt) => ownershipOf({ ...parent, startedAt }, "me"))).toContain("alive")
+    expect(ownershipOf({ ...parent, startedAt: 0 }, "me")).toBe("dead")
+    expect(ownershipOf({ ...owner, pid: 2 ** 22 + 1 }, "me")).toBe("dead")
+    expect(ownershipOf({ ...owner, startedAt: 0 }, "me")).toBe("dead")
+  })
+})

@@ -1,0 +1,176 @@
+import fc from "fast-check"
+import { describe, expect, test } from "vitest"
+import { type RawEvent, toHostEvent } from "../../src/host/events.ts"
+
+const heard = (type: string, properties: unknown) => toHostEvent({ type, properties } as RawEvent, 1234)
+const sessionID = "ses_1"
+const messageID = "msg_1"
+
+describe("an event of the host becomes one of ours:", () => {
+  test.each<[string, unknown, unknown]>([
+    [
+      "session.created",
+      { info: { id: "ses_1", parentID: "ses_0" } },
+      { type: "created", sessionID, parentID: "ses_0" },
+    ],
+    ["session.deleted", { info: { id: "ses_1" } }, { type: "deleted", sessionID }],
+    [
+      "session.updated",
+      { info: { id: "ses_1", tokens: { input: 1, output: 2, reasoning: 3, cache: { read: 4, write: 5 } }, cost: 6 } },
+      {
+        type: "updated",
+        sessionID,
+        usage: { input: 1, output: 2, reasoning: 3, cacheRead: 4, cacheWrite: 5, cost: 6 },
+      },
+    ],
+    [
+      "session.updated",
+      { info: { id: "ses_1", metadata: { superagentsRequest: { id: "r", action: "cancel" } } } },
+      {
+        type: "updated",
+        sessionID,
+        usage: { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 },
+        request: { id: "r", action: "cancel" },
+      },
+    ],
+    ["session.idle", { sessionID }, { type: "idle", sessionID }],
+    [
+      "session.status",
+      { sessionID, status: { type: "busy" } },
+      { type: "active", sessionID, activity: { type: "busy" } },
+    ],
+    [
+      "session.status",
+      { sessionID, status: { type: "retry", attempt: 2, message: "overloaded", next: 5 } },
+      { type: "active", sessionID, activity: { type: "retry", attempt: 2, message: "overloaded" } },
+    ],
+    [
+      "session.status",
+      { sessionID, status: { type: "retry" } },
+      { type: "active", sessionID, activity: { type: "retry", attempt: 0, message: "" } },
+    ],
+    [
+      "session.error",
+      { sessionID, error: { name: "APIError", data: { message: "no such luck" } } },
+      { type: "error", sessionID, error: { name: "APIError", message: "no such luck" } },
+    ],
+    [
+      "message.updated",
+      { info: { id: messageID, sessionID, role: "assistant", finish: "stop" } },
+      { type: "answered", sessionID, messageID, finish: "stop" },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "running" } } },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: false },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "error" } } },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "completed" } } },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "text", sessionID, messageID, id: "p", text: "hi", time: { start: 1 } } },
+      { type: "text", sessionID, messageID, partID: "p", text: "hi" },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "text", sessionID, messageID, id: "p", time: { start: 1 } } },
+      { type: "text", sessionID, messageID, partID: "p", text: "" },
+    ],
+    [
+      "message.part.delta",
+      { sessionID, messageID, partID: "p", field: "text", delta: "h" },
+      { type: "text-delta", sessionID, messageID, partID: "p", delta: "h" },
+    ],
+    [
+      "permission.asked",
+      { id: "per", sessionID, permission: "bash", patterns: ["ls", "*"] },
+      { type: "asked", ask: { id: "per", sessionID, kind: "permission", what: "bash: ls", askedAt: 1234 } },
+    ],
+    [
+      "question.asked",
+      { id: "que", sessionID, questions: [{ question: "Which?" }, { question: "Why?" }] },
+      { type: "asked", ask: { id: "que", sessionID, kind: "question", what: "Which? / Why?", askedAt: 1234 } },
+    ],
+    ["permission.replied", { sessionID, requestID: "per" }, { type: "replied", sessionID, askID: "per" }],
+    ["question.replied", { sessionID, requestID: "que" }, { type: "replied", sessionID, askID: "que" }],
+    ["question.rejected", { sessionID, requestID: "que" }, { type: "replied", sessionID, askID: "que" }],
+  ])("%s %j", (type, properties, event) => {
+    expect(heard(type, properties)).toEqual(event)
+  })
+})
+
+describe("an event tells nothing", () => {
+  test.each<[string, unknown]>([
+    ["session.status", { sessionID, status: { type: "idle" } }],
+    ["session.status", { sessionID }],
+    ["session.error", {}],
+    ["message.updated", { info: { id: messageID, sessionID, role: "user", finish: "stop" } }],
+    ["message.updated", { info: { id: messageID, sessionID, role: "assistant" } }],
+    ["message.part.updated", { part: { type: "text", sessionID, messageID, id: "p", text: "the user's own" } }],
+    ["message.part.updated", { part: { type: "reasoning", sessionID, messageID, id: "p", time: {} } }],
+    ["message.part.delta", { sessionID, messageID, partID: "p", field: "reasoning", delta: "h" }],
+    ["message.part.delta", { sessionID, messageID, partID: "p", field: "text", delta: "" }],
+    ["file.edited", { file: "a.ts" }],
+    ["constructor", {}],
+    ["__proto__", {}],
+    ["toString", {}],
+  ])("%s %j", (type, properties) => {
+    expect(heard(type, properties)).toBeUndefined()
+  })
+
+  const TYPES = [
+    "session.created",
+    "session.deleted",
+    "session.updated",
+    "session.idle",
+    "session.status",
+    "session.error",
+    "message.updated",
+    "message.part.updated",
+    "message.part.delta",
+    "permission.asked",
+    "question.asked",
+    "permission.replied",
+    "question.replied",
+    "question.rejected",
+  ]
+
+  test.each(TYPES)("%s without what it should have", (type) => {
+    for (const properties of [undefined, null, 7, "text", [], {}, { info: null, part: null }])
+      expect(heard(type, properties)).toBeUndefined()
+  })
+
+  test("and garbage never throws", () => {
+    const value = fc.oneof(fc.anything(), fc.string(), fc.record({ id: fc.anything(), message: fc.anything() }))
+    const properties = fc.oneof(
+      fc.anything(),
+      fc.record(
+        Object.fromEntries(
+          ["sessionID", "id", "requestID", "messageID", "partID", "field", "delta", "error", "permission"].map(
+            (key) => [key, value],
+          ),
+        ),
+        { requiredKeys: [] },
+      ),
+      fc.record({ id: value, sessionID: value, patterns: fc.array(value), questions: fc.array(value) }),
+      fc.record({
+        info: fc.record({ id: value, tokens: value, metadata: value, role: fc.constant("assistant"), finish: value }),
+      }),
+      fc.record({ part: fc.record({ type: fc.constantFrom("tool", "text"), state: value, time: value, text: value }) }),
+    )
+    fc.assert(
+      fc.property(fc.constantFrom(...TYPES), properties, (type, given) => {
+        heard(type, given)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})
