@@ -8,7 +8,7 @@ import { under } from "../support/rows.ts"
 const SCRIPT = fileURLToPath(new URL("../in-process.ts", import.meta.url))
 
 /** What `bench/in-process.ts` prints. */
-export type InProcess = { readonly eventMicros: number[]; readonly taskKB: number[]; readonly tasks: number }
+type InProcess = { readonly eventMicros: number[]; readonly taskKB: number[]; readonly tasks: number }
 
 /** The plugin alone, with a host that is played, in the JavaScript engine that OpenCode brings. */
 export const inProcessCase: Case = async ({ runs, short, built, progress }) => {

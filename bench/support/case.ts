@@ -1,7 +1,7 @@
 import type { Built } from "./build.ts"
 import type { Row } from "./rows.ts"
 
-export type Context = {
+type Context = {
   /** How often each measurement is repeated, each time on fresh hosts. */
   readonly runs: number
   /** Small numbers, to see that everything works: not for figures. */

@@ -5,7 +5,7 @@ import { startPlugged } from "../../test/support/plugin.ts"
 import { type CallLog, countedOn } from "./call-log.ts"
 import type { Job } from "./turn.ts"
 
-export type Name = "native" | "plugin"
+type Name = "native" | "plugin"
 
 /** A way to hand over work in the background: OpenCode's own or the plugin's. */
 export type Contender = {
@@ -24,7 +24,7 @@ export type Bench = {
 }
 
 /** OpenCode's own tasks know no limits of number and rate: so the plugin has none either. */
-export const UNLIMITED = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } as const
+const UNLIMITED = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } as const
 
 export const native: Contender = {
   name: "native",

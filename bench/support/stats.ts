@@ -1,5 +1,5 @@
 /** The value below which `share` of the samples lie, interpolated; NaN for no samples. */
-export const quantile = (samples: readonly number[], share: number): number => {
+const quantile = (samples: readonly number[], share: number): number => {
   const sorted = [...samples].sort((a, b) => a - b)
   const place = (sorted.length - 1) * share
   const low = sorted[Math.floor(place)] ?? Number.NaN

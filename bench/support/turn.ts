@@ -20,7 +20,7 @@ export const jobsOf = (count: number): Job[] => {
 /** What a moment of the model's clock or the event log's is since the epoch, as the host counts. */
 export const epoch = (at: number): number => performance.timeOrigin + at
 
-export type Launched = { readonly job: Job; readonly child: string; readonly startedAt: number; readonly ms: number }
+type Launched = { readonly job: Job; readonly child: string; readonly startedAt: number; readonly ms: number }
 
 /** One turn of a parent in which its model hands over jobs; all times are ms since the epoch. */
 export type Turn = {

@@ -1,9 +1,6 @@
 import type { Rule } from "../core/ports.ts"
 import type { Model, TaskDraft, Usage } from "../core/task.ts"
 
-/** Part of the title of every fork: a fork has no parent to be found by. */
-export const FORK_MARK = "background fork"
-
 /**
  * A part of a message as its model sees it. `handle` is the host folder's own and is handed back untouched.
  */

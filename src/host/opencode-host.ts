@@ -16,7 +16,6 @@ import type {
 } from "../core/ports.ts"
 import { HostError } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
-import { FORK_MARK } from "../fork/ports.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toAgent, toMessage, toUsage } from "./convert.ts"
 import { Kept } from "./kept.ts"
@@ -198,11 +197,8 @@ export class OpencodeHost implements Host {
   }
 
   async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
-    const [children, forks] = await Promise.all([
-      this.#find("list children", this.#client.session.children({ sessionID: parentID })),
-      call("list forks", this.#client.session.list({ search: FORK_MARK, limit: MOST_SESSIONS })),
-    ])
-    const records = [...(children ?? []), ...forks].flatMap(toRecord)
+    const children = await this.#find("list children", this.#client.session.children({ sessionID: parentID }))
+    const records = (children ?? []).flatMap(toRecord)
     return records.filter(({ task }) => task.parentID === parentID)
   }
 

@@ -7,7 +7,7 @@ import type { AgentInfo, Clock, Host, Rule, SessionInfo } from "../core/ports.ts
 import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import { launchToast } from "../delivery/toast.ts"
 import { forkContext } from "../fork/fork.ts"
-import { FORK_MARK, type ForkHost } from "../fork/ports.ts"
+import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
 import type { Lifecycle } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
@@ -142,6 +142,7 @@ export class Launcher {
       store.add(task, clock.now())
       this.#making.delete(reserved)
       if (task.fork) await this.#ports.save(task)
+      if (!this.#runs(task)) throw new CallError(`Task ${task.id} was stopped before it began.`)
       if (task.run.startedAt !== undefined) await this.#promptOrUndo(task, request.prompt)
       this.#announce(task)
       return task
@@ -162,7 +163,7 @@ export class Launcher {
   /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
   async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
     const { forks, options, clock } = this.#ports
-    const title = `${draft.description} (@${draft.agent} ${FORK_MARK})`
+    const title = `${draft.description} (@${draft.agent} background fork)`
     const { sessionID, info, usageBefore } = await forkContext(forks, { draft, title, rules, limits: options.fork })
     const promptID = messageID("prompt", draft.id, 0, clock.now())
     return { ...draft, sessionID, fork: info, usageBefore, run: { ...draft.run, promptID, usageBefore } }

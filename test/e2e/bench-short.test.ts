@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/support/call-log.ts"
 import { type Bench, counted, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
@@ -19,6 +19,8 @@ const PATIENCE_MS = 120_000
 const MOST_CALLS_OF_LAUNCH = 5
 const MOST_CALLS_OF_TASK = 18
 
+vi.setConfig({ testTimeout: PATIENCE_MS, hookTimeout: PATIENCE_MS })
+
 let plugin: Bench
 let log: CallLog
 let own: Bench
@@ -27,7 +29,7 @@ beforeAll(async () => {
   const contender = counted(`file://${PACKAGE}/dist/server.js`, { pollInterval: POLL_MS })
   log = contender.log
   ;[plugin, own] = await Promise.all([startBench(contender), startBench(native)])
-}, PATIENCE_MS)
+})
 
 afterAll(() => Promise.all([plugin?.stop(), own?.stop()]))
 
@@ -78,7 +80,7 @@ test("twice the tasks cause at most twice the calls, and none is lost or told tw
   const twenty = await count(20)
   // A read that is repeated because an event came meanwhile is no growth.
   expect(twenty).toBeLessThanOrEqual(2 * ten + 10)
-}, PATIENCE_MS)
+})
 
 test("a tick is one call, for one task and for five, and nothing is asked when nothing runs", async () => {
   const WINDOW_MS = 2000
@@ -110,7 +112,7 @@ test("a tick is one call, for one task and for five, and nothing is asked when n
   const idleSince = Date.now()
   await sleep(4 * POLL_MS)
   expect(await callsSince(idleSince)).toEqual([])
-}, PATIENCE_MS)
+})
 
 test("ten tasks that end together cost the parent at most one model request more than OpenCode's own do", async () => {
   const requests = async (bench: Bench) => {
@@ -135,4 +137,4 @@ test("ten tasks that end together cost the parent at most one model request more
   }
   const natives = await requests(own)
   expect(await requests(plugin)).toBeLessThanOrEqual(natives + 1)
-}, PATIENCE_MS)
+})

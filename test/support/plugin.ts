@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url"
 import { type CallOptions, callTools, eventually, messages, type ToolOutcome, unwrap } from "./drive.ts"
-import { type Host, type HostOptions, startHost } from "./host.ts"
+import { type Host, type HostOptions, type Plugin, startHost } from "./host.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 /** The package's folder, as a user would name it in opencode.json. */
@@ -37,10 +37,10 @@ export type Notification = {
 export const startPlugged = async (
   model: ScriptedModel,
   options: Record<string, unknown> = {},
-  hostOptions: Omit<HostOptions, "model" | "plugin"> & { plugin?: string } = {},
+  hostOptions: Omit<HostOptions, "model" | "plugin"> & { plugin?: string; others?: Plugin[] } = {},
 ) => {
-  const { plugin = PACKAGE, ...rest } = hostOptions
-  const host = await startHost({ model, plugin: [[plugin, options]], ...rest })
+  const { plugin = PACKAGE, others = [], ...rest } = hostOptions
+  const host = await startHost({ model, plugin: [[plugin, options], ...others], ...rest })
   const ids = await unwrap(host.client.tool.ids())
   if (ids.includes("superagents_task") || options.enabled === false) return host
   const logs = host.logs()
