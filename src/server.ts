@@ -60,6 +60,7 @@ const server: Plugin = async (input, given) => {
   }
 
   function hear(listener: { handle(event: HostEvent): void }, event: RawEvent) {
+    host.hear(event)
     const heard = toHostEvent(event, Date.now())
     if (heard) listener.handle(heard)
   }

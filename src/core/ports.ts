@@ -20,6 +20,8 @@ export type Message = {
   readonly parentID?: string
   readonly finish?: string
   readonly error?: { readonly name: string; readonly message: string }
+  /** Of an assistant's message: what it cost. */
+  readonly usage?: Usage
   /** An assistant's message that a compaction wrote. */
   readonly summary: boolean
   readonly parts: readonly MessagePart[]
@@ -125,6 +127,8 @@ export interface Host {
   deleteSession(sessionID: string): Promise<void>
   /** Undefined where there is no such session. */
   session(sessionID: string): Promise<SessionInfo | undefined>
+  /** The same, for what seldom changes: parent, rules and record. May be a little old. */
+  parent(sessionID: string): Promise<SessionInfo | undefined>
   /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
   prompt(prompt: Prompt): Promise<void>
   /** Stops what the session does; harmless where it does nothing. */

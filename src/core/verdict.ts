@@ -1,4 +1,5 @@
 import type { Message } from "./ports.ts"
+import { addUsage, NO_USAGE, type Usage } from "./task.ts"
 
 /**
  * What the messages of a run say about it. An idle session proves nothing by itself; its messages do.
@@ -74,3 +75,11 @@ export const isEmptyAnswer = (message: Message): boolean =>
 export const changedFiles = (messages: readonly Message[]): readonly string[] => [
   ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
 ]
+
+/** What the answers since the prompt have cost. */
+export const usageIn = (messages: readonly Message[]): Usage =>
+  messages.reduce((sum, { usage }) => (usage ? addUsage(sum, usage) : sum), NO_USAGE)
+
+/** The tool by which an agent keeps its todos: who did not call it left none open. */
+export const keptTodos = (messages: readonly Message[]): boolean =>
+  messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.tool === "todowrite"))

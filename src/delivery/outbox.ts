@@ -7,7 +7,7 @@ import type { Notice } from "./compose.ts"
 /** Waits before a send is tried again; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
-const CONFIRM_DELAYS_MS = [0, 5, 25, 100, 500, 2000] as const
+const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 /** Waits between two looks whether a busy parent has become idle, should its event have been missed. */
 const IDLE_LOOK_MS = 2000
 /** How often an unanswered message is put before an idle parent again. */

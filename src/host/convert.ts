@@ -41,6 +41,7 @@ export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly P
     parentID: info.parentID,
     finish: info.finish,
     error: info.error && toError(info.error),
+    usage: toUsage(info.tokens, info.cost),
     summary: info.summary === true,
     parts: parts.flatMap((part) => toParts(part, info.path.cwd)),
   }

@@ -18,7 +18,9 @@ import { HostError } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toAgent, toMessage, toUsage } from "./convert.ts"
+import type { RawEvent } from "./events.ts"
 import { Kept } from "./kept.ts"
+import { Known } from "./known.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isForeignVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
@@ -34,6 +36,7 @@ const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
   readonly #instance: string
+  readonly #known = new Known()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
   readonly #writes = new Map<string, Promise<void>>()
   readonly #agents = new Kept<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
@@ -43,6 +46,11 @@ export class OpencodeHost implements Host {
   constructor(client: OpencodeClient, instance: string) {
     this.#client = client
     this.#instance = instance
+  }
+
+  /** Takes in an event of the host: what it tells need not be asked for. */
+  hear(event: RawEvent): void {
+    this.#known.hear(event)
   }
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
@@ -70,6 +78,11 @@ export class OpencodeHost implements Host {
   async session(sessionID: string): Promise<SessionInfo | undefined> {
     const session = await this.#find("read a session", this.#client.session.get({ sessionID }))
     return session && toSession(session)
+  }
+
+  async parent(sessionID: string): Promise<SessionInfo | undefined> {
+    const known = this.#known.row(sessionID)
+    return known ? toSession(known) : this.session(sessionID)
   }
 
   async prompt(prompt: Prompt): Promise<void> {
@@ -119,10 +132,12 @@ export class OpencodeHost implements Host {
   }
 
   async hasMessage(sessionID: string, messageID: string): Promise<boolean> {
-    return (await this.#message(sessionID, messageID)) !== undefined
+    return this.#known.hasMessage(messageID) || (await this.#message(sessionID, messageID)) !== undefined
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {
+    const known = this.#known.persona(sessionID)
+    if (known) return known
     const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     if (!last) return undefined
     const asked = last.info.role === "user" ? last : await this.#message(sessionID, last.info.parentID)
@@ -132,6 +147,8 @@ export class OpencodeHost implements Host {
   }
 
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    const known = this.#known.persona(sessionID)
+    if (known) return known
     const message = await this.#message(sessionID, messageID)
     if (message?.info.role !== "assistant") return undefined
     const { agent, providerID, modelID, variant } = message.info
@@ -176,10 +193,15 @@ export class OpencodeHost implements Host {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    const record = task && { [RECORD_KEY]: encodeRecord(task, ownerNow(this.#instance)) }
+    const known = this.#known.row(sessionID)?.metadata
+    // Nobody else has written here: nothing has to be merged, and the session not to be read first.
+    if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isForeignVersion(known))
+      return this.#inTurn(sessionID, () => this.#writeMetadata(sessionID, record ?? {}))
     return this.#editMetadata(sessionID, (metadata) => {
       if (isForeignVersion(metadata)) return undefined
       const { [RECORD_KEY]: _ours, ...others } = metadata
-      return task ? { ...others, [RECORD_KEY]: encodeRecord(task, ownerNow(this.#instance)) } : others
+      return { ...others, ...record }
     })
   }
 
@@ -219,17 +241,26 @@ export class OpencodeHost implements Host {
     sessionID: string,
     edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
   ): Promise<void> {
-    const write = (this.#writes.get(sessionID) ?? Promise.resolve()).then(async () => {
+    return this.#inTurn(sessionID, async () => {
       const session = await call("read a session", this.#client.session.get({ sessionID }))
       const metadata = edit(session.metadata ?? {})
-      if (metadata) await call("write a session", this.#client.session.update({ sessionID, metadata }))
+      if (metadata) await this.#writeMetadata(sessionID, metadata)
     })
-    const settled = write.catch(() => {})
+  }
+
+  async #writeMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void> {
+    await call("write a session", this.#client.session.update({ sessionID, metadata }))
+  }
+
+  /** Does this after what is being done to the session's metadata. */
+  #inTurn(sessionID: string, work: () => Promise<void>): Promise<void> {
+    const done = (this.#writes.get(sessionID) ?? Promise.resolve()).then(work)
+    const settled = done.catch(() => {})
     this.#writes.set(sessionID, settled)
     void settled.then(() => {
       if (this.#writes.get(sessionID) === settled) this.#writes.delete(sessionID)
     })
-    return write
+    return done
   }
 
   #message(sessionID: string, messageID: string) {

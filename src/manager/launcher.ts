@@ -65,7 +65,7 @@ export class Launcher {
     const { host, options } = this.#ports
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
-      host.session(caller.sessionID),
+      host.parent(caller.sessionID),
       host.caller(caller.sessionID, caller.messageID),
     ])
     const agent = findAgent(request.agent, agents)
@@ -308,7 +308,7 @@ export class Launcher {
   async #depthOf(sessionID: string, session?: SessionInfo): Promise<number> {
     const known = this.#ports.store.bySession(sessionID)
     if (known) return known.depth
-    const info = session ?? (await this.#ports.host.session(sessionID))
+    const info = session ?? (await this.#ports.host.parent(sessionID))
     if (info?.record) return info.record.task.depth
     return info?.parentID ? (await this.#depthOf(info.parentID)) + 1 : 0
   }

@@ -1,6 +1,6 @@
 import type { Clock, Host, HostEvent, Message } from "../core/ports.ts"
-import { type Ask, isActive, isQueued, type Task } from "../core/task.ts"
-import { changedFiles, judge, judgeLastAnswer, type Verdict } from "../core/verdict.ts"
+import { addUsage, type Ask, isActive, isQueued, type Task } from "../core/task.ts"
+import { changedFiles, judge, judgeLastAnswer, keptTodos, usageIn, type Verdict } from "../core/verdict.ts"
 import { overrun } from "../core/watchdog.ts"
 import { askToast } from "../delivery/toast.ts"
 import type { Options } from "../options.ts"
@@ -153,21 +153,19 @@ export class Watcher {
     if (!task || !isActive(task) || isQueued(task)) return
     const { promptID, generation } = task.run
     const waited = this.#waitsForOwn(task)
-    const [messages, openTodos] = await Promise.all([
-      host.messagesSince(task.sessionID, promptID),
-      host.openTodos(task.sessionID),
-    ])
-    // After the messages: read beside them, the row could be that of the step before, and its figures too low.
-    const session = await host.session(task.sessionID)
+    const messages = await host.messagesSince(task.sessionID, promptID)
+    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
     const current = store.get(taskID)
     const tracker = store.tracker(taskID)
     if (!current || !tracker || !isActive(current) || current.run.generation !== generation) return
-    if (!session) {
+    if (gone) {
       this.#end(current, { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } })
       return
     }
-    const facts = { openTodos, filesChanged: changedFiles(messages), usage: session.usage }
-    tracker.used(session.usage)
+    const usage = addUsage(current.run.usageBefore, usageIn(messages))
+    const facts = { openTodos, filesChanged: changedFiles(messages), usage }
+    tracker.used(usage)
     const verdict = judge(messages)
     if (verdict.kind === "unanswered" || verdict.kind === "unfinished") {
       const ending = await this.#unanswered(current, tracker, messages)

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { ask, callTool, eventually, idle, messages, openSession, unwrap } from "../support/drive.ts"
+import { ask, callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
 let host: Host
@@ -137,26 +137,32 @@ describe("an answer", () => {
   })
 
   test("blocks when asked to, hands the answer over, and does not wake the parent once more", async () => {
-    const door = gate()
+    const [child, parent] = [gate(), gate()]
+    let id = ""
     model.use(async (request) => {
-      if (request.lastUser !== "P-BLOCK") return undefined
-      await door.opened
-      return { text: "worth the wait" }
+      if (request.lastUser === "P-BLOCK") {
+        await child.opened
+        return { text: "worth the wait" }
+      }
+      if (request.lastUser !== "fetch it") return undefined
+      const args = { task_id: id, block: true, timeout: 20_000 }
+      if (request.sinceUser.length === 0) return { tools: [{ name: "superagents_output", args }] }
+      await parent.opened
+      return { text: "thank you" }
     })
     const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-BLOCK" })
-    const fetched = callTool(host, model, session, "superagents_output", { task_id: id, block: true, timeout: 20_000 })
-    await host.events.waitFor(({ type, properties }) => {
-      if (type !== "message.part.updated") return false
-      const { part } = properties
-      if (part.type !== "tool" || part.sessionID !== session || part.tool !== "superagents_output") return false
-      return part.state.status === "running" && part.state.input.task_id === id
-    })
-    door.open()
-    expect((await fetched).output).toContain("worth the wait")
+    id = (await launch(host, model, session, { prompt: "P-BLOCK" })).id
+    await say(host, session, "fetch it")
+    await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+    child.open()
+    const answered = await model.waitFor(
+      ({ lastUser, toolResults }) => lastUser === "fetch it" && toolResults.length > 0,
+    )
+    expect(answered.toolResults[0]?.content).toContain("worth the wait")
+    await meanwhile(host, model)
+    parent.open()
     const [notification] = await notified(host, session)
     expect(notification?.visible).toContain(" finished in ")
-    await idle(host, session)
     expect(await ask(host, session, "anything else?")).toBe("ok")
     const steps = model.requests.filter((request) => request.sessionID === session)
     expect(steps, "two for the launch, two for the output, one for the question").toHaveLength(5)

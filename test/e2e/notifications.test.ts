@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, toolParts } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 const TIME = String.raw`(\d+ms|\d+(\.\d)?s)`
 const GO_ON = [
@@ -62,12 +62,24 @@ describe("a notification", () => {
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
-  test("of a cancel too, and it does not wake the parent", async () => {
-    model.use((request) => (request.lastUser === "P-STOP" ? { hang: true } : undefined))
+  test("of a cancel too, and it does not wake the parent, nor keep it at work", async () => {
+    const door = gate()
+    let id = ""
+    model.use(async (request) => {
+      if (request.lastUser === "P-STOP") return { hang: true }
+      if (request.lastUser !== "stop it") return undefined
+      if (request.sinceUser.length === 0) return { tools: [{ name: "superagents_cancel", args: { task_id: id } }] }
+      await door.opened
+      return { text: "stopped" }
+    })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-STOP", description: "do it not" })
-    await model.waitFor((request) => request.sessionID === child)
-    await callTool(host, model, session, "superagents_cancel", { task_id: id })
+    const task = await launch(host, model, session, { prompt: "P-STOP", description: "do it not" })
+    id = task.id
+    await model.waitFor((request) => request.sessionID === task.child)
+    await say(host, session, "stop it")
+    await model.waitFor(({ lastUser, toolResults }) => lastUser === "stop it" && toolResults.length > 0)
+    await meanwhile(host, model)
+    door.open()
     const [notification] = await notified(host, session)
     expect(notification?.visible).toMatch(
       new RegExp(`^⊘ \\*\\*Agent "do it not" cancelled after ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),

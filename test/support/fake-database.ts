@@ -22,6 +22,7 @@ export type StoredMessage = {
   finish?: string
   error?: { name: string; message: string }
   summary?: boolean
+  usage?: Usage
   parts: StoredPart[]
 }
 

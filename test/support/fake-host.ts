@@ -172,6 +172,10 @@ export class FakeHost implements Host {
     })
   }
 
+  parent(sessionID: string): Promise<SessionInfo | undefined> {
+    return this.session(sessionID)
+  }
+
   prompt(prompt: Prompt): Promise<void> {
     return this.#call("prompt", prompt.sessionID, () => {
       this.#find(prompt.sessionID)
@@ -364,7 +368,8 @@ export class FakeHost implements Host {
     if (turn) return turn.abort()
     for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
     const session = this.database.sessions.get(sessionID)
-    if (!session || !this.#activity.has(sessionID)) return this.#emit({ type: "idle", sessionID })
+    const begins = this.#activity.delete(sessionID)
+    if (!session || !begins) return this.#emit({ type: "idle", sessionID })
     this.#newTurn(session).abortBeforeItBegins()
   }
 
@@ -422,13 +427,13 @@ export class FakeHost implements Host {
 }
 
 function toMessage(message: StoredMessage): Message {
-  const { id, role, createdAt, parentID, finish, error, summary = false, parts } = message
+  const { id, role, createdAt, parentID, finish, error, summary = false, usage, parts } = message
   return {
     id,
     role,
     createdAt,
     summary,
-    ...(role === "assistant" && { parentID, finish, error }),
+    ...(role === "assistant" && { parentID, finish, error, usage }),
     parts: parts.map((part) => {
       if (part.type === "text") return { type: "text", text: part.text, synthetic: part.synthetic }
       const { callID, tool, state, refused } = part

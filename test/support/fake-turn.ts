@@ -1,5 +1,5 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
-import type { Ask, Usage } from "../../src/core/task.ts"
+import { type Ask, addUsage, NO_USAGE, type Usage } from "../../src/core/task.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply } from "./model.ts"
 
@@ -262,13 +262,8 @@ export class Turn {
 
   #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): void {
     const { emit } = this.#ports
-    const { usage: before } = this.#session
-    this.#session.usage = {
-      ...before,
-      input: before.input + (usage.input ?? 100),
-      output: before.output + (usage.output ?? 20),
-      cost: before.cost + 0.001,
-    }
+    message.usage = { ...NO_USAGE, input: usage.input ?? 100, output: usage.output ?? 20, cost: 0.001 }
+    this.#session.usage = addUsage(this.#session.usage, message.usage)
     message.finish = finish
     const sessionID = this.#session.id
     emit({ type: "answered", sessionID, messageID: message.id, finish })

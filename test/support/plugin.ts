@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url"
-import { type CallOptions, callTools, eventually, messages, type ToolOutcome, unwrap } from "./drive.ts"
+import { type CallOptions, callTools, eventually, messages, openSession, type ToolOutcome, unwrap } from "./drive.ts"
 import { type Host, type HostOptions, type Plugin, startHost } from "./host.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
@@ -127,3 +127,13 @@ export const gate = () => {
 
 /** How many sessions the host has, of any kind. */
 export const countSessions = async (host: Host) => (await unwrap(host.client.session.list({ limit: 10_000 }))).length
+
+/**
+ * Has a whole task run and be told of in a session of its own. For tests that something does not happen: what was to
+ * come in another session has come meanwhile.
+ */
+export const meanwhile = async (host: Host, model: ScriptedModel) => {
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "and now for something completely different" })
+  await notified(host, session)
+}

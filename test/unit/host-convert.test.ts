@@ -146,7 +146,7 @@ describe("a call to the host", () => {
   test("that never answers ends all the same", async () => {
     vi.useFakeTimers()
     try {
-      const hanging = expect(call("do it", new Promise(() => {}))).rejects.toMatchObject({
+      const hanging = expect(call("do it", new Promise<never>(() => {}))).rejects.toMatchObject({
         name: "HostError",
         message: "do it: no answer within 30 s",
         ambiguous: true,
