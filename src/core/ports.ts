@@ -139,7 +139,8 @@ export interface Host {
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
   /** The session's newest message, if it is there and has one. */
   lastMessage(sessionID: string): Promise<Message | undefined>
-  hasMessage(sessionID: string, messageID: string): Promise<boolean>
+  /** Whether the message is stored with that many parts: a host that dies may leave one without its texts. */
+  hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
   /** Agent and model of the session's last user message. Rejects as not found where the session is gone. */
   persona(sessionID: string): Promise<Persona | undefined>
   /** Agent and model of the message (an assistant's) whose tool call is running. */

@@ -1,6 +1,9 @@
 import { duration } from "../core/duration.ts"
 import { elapsed, type Task } from "../core/task.ts"
 
+/** Parts of a notification's message: without both, it was not stored whole. */
+export const NOTICE_PARTS = 2
+
 /** The two texts of a notification: what the user reads, and what only the model does. */
 export type Notice = { readonly visible: string; readonly hidden: string }
 

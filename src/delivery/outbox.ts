@@ -202,7 +202,7 @@ export class Outbox {
   async #confirm(prompt: Prompt): Promise<void> {
     for (const delay of CONFIRM_DELAYS_MS) {
       await this.#pause(delay)
-      if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID)) return
+      if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
     throw new HostError("The host took the notification but does not show it.", { ambiguous: true })
   }

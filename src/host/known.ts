@@ -1,4 +1,4 @@
-import type { Message, Session } from "@opencode-ai/sdk/v2/types"
+import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
 import type { Persona } from "../core/ports.ts"
 import type { RawEvent } from "./events.ts"
 
@@ -13,7 +13,8 @@ const MOST_MESSAGES = 256
 export class Known {
   readonly #rows = new Map<string, Session>()
   readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
-  readonly #messages = new Map<string, true>()
+  /** How many parts of a user's message are stored. */
+  readonly #messages = new Map<string, number>()
 
   /** Takes in an event of the host; most tell nothing that is kept. */
   hear({ type, properties }: RawEvent): void {
@@ -27,6 +28,10 @@ export class Known {
     } else if (type === "message.updated") {
       const { info } = properties as { info: Message }
       if (info.role === "user") this.#spoke(info)
+    } else if (type === "message.part.updated") {
+      const { part } = properties as { part: Part }
+      const parts = this.#messages.get(part.messageID)
+      if (parts !== undefined) this.#messages.set(part.messageID, parts + 1)
     }
   }
 
@@ -40,14 +45,14 @@ export class Known {
     return this.#speakers.get(sessionID)?.persona
   }
 
-  /** True where a user message of this id is known to be stored. */
-  hasMessage(messageID: string): boolean {
-    return this.#messages.has(messageID)
+  /** How many parts of this user message are known to be stored; -1 where the message is not known. */
+  partsOf(messageID: string): number {
+    return this.#messages.get(messageID) ?? -1
   }
 
   /** The host tells of older messages again: only a newer one says who speaks now. */
   #spoke({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
-    remember(this.#messages, id, true, MOST_MESSAGES)
+    remember(this.#messages, id, this.#messages.get(id) ?? 0, MOST_MESSAGES)
     if ((this.#speakers.get(sessionID)?.at ?? 0) > time.created) return
     const persona = { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
     remember(this.#speakers, sessionID, { at: time.created, persona }, MOST_SESSIONS)

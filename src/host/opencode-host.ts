@@ -121,7 +121,7 @@ export class OpencodeHost implements Host {
       if (!page) return []
       const start = page.findIndex(({ info }) => info.id === messageID)
       if (start >= 0) return page.slice(start).map(toMessage)
-      if (page.length < limit || !(await this.hasMessage(sessionID, messageID))) return []
+      if (page.length < limit || !(await this.hasMessage(sessionID, messageID, 0))) return []
     }
     return []
   }
@@ -131,8 +131,10 @@ export class OpencodeHost implements Host {
     return page?.[0] && toMessage(page[0])
   }
 
-  async hasMessage(sessionID: string, messageID: string): Promise<boolean> {
-    return this.#known.hasMessage(messageID) || (await this.#message(sessionID, messageID)) !== undefined
+  async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
+    if (this.#known.partsOf(messageID) >= parts) return true
+    const message = await this.#message(sessionID, messageID)
+    return message !== undefined && message.parts.length >= parts
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {

@@ -2,6 +2,7 @@ import { messageID } from "../core/ids.ts"
 import type { Clock, Host, TaskRecord } from "../core/ports.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
 import { changedFiles, judge } from "../core/verdict.ts"
+import { NOTICE_PARTS } from "../delivery/compose.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Ending, Lifecycle } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
@@ -118,7 +119,7 @@ export class Recovery {
     const { delivery, run } = task
     if (delivery.state !== "pending" && delivery.state !== "sent") return
     const id = messageID("notification", task.id, run.generation, run.endedAt ?? 0)
-    if (!(await host.hasMessage(task.parentID, id))) {
+    if (!(await host.hasMessage(task.parentID, id, NOTICE_PARTS))) {
       outbox.post(this.#wakes(seenAt) ? task : { ...task, delivery: { ...delivery, wake: false } })
       return
     }

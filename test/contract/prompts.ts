@@ -28,8 +28,9 @@ export function promptContract(driver: Driver): void {
       })
       expect(answer?.error).toBeUndefined()
       expect(await driver.host.lastMessage(sessionID)).toEqual(answer)
-      expect(await driver.host.hasMessage(sessionID, sent.messageID)).toBe(true)
-      expect(await driver.host.hasMessage(sessionID, "msg_none")).toBe(false)
+      expect(await driver.host.hasMessage(sessionID, sent.messageID, 1)).toBe(true)
+      expect(await driver.host.hasMessage(sessionID, "msg_none", 0)).toBe(false)
+      expect(await driver.host.hasMessage(sessionID, sent.messageID, sent.parts.length + 1)).toBe(false)
       expect(await driver.host.messagesSince(sessionID, "msg_none")).toEqual([])
     })
 
@@ -83,7 +84,7 @@ export function promptContract(driver: Driver): void {
         { id: driver.newID("prt"), text: "hidden", synthetic: true },
       ]
       const sent = await driver.send(sessionID, "", { parts, noReply: true })
-      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID))
+      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
       await driver.world.pause()
       expect(await driver.isIdle(sessionID)).toBe(true)
       const since = await driver.host.messagesSince(sessionID, sent.messageID)
@@ -98,7 +99,7 @@ export function promptContract(driver: Driver): void {
     test("that was only stored is answered when it is sent again", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "stored first", { noReply: true })
-      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID))
+      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
       await driver.host.prompt({ ...sent, noReply: false })
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
@@ -124,7 +125,7 @@ export function promptContract(driver: Driver): void {
       const error = driver.heardOf(sessionID).find((event) => event.type === "error")
       expect(error).toMatchObject({ error: { message: expect.stringContaining("nobody") } })
       expect(driver.typesOf(sessionID)).not.toContain("idle")
-      expect(await driver.host.hasMessage(sessionID, sent.messageID)).toBe(false)
+      expect(await driver.host.hasMessage(sessionID, sent.messageID, 1)).toBe(false)
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 

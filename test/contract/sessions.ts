@@ -42,7 +42,7 @@ export function sessionContract(driver: Driver): void {
       expect(await driver.host.session(GONE)).toBeUndefined()
       expect(await driver.host.messagesSince(GONE, "msg_none")).toEqual([])
       expect(await driver.host.lastMessage(GONE)).toBeUndefined()
-      expect(await driver.host.hasMessage(GONE, "msg_none")).toBe(false)
+      expect(await driver.host.hasMessage(GONE, "msg_none", 0)).toBe(false)
       expect(await driver.host.caller(GONE, "msg_none")).toBeUndefined()
       expect(await driver.host.openTodos(GONE)).toBe(0)
       expect(await driver.host.recordsOf(GONE)).toEqual([])

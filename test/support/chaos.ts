@@ -1,4 +1,5 @@
 import fc from "fast-check"
+import { expect } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../../src/core/task.ts"
 import type { CallFault, EventFault } from "./fake-host.ts"
@@ -231,4 +232,24 @@ export class Life {
     this.rig.host.onCall = () => (this.#faulty ? this.#callFaults.shift() : undefined)
     this.rig.host.onEvent = () => (this.#faulty ? this.#eventFaults.shift() : undefined)
   }
+}
+
+/** Once all has come to rest: each task has ended in one way, each of its runs was told once, and nothing goes on. */
+export async function expectRest(life: Life): Promise<void> {
+  await life.rest()
+  const { rig } = life
+  const views = rig.manager.list(rig.parent)
+  expect(views.filter(({ task }) => isActive(task))).toEqual([])
+  const told = rig.notices().map(({ id }) => id)
+  expect(new Set(told).size).toBe(told.length)
+  for (const { task } of views) {
+    const { id, run, delivery } = task
+    expect(["confirmed", "none"], id).toContain(delivery.state)
+    const runs = told.filter((message) => message.includes(`${id.slice("bg_".length)}N`))
+    expect(runs.length, `${id} was told of ${runs.length} runs of ${run.generation + 1}`).toBe(run.generation + 1)
+  }
+  const busy = [...(await rig.host.activity()).keys()]
+  expect(busy.filter((id) => rig.host.database.sessions.has(id))).toEqual([])
+  expect(rig.timers.pending).toBe(0)
+  expect(rig.errors().filter((text) => !text.includes("HostError"))).toEqual([])
 }

@@ -62,6 +62,8 @@ export class FakeHost implements Host {
   readonly #asks = new Map<string, Ask>()
   /** Prompts that were accepted a moment ago. */
   readonly #accepted = new Map<() => void, string>()
+  /** Turns that are about to begin, with what takes that back. */
+  readonly #beginning = new Map<string, () => void>()
   readonly #turns = new Map<string, Turn>()
   #dead = false
 
@@ -210,8 +212,11 @@ export class FakeHost implements Host {
     })
   }
 
-  hasMessage(sessionID: string, messageID: string): Promise<boolean> {
-    return this.#call("hasMessage", sessionID, () => this.#message(sessionID, messageID) !== undefined)
+  hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
+    return this.#call("hasMessage", sessionID, () => {
+      const message = this.#message(sessionID, messageID)
+      return message !== undefined && message.parts.length >= parts
+    })
   }
 
   persona(sessionID: string): Promise<Persona | undefined> {
@@ -327,10 +332,15 @@ export class FakeHost implements Host {
       this.#emit({ type: "error", sessionID: session.id, error })
       return
     }
-    if (!session.messages.some(({ id }) => id === prompt.messageID)) session.messages.push(this.#userMessage(prompt))
+    const stored = session.messages.find(({ id }) => id === prompt.messageID)
+    if (stored) stored.parts = this.#userMessage(prompt).parts
+    else session.messages.push(this.#userMessage(prompt))
     if (prompt.noReply || this.#activity.has(session.id)) return
     this.#activity.set(session.id, { type: "busy" })
-    this.#after(BEGIN_MS, () => this.#begin(session))
+    this.#beginning.set(
+      session.id,
+      this.clock.after(BEGIN_MS, () => this.#begin(session)),
+    )
   }
 
   #begin(session: StoredSession): void {
@@ -368,6 +378,7 @@ export class FakeHost implements Host {
     if (turn) return turn.abort()
     for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
     const session = this.database.sessions.get(sessionID)
+    this.#beginning.get(sessionID)?.()
     const begins = this.#activity.delete(sessionID)
     if (!session || !begins) return this.#emit({ type: "idle", sessionID })
     this.#newTurn(session).abortBeforeItBegins()

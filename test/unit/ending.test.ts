@@ -402,13 +402,16 @@ describe("a child's session", () => {
       rig.onPrompt("FIND", { hang: true, text: "so far" })
       const { id, sessionID } = await rig.launch()
       await rig.clock.advance(100)
-      if (how === "not heard") rig.host.onEvent = () => "lose"
-      rig.host.abortByUser(sessionID)
+      if (how === "not heard") {
+        rig.host.onEvent = () => "lose"
+        rig.host.abortByUser(sessionID)
+      }
       rig.host.deleteByUser(sessionID)
       const task = await rig.ended(id)
       expect(task.status).toBe("cancelled")
       expect(rig.notices()).toHaveLength(1)
       expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
+      expect((await rig.host.activity()).has(sessionID)).toBe(false)
       await expect(rig.manager.output(id, rig.caller)).resolves.toMatchObject({ answer: expect.any(String) })
     },
   )

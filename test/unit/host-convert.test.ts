@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
 import { describePermission, describeQuestion } from "../../src/host/asks.ts"
@@ -239,13 +241,18 @@ describe("the owner of a record is", () => {
     expect(ownershipOf(ownerNow(other), "me")).toBe("dead")
   })
 
-  test("alive while its process is, dead when that is gone or another one has its number", () => {
-    const owner = ownerNow("other")
-    const parent = { ...owner, pid: process.ppid }
-    const starts = [...Array(40)].map((_, index) => owner.startedAt - index * 1000)
-    expect(starts.map((startedAt) => ownershipOf({ ...parent, startedAt }, "me"))).toContain("alive")
-    expect(ownershipOf({ ...parent, startedAt: 0 }, "me")).toBe("dead")
-    expect(ownershipOf({ ...owner, pid: 2 ** 22 + 1 }, "me")).toBe("dead")
+  test("alive while its process is, dead when that is gone or another one has its number", async () => {
+    const child = spawn("sleep", ["60"])
+    const pid = child.pid ?? 0
+    const owner = { ...ownerNow("other"), pid, startedAt: Date.now() }
+    expect(ownershipOf(owner, "me")).toBe("alive")
     expect(ownershipOf({ ...owner, startedAt: 0 }, "me")).toBe("dead")
+    child.kill()
+    await once(child, "exit")
+    expect(ownershipOf(owner, "me")).toBe("dead")
+  })
+
+  test("dead when an earlier process had our number", () => {
+    expect(ownershipOf({ ...ownerNow("other"), startedAt: 0 }, "me")).toBe("dead")
   })
 })

@@ -90,6 +90,21 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(Math.max(1, before))
   })
 
+  test("a notification that the dying host stored without its texts is stored whole", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
+    await rig.clock.advance(10_000)
+    const { messages } = rig.host.stored(rig.parent)
+    const half = messages.findLast(({ role }) => role === "user")
+    half?.parts.splice(1)
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).delivery.state).toBe("confirmed")
+    expect(rig.host.stored(rig.parent).messages.filter((message) => message.id === half?.id)).toHaveLength(1)
+    expect(rig.host.stored(rig.parent).messages.find((message) => message.id === half?.id)?.parts).toHaveLength(2)
+  })
+
   test("a told task is known again, with its answer, and can be resumed", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer" })

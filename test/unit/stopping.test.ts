@@ -98,14 +98,27 @@ describe("cancelling", () => {
     expect(await cancelling).toHaveLength(1)
   })
 
-  test("holds although the host fails to stop the child, and the log says so", async () => {
+  test("stops the child although the host fails to do so at first", async () => {
+    const { rig, first } = await running()
+    let failures = 2
+    rig.host.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new HostError("no") } : undefined)
+    const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(first.id)
+    await rig.clock.advance(1000)
+    expect(await cancelling).toHaveLength(1)
+    expect(await busy(rig)).toEqual([])
+  })
+
+  test("holds although the host never stops the child, and the log says so", async () => {
     const { rig, first } = await running()
     rig.host.onCall = (method) => (method === "abort" ? { fail: new HostError("no") } : undefined)
-    await rig.manager.cancel({ type: "all" }, rig.caller)
+    const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
-    expect(rig.host.logs).toContainEqual(
-      expect.objectContaining({ level: "warn", message: "could not stop a session" }),
-    )
+    await rig.clock.advance(10_000)
+    expect(await cancelling).toHaveLength(1)
+    const warning = { level: "warn", message: "could not stop a session" }
+    expect(rig.host.logs).toContainEqual(expect.objectContaining(warning))
+    expect(rig.timers.pending).toBe(0)
   })
 
   test("refuses open questions first, so that none stays open for ever", async () => {
