@@ -11,7 +11,7 @@ const TASKS = 5
 const SILENCE_MS = 15_000
 const POLL_MS = 2000
 /** Until what the launch caused is over, in ms. */
-const SETTLE_MS = 1500
+const SETTLE_MS = 5000
 
 /** Tasks whose model does not say a word: what looking after them costs. */
 export const silentCase: Case = async ({ runs, short, built, progress }) => {

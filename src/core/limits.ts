@@ -55,7 +55,7 @@ export function placeInQueue(task: Task, active: Iterable<Task>): number {
 export function launchDelay(launches: readonly number[], maxPerMinute: number, now: number): number {
   const recent = launches.filter((at) => at > now - MINUTE_MS)
   if (maxPerMinute === 0 || recent.length < maxPerMinute) return 0
-  const oldest = recent[recent.length - maxPerMinute] ?? now
+  const [oldest = now] = recent.slice(-maxPerMinute)
   return oldest + MINUTE_MS - now
 }
 

@@ -13,25 +13,22 @@ const MOST_MESSAGES = 256
 export class Known {
   readonly #rows = new Map<string, Session>()
   readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
-  /** How many parts of a user's message are stored. */
-  readonly #messages = new Map<string, number>()
+  /** The parts of users' messages that are stored; the host tells of one part several times. */
+  readonly #messages = new Map<string, Set<string>>()
 
   /** Takes in an event of the host; most tell nothing that is kept. */
   hear({ type, properties }: RawEvent): void {
+    const { info, part } = (properties ?? {}) as { info?: Session | Message; part?: Part }
     if (type === "session.created" || type === "session.updated") {
-      const { info } = properties as { info: Session }
-      remember(this.#rows, info.id, info, MOST_SESSIONS)
-    } else if (type === "session.deleted") {
-      const { info } = properties as { info: Session }
+      if (info) remember(this.#rows, info.id, info as Session, MOST_SESSIONS)
+    } else if (type === "session.deleted" && info) {
       this.#rows.delete(info.id)
       this.#speakers.delete(info.id)
     } else if (type === "message.updated") {
-      const { info } = properties as { info: Message }
-      if (info.role === "user") this.#spoke(info)
-    } else if (type === "message.part.updated") {
-      const { part } = properties as { part: Part }
-      const parts = this.#messages.get(part.messageID)
-      if (parts !== undefined) this.#messages.set(part.messageID, parts + 1)
+      const message = info as Message | undefined
+      if (message?.role === "user") this.#spoke(message)
+    } else if (type === "message.part.updated" && part) {
+      this.#messages.get(part.messageID)?.add(part.id)
     }
   }
 
@@ -47,12 +44,12 @@ export class Known {
 
   /** How many parts of this user message are known to be stored; -1 where the message is not known. */
   partsOf(messageID: string): number {
-    return this.#messages.get(messageID) ?? -1
+    return this.#messages.get(messageID)?.size ?? -1
   }
 
   /** The host tells of older messages again: only a newer one says who speaks now. */
   #spoke({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
-    remember(this.#messages, id, this.#messages.get(id) ?? 0, MOST_MESSAGES)
+    remember(this.#messages, id, this.#messages.get(id) ?? new Set(), MOST_MESSAGES)
     if ((this.#speakers.get(sessionID)?.at ?? 0) > time.created) return
     const persona = { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
     remember(this.#speakers, sessionID, { at: time.created, persona }, MOST_SESSIONS)

@@ -4,7 +4,7 @@ import type { HostEvent } from "../../src/core/ports.ts"
 import { type RawEvent, toHostEvent } from "../../src/host/events.ts"
 import { OpencodeHost } from "../../src/host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "../../src/host/owner.ts"
-import { hostContract } from "../contract/host-contract.ts"
+import { hostContract, type World } from "../contract/host-contract.ts"
 import { openSession, unwrap } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
 import { startHost } from "../support/host.ts"
@@ -13,14 +13,22 @@ import { startModel } from "../support/model.ts"
 const PAUSE_MS = 500
 const PATIENCE_MS = 15_000
 
-hostContract("the real OpenCode", async () => {
+/** In the plugin, the host also hears the events of OpenCode and spares itself questions. */
+for (const hears of [false, true])
+  hostContract(hears ? "the real OpenCode, heard" : "the real OpenCode", () => makeWorld(hears))
+
+async function makeWorld(hears: boolean): Promise<World> {
   const model = await startModel()
   const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
   const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance)
+  let heard = 0
   return {
-    host,
+    get host() {
+      for (; hears && heard < opencode.events.all.length; heard++) host.hear(opencode.events.all[heard] as RawEvent)
+      return host
+    },
     instance,
     get events() {
       return opencode.events.all.flatMap((event): HostEvent[] => {
@@ -50,4 +58,4 @@ hostContract("the real OpenCode", async () => {
       await model.close()
     },
   }
-})
+}

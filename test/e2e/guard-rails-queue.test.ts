@@ -61,9 +61,13 @@ describe("two slots", () => {
     expect(tasks.filter(({ output }) => output.includes("waits for a free slot"))).toHaveLength(3)
     const rows = await listed(session)
     expect(rows.filter((row) => row.includes("| running, working |"))).toHaveLength(2)
-    const places = rows.flatMap((row) => /running, queued \(place (\d)\)/.exec(row)?.[1] ?? [])
-    expect(places).toEqual(["1", "2", "3"])
-    const order = rows.flatMap((row) => /do (P-QUEUE-\d)/.exec(row)?.[1] ?? [])
+    const queued = rows.flatMap((row) => {
+      const [, prompt, place] = /do (P-QUEUE-\d) .*running, queued \(place (\d)\)/.exec(row) ?? []
+      return prompt ? [{ prompt, place: Number(place) }] : []
+    })
+    const waiting = queued.toSorted((one, other) => one.place - other.place)
+    expect(waiting.map(({ place }) => place)).toEqual([1, 2, 3])
+    const order = [...atWork, ...waiting.map(({ prompt }) => prompt)]
     for (const [index, prompt] of order.entries()) {
       await open(prompt)
       await notified(host, session, index + 1)

@@ -150,8 +150,11 @@ export const callTools = async (
   const marker = `[call ${randomBytes(6).toString("hex")}]`
   const tools = calls.map((call, index) => ({ ...call, id: `call_${marker.slice(6, -1)}_${index}` }))
   const remove = model.use((request: ModelRequest) => {
-    if (!request.lastUser.includes(marker)) return undefined
-    return request.sinceUser.length === 0 ? { tools } : { text: "ok" }
+    // A notification may have come after the user's message: what counts is whether the calls were made.
+    if (request.sessionID !== sessionID || !request.userTexts.some((each) => each.includes(marker))) return undefined
+    const made = request.messages.some(({ tool_calls }) => tool_calls?.some(({ id }) => id === tools[0]?.id))
+    if (!made) return { tools }
+    return request.lastUser.includes(marker) ? { text: "ok" } : undefined
   })
   try {
     const { messageID } = await say(host, sessionID, `${text} ${marker}`, { ...options, timeout })

@@ -1,0 +1,77 @@
+import { describe, expect, test } from "vitest"
+import { Known } from "../../src/host/known.ts"
+
+const heard = (...events: [type: string, properties: unknown][]) => {
+  const known = new Known()
+  for (const [type, properties] of events) known.hear({ type, properties })
+  return known
+}
+const spoken = (id: string, created: number, agent: string) => ({
+  info: {
+    id,
+    role: "user",
+    sessionID: "ses_1",
+    agent,
+    model: { providerID: "p", modelID: "m", variant: "high" },
+    time: { created },
+  },
+})
+
+describe("what the host has told by itself", () => {
+  test("is a session's row, the last one told, until it is deleted", () => {
+    const known = heard(
+      ["session.created", { info: { id: "ses_1", title: "old" } }],
+      ["session.updated", { info: { id: "ses_1", title: "new" } }],
+    )
+    expect(known.row("ses_1")).toEqual({ id: "ses_1", title: "new" })
+    expect(known.row("ses_2")).toBeUndefined()
+    known.hear({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
+    expect(known.row("ses_1")).toBeUndefined()
+  })
+
+  test("is who speaks in a session: the newest user message, whatever order they are told in", () => {
+    const known = heard(
+      ["message.updated", spoken("msg_1", 10, "build")],
+      ["message.updated", spoken("msg_2", 20, "plan")],
+      ["message.updated", spoken("msg_1", 10, "build")],
+      ["message.updated", { info: { id: "msg_3", role: "assistant", sessionID: "ses_1" } }],
+    )
+    expect(known.persona("ses_1")).toEqual({ agent: "plan", model: { provider: "p", id: "m", variant: "high" } })
+    known.hear({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
+    expect(known.persona("ses_1")).toBeUndefined()
+  })
+
+  test("is how many parts of a user's message are stored, each counted once", () => {
+    const known = heard(
+      ["message.part.updated", { part: { id: "prt_0", messageID: "msg_1" } }],
+      ["message.updated", spoken("msg_1", 10, "build")],
+      ["message.part.updated", { part: { id: "prt_1", messageID: "msg_1" } }],
+      ["message.part.updated", { part: { id: "prt_1", messageID: "msg_1" } }],
+      ["message.updated", spoken("msg_1", 10, "build")],
+    )
+    expect(known.partsOf("msg_1")).toBe(1)
+    known.hear({ type: "message.part.updated", properties: { part: { id: "prt_2", messageID: "msg_1" } } })
+    expect(known.partsOf("msg_1")).toBe(2)
+    expect(known.partsOf("msg_2")).toBe(-1)
+  })
+
+  test("is forgotten, the oldest first, before it fills the memory", () => {
+    const known = new Known()
+    for (let index = 0; index < 1000; index++)
+      known.hear({ type: "session.updated", properties: { info: { id: `ses_${index}` } } })
+    expect(known.row("ses_999")).toBeDefined()
+    expect(known.row("ses_0")).toBeUndefined()
+  })
+
+  test("may be garbage", () => {
+    for (const type of [
+      "session.created",
+      "session.updated",
+      "session.deleted",
+      "message.updated",
+      "message.part.updated",
+      "x",
+    ])
+      for (const properties of [undefined, null, {}, { info: null, part: null }]) heard([type, properties])
+  })
+})
