@@ -26,6 +26,7 @@ export default defineConfig({
   platform: "node",
   target: "es2023",
   outDir: "dist",
+  clean: true,
   dts: false,
   fixedExtension: false,
   plugins: [solid],

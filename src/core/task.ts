@@ -20,7 +20,7 @@ export type Phase =
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
 export type Reason = { readonly code: ReasonCode; readonly text: string }
 
-export type ReasonCode =
+type ReasonCode =
   | "provider"
   | "host"
   | "empty"

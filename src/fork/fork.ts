@@ -14,7 +14,7 @@ const PREAMBLE_TOKENS = 4000
 /** How long the host's one thread is held at a time, in ms. */
 const SLICE_MS = 4
 
-export type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
+type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
 
 export type ForkRequest = {
   /** The task that is being made; its parent's message is the one that calls. */

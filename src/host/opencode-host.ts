@@ -196,14 +196,16 @@ export class OpencodeHost implements Host {
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task && { [RECORD_KEY]: encodeRecord(task, ownerNow(this.#instance)) }
-    const known = this.#known.row(sessionID)?.metadata
-    // Nobody else has written here: nothing has to be merged, and the session not to be read first.
-    if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isForeignVersion(known))
-      return this.#inTurn(sessionID, () => this.#writeMetadata(sessionID, record ?? {}))
-    return this.#editMetadata(sessionID, (metadata) => {
-      if (isForeignVersion(metadata)) return undefined
-      const { [RECORD_KEY]: _ours, ...others } = metadata
-      return { ...others, ...record }
+    return this.#inTurn(sessionID, () => {
+      const known = this.#known.row(sessionID)?.metadata
+      // Nobody else has written here: nothing has to be merged, and the session not to be read first.
+      if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isForeignVersion(known))
+        return this.#writeMetadata(sessionID, record ?? {})
+      return this.#edit(sessionID, (metadata) => {
+        if (isForeignVersion(metadata)) return undefined
+        const { [RECORD_KEY]: _ours, ...others } = metadata
+        return { ...others, ...record }
+      })
     })
   }
 
@@ -243,11 +245,16 @@ export class OpencodeHost implements Host {
     sessionID: string,
     edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
   ): Promise<void> {
-    return this.#inTurn(sessionID, async () => {
-      const session = await call("read a session", this.#client.session.get({ sessionID }))
-      const metadata = edit(session.metadata ?? {})
-      if (metadata) await this.#writeMetadata(sessionID, metadata)
-    })
+    return this.#inTurn(sessionID, () => this.#edit(sessionID, edit))
+  }
+
+  async #edit(
+    sessionID: string,
+    edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
+  ): Promise<void> {
+    const session = await call("read a session", this.#client.session.get({ sessionID }))
+    const metadata = edit(session.metadata ?? {})
+    if (metadata) await this.#writeMetadata(sessionID, metadata)
   }
 
   async #writeMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void> {

@@ -18,7 +18,8 @@ export class ProgressTracker {
   #lastSignAt: number
   #usage: Usage
   #retry: { attempt: number; message: string } | undefined
-  #emptyAnswers = 0
+  /** The last answers in a row without text or tool call. */
+  #empty: string[] = []
   #judgedMessage = ""
   #speaking = ""
 
@@ -51,7 +52,7 @@ export class ProgressTracker {
   }
 
   tool(callID: string, tool: string, ended: boolean, messageID: string): void {
-    this.#speaking = messageID
+    this.#speaks(messageID)
     const known = this.#calls.get(callID)
     if (known === undefined) {
       this.#recentTools = [...this.#recentTools, tool].slice(-RECENT_TOOLS)
@@ -62,13 +63,13 @@ export class ProgressTracker {
 
   text(partID: string, text: string, messageID: string): void {
     if (text.trim() === "") return
-    this.#speaking = messageID
+    this.#speaks(messageID)
     this.#textPart = partID
     this.#text = text.slice(-KEPT_TEXT_CHARS)
   }
 
   textDelta(partID: string, delta: string, messageID: string): void {
-    this.#speaking = messageID
+    this.#speaks(messageID)
     if (this.#textPart !== partID) {
       this.#textPart = partID
       this.#text = ""
@@ -80,7 +81,14 @@ export class ProgressTracker {
   answered(messageID: string): void {
     if (this.#judgedMessage === messageID) return
     this.#judgedMessage = messageID
-    this.#emptyAnswers = this.#speaking === messageID ? 0 : this.#emptyAnswers + 1
+    if (this.#speaking === messageID) this.#empty = []
+    else this.#empty.push(messageID)
+  }
+
+  /** The host may tell of an answer's end before it tells what was in it. */
+  #speaks(messageID: string): void {
+    this.#speaking = messageID
+    this.#empty.splice(0, this.#empty.indexOf(messageID) + 1)
   }
 
   retrying(retry: { attempt: number; message: string } | undefined): void {
@@ -109,7 +117,7 @@ export class ProgressTracker {
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls: this.#openCalls,
-      emptyAnswers: this.#emptyAnswers,
+      emptyAnswers: this.#empty.length,
     }
   }
 }

@@ -55,7 +55,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
 }
 
 /** Tokens and cost of a task, of all its runs and of the tasks that it launched. */
-export function usageOf(task: Task, store: TaskStore): Usage {
+function usageOf(task: Task, store: TaskStore): Usage {
   const total = store.tracker(task.id)?.snapshot().usage
   const own = total ? subtractUsage(total, task.usageBefore) : (task.outcome?.usage ?? NO_USAGE)
   return store.ofParent(task.sessionID).reduce((sum, child) => addUsage(sum, usageOf(child, store)), own)

@@ -1,5 +1,5 @@
 import type { Clock, Host, HostEvent, Message } from "../core/ports.ts"
-import { addUsage, type Ask, isActive, isQueued, type Task } from "../core/task.ts"
+import { type Ask, addUsage, isActive, isQueued, type Task } from "../core/task.ts"
 import { changedFiles, judge, judgeLastAnswer, keptTodos, usageIn, type Verdict } from "../core/verdict.ts"
 import { overrun } from "../core/watchdog.ts"
 import { askToast } from "../delivery/toast.ts"

@@ -105,7 +105,7 @@ function BatchBar(props: { api: TuiPluginApi; batch: Batch; columns: number }) {
   )
 }
 
-export function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
+function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
   const theme = api.theme.current
   if (tone === "working") return theme.primary
   if (tone === "waiting") return theme.warning

@@ -132,12 +132,12 @@ export function barOf({ done, total }: Batch, width: number): { filled: string; 
 }
 
 /** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
-export function usageOf({ task, progress }: Seen): Usage {
+function usageOf({ task, progress }: Seen): Usage {
   if (isActive(task) && progress) return subtractUsage(progress.usage, task.usageBefore)
   return task.outcome?.usage ?? NO_USAGE
 }
 
-export const toolCallsOf = ({ task, progress }: Seen): number =>
+const toolCallsOf = ({ task, progress }: Seen): number =>
   isActive(task) ? (progress?.toolCalls ?? 0) : (task.outcome?.toolCalls ?? 0)
 
 /** `12.3K tokens · $0.0123`. */

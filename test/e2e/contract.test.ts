@@ -48,7 +48,11 @@ async function makeWorld(hears: boolean): Promise<World> {
     openSession: () => openSession(opencode),
     metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
     setMetadata: async (sessionID, metadata) => {
+      const since = opencode.events.mark()
       await unwrap(client.session.update({ sessionID, metadata }))
+      const what = "the host tells that the session was updated"
+      const told = (event: { type: string }) => event.type === "session.updated"
+      await opencode.events.waitFor(told, { since, what })
     },
     eventually: (look) => eventually(look, { timeout: PATIENCE_MS, message: () => `${look}\n${opencode.logs()}` }),
     pause: () => sleep(PAUSE_MS),

@@ -33,7 +33,7 @@ const REPLIES = {
 } satisfies Record<string, Reply>
 
 const CAPS = { tasks: 2, taskTimeout: 60_000 }
-export const OPTIONS = {
+const OPTIONS = {
   maxConcurrentTasks: CAPS.tasks,
   taskTimeout: CAPS.taskTimeout,
   stallTimeout: 20_000,

@@ -13,7 +13,7 @@ type WaitOptions = {
   what?: string
 }
 
-export type EventLog = ReturnType<typeof createEventLog>
+type EventLog = ReturnType<typeof createEventLog>
 
 const DEFAULT_WAIT_MS = 10_000
 const CONNECT_TIMEOUT_MS = 10_000

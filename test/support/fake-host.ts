@@ -35,7 +35,7 @@ export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; insta
 
 const BEGIN_MS = 5
 
-export const FAKE_AGENTS: readonly AgentInfo[] = [
+const FAKE_AGENTS: readonly AgentInfo[] = [
   { name: "build", description: "The default agent.", mode: "primary" },
   { name: "general", description: "For anything.", mode: "subagent" },
   { name: "plan", description: "", mode: "all", model: { provider: "scripted", id: "beta" } },

@@ -4,7 +4,7 @@ import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./f
 import type { Reply, TextReply, ToolReply } from "./model.ts"
 
 /** What a script sees of a model's request; the scripts of the real host's model see more. */
-export type FakeRequest = {
+type FakeRequest = {
   readonly sessionID: string
   /** The text of the last user message. */
   readonly lastUser: string

@@ -6,7 +6,7 @@ import { createEventLog } from "./events.ts"
 import { type HomeOptions, prepareHome, tail } from "./home.ts"
 import { freePort, type ServerProcess, startServer } from "./server-process.ts"
 
-export type { EventLog, HostEvent } from "./events.ts"
+export type { HostEvent } from "./events.ts"
 export type { Plugin } from "./home.ts"
 export type HostOptions = HomeOptions
 

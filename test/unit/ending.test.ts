@@ -269,6 +269,19 @@ describe("a limit ends a run, really stops it, and keeps what it had written:", 
   })
 })
 
+test("answers whose end is told of before their content are not empty", async () => {
+  const rig = new Rig()
+  rig.onPrompt("FIND", HANG)
+  const { id, sessionID } = await rig.launch()
+  await rig.clock.advance(100)
+  for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
+    rig.host.tell({ type: "answered", sessionID, messageID, finish: "tool-calls" })
+    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", ended: true })
+  }
+  await rig.clock.advance(100)
+  expect(rig.task(id).status).toBe("running")
+})
+
 describe("silence", () => {
   test("is no silence while a tool runs, a question waits, or the host tries again", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
