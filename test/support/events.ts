@@ -13,8 +13,6 @@ type WaitOptions = {
   what?: string
 }
 
-type EventLog = ReturnType<typeof createEventLog>
-
 const DEFAULT_WAIT_MS = 10_000
 const CONNECT_TIMEOUT_MS = 10_000
 
