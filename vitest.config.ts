@@ -4,7 +4,7 @@ import unit from "./vitest.unit.config.ts"
 export default defineConfig({
   test: {
     projects: [
-      { test: { ...unit.test, name: "unit" } },
+      { test: { ...unit.test, name: "unit", sequence: { groupOrder: 0 } } },
       {
         test: {
           name: "e2e",
@@ -13,6 +13,7 @@ export default defineConfig({
           hookTimeout: 60_000,
           // Each file starts a real OpenCode, which keeps a core busy by itself.
           maxWorkers: 2,
+          sequence: { groupOrder: 1 },
           globalSetup: ["test/support/build.ts"],
         },
       },

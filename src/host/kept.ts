@@ -1,4 +1,7 @@
-/** A value that is read when it is first needed and again when it is older than `ms`. A failed read is not kept. */
+/**
+ * A value that is read when it is first needed, and again, behind the caller's back, when it is older than `ms`: nobody
+ * waits for what changes seldom. A failed read leaves the value as it was.
+ */
 export class Kept<Value> {
   readonly #ms: number
   readonly #read: () => Promise<Value>
@@ -10,15 +13,22 @@ export class Kept<Value> {
     this.#read = read
   }
 
+  /** Rejects where the value has never been read and cannot be. */
   get(): Promise<Value> {
     const now = Date.now()
-    if (this.#value && now - this.#readAt < this.#ms) return this.#value
-    const value = this.#read()
-    value.catch(() => {
-      if (this.#value === value) this.#value = undefined
-    })
-    this.#value = value
+    const current = this.#value
+    if (current && now - this.#readAt < this.#ms) return current
     this.#readAt = now
-    return value
+    const fresh = this.#read()
+    if (!current) this.#value = fresh
+    fresh.then(
+      () => {
+        this.#value = fresh
+      },
+      () => {
+        if (this.#value === fresh) this.#value = undefined
+      },
+    )
+    return current ?? fresh
   }
 }

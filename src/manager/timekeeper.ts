@@ -118,8 +118,14 @@ export class Timekeeper {
 
   /** Tells the parent's model, without starting it, that a task waits for somebody: once a run. */
   async #hint(task: Task, ask: Ask): Promise<void> {
-    const { host } = this.#ports
+    const { host, store } = this.#ports
     const { generation, startedAt = 0 } = task.run
+    // A message that is stored in mid-turn makes the host take another step: a busy parent hears of it at a later tick.
+    if ((await host.activity()).has(task.parentID)) {
+      const tracker = store.tracker(task.id)
+      if (tracker) tracker.hinted = false
+      return
+    }
     const persona = await host.persona(task.parentID)
     const text = `Background task ${task.id} (${task.description}) waits for the user's answer to a ${ask.kind}: ${ask.what}. Tell the user when you next speak to them.`
     await host.prompt({
