@@ -1,19 +1,25 @@
-import { createHash } from "node:crypto"
 import { batchFor } from "../core/batch.ts"
-import { CallError, listed, nearest } from "../core/errors.ts"
+import { CallError } from "../core/errors.ts"
 import { messageID, partID, taskID } from "../core/ids.ts"
-import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
-import type { AgentInfo, Clock, Host, Rule, SessionInfo } from "../core/ports.ts"
+import { admissible, launchDelay, MINUTE_MS } from "../core/limits.ts"
+import type { Clock, Host, Rule } from "../core/ports.ts"
 import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import { launchToast } from "../delivery/toast.ts"
 import { forkContext } from "../fork/fork.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
+import {
+  alreadyResumed,
+  authorize,
+  chooseModel,
+  depthBelow,
+  findAgent,
+  fingerprint,
+  refuseUnlessResumable,
+  rulesFor,
+} from "./checks.ts"
 import type { Lifecycle } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
-
-/** Tools that a child at the depth limit is not offered: ours to launch with, and OpenCode's own. */
-const LAUNCHING_TOOLS = ["superagents_task", "task"] as const
 
 export type LaunchRequest = {
   readonly description: string
@@ -69,14 +75,14 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const agent = findAgent(request.agent, agents)
-    const model = request.model ? await this.#chosenModel(request.model) : (agent.model ?? persona?.model)
-    const depth = await this.#depthBelow(caller.sessionID, parent)
-    const fingerprint = digest(agent.name, model, request.prompt)
-    const earlier = request.fork ? undefined : this.#identical(caller.sessionID, fingerprint)
+    const model = request.model ? await chooseModel(this.#ports, request.model) : (agent.model ?? persona?.model)
+    const depth = await depthBelow(this.#ports, caller.sessionID, parent)
+    const mark = fingerprint(agent.name, model, request.prompt)
+    const earlier = request.fork ? undefined : this.#identical(caller.sessionID, mark)
     if (earlier) return { task: earlier, reused: true }
     await authorize(caller, agent.name, request.description)
     this.#countLaunch(caller.sessionID)
-    const draft = this.#draft(request, caller, { agent: agent.name, model, depth, fingerprint })
+    const draft = this.#draft(request, caller, { agent: agent.name, model, depth, fingerprint: mark })
     const task = await this.#make(draft, request, rulesFor(parent, depth >= options.maxDepth))
     return { task, reused: false }
   }
@@ -84,7 +90,7 @@ export class Launcher {
   /** Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. */
   async resume(task: Task, request: ResumeRequest): Promise<Task> {
     const { host, store, clock } = this.#ports
-    this.#refuseUnlessResumable(task)
+    refuseUnlessResumable(task, this.#ports.options.resumable)
     const session = await host.session(task.sessionID)
     if (!session)
       throw new CallError(
@@ -92,7 +98,7 @@ export class Launcher {
       )
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
-    this.#refuseUnlessResumable(current)
+    refuseUnlessResumable(current, this.#ports.options.resumable)
     const now = clock.now()
     const generation = current.run.generation + 1
     const run: Run = {
@@ -279,40 +285,6 @@ export class Launcher {
     return asked ?? this.#ports.options.taskTimeout
   }
 
-  async #chosenModel(wanted: string): Promise<Model> {
-    const { host, options } = this.#ports
-    if (!options.allowModelOverride)
-      throw new CallError(
-        "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
-      )
-    const models = await host.models()
-    if (!models.includes(wanted)) {
-      const close = nearest(wanted, models)
-      const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : `There are: ${listed(models)}.`
-      throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
-    }
-    const slash = wanted.indexOf("/")
-    return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
-  }
-
-  /** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
-  async #depthBelow(sessionID: string, session: SessionInfo | undefined): Promise<number> {
-    const depth = (await this.#depthOf(sessionID, session)) + 1
-    const { maxDepth } = this.#ports.options
-    if (depth <= maxDepth) return depth
-    throw new CallError(
-      `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
-    )
-  }
-
-  async #depthOf(sessionID: string, session?: SessionInfo): Promise<number> {
-    const known = this.#ports.store.bySession(sessionID)
-    if (known) return known.depth
-    const info = session ?? (await this.#ports.host.parent(sessionID))
-    if (info?.record) return info.record.task.depth
-    return info?.parentID ? (await this.#depthOf(info.parentID)) + 1 : 0
-  }
-
   #identical(parentID: string, fingerprint: string): Task | undefined {
     const { options, store, clock } = this.#ports
     if (!options.reuseIdentical) return undefined
@@ -334,53 +306,6 @@ export class Launcher {
       )
     this.#launches.set(sessionID, [...launches.filter((at) => at > now - MINUTE_MS), now])
   }
-
-  #refuseUnlessResumable(task: Task): void {
-    const { resumable } = this.#ports.options
-    if (task.status === "resumed") throw alreadyResumed(task.id)
-    const allowed: readonly string[] = resumable
-    if (allowed.includes(task.status)) return
-    throw new CallError(
-      `Only ${resumable.join(" or ")} tasks can be resumed; task ${task.id} is ${task.status}. ${
-        task.status === "running" ? "Wait until it has finished." : "Start a new superagents_task instead."
-      }`,
-    )
-  }
-}
-
-const alreadyResumed = (id: string): CallError =>
-  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
-
-async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
-  try {
-    await caller.authorize?.(agent, description)
-  } catch (error) {
-    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
-  }
-}
-
-function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
-  const agent = agents.find((candidate) => candidate.name === name)
-  if (agent) return agent
-  const names = agents.map((candidate) => candidate.name)
-  throw new CallError(`No agent "${name}" (argument \`agent\`). There are: ${listed(names, 20)}.`)
-}
-
-/**
- * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
- * OpenCode's own tasks. At the depth limit a child is not offered the launching tools.
- */
-function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
-  const inherited = parent?.rules.filter(isInherited) ?? []
-  if (!atLimit) return inherited
-  return [...inherited, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
-}
-
-const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
-
-function digest(agent: string, model: Model | undefined, prompt: string): string {
-  const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
-  return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,0 +1,104 @@
+import { createHash } from "node:crypto"
+import { CallError, listed, nearest } from "../core/errors.ts"
+import { modelKey } from "../core/limits.ts"
+import type { AgentInfo, Host, Rule, SessionInfo } from "../core/ports.ts"
+import type { Model, Task } from "../core/task.ts"
+import type { Options } from "../options.ts"
+import type { Caller } from "./launcher.ts"
+import type { TaskStore } from "./store.ts"
+
+/**
+ * What a launch or a resume is checked for before anything is made, and what follows from its parent. Each check throws
+ * a `CallError` that says what was expected.
+ */
+type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
+
+/** Tools that a child at the depth limit is not offered: ours to launch with, and OpenCode's own. */
+const LAUNCHING_TOOLS = ["superagents_task", "task"] as const
+
+/** The model of this name, as `provider/model`. */
+export async function chooseModel({ host, options }: CheckPorts, wanted: string): Promise<Model> {
+  if (!options.allowModelOverride)
+    throw new CallError(
+      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
+    )
+  const models = await host.models()
+  if (!models.includes(wanted)) {
+    const close = nearest(wanted, models)
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : `There are: ${listed(models)}.`
+    throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
+  }
+  const slash = wanted.indexOf("/")
+  return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
+}
+
+/** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
+export async function depthBelow(
+  ports: CheckPorts,
+  sessionID: string,
+  session: SessionInfo | undefined,
+): Promise<number> {
+  const depth = (await depthOf(ports, sessionID, session)) + 1
+  const { maxDepth } = ports.options
+  if (depth <= maxDepth) return depth
+  throw new CallError(
+    `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
+  )
+}
+
+async function depthOf(ports: CheckPorts, sessionID: string, session?: SessionInfo): Promise<number> {
+  const known = ports.store.bySession(sessionID)
+  if (known) return known.depth
+  const info = session ?? (await ports.host.parent(sessionID))
+  if (info?.record) return info.record.task.depth
+  return info?.parentID ? (await depthOf(ports, info.parentID)) + 1 : 0
+}
+
+export function refuseUnlessResumable(task: Task, resumable: Options["resumable"]): void {
+  if (task.status === "resumed") throw alreadyResumed(task.id)
+  const allowed: readonly string[] = resumable
+  if (allowed.includes(task.status)) return
+  throw new CallError(
+    `Only ${resumable.join(" or ")} tasks can be resumed; task ${task.id} is ${task.status}. ${
+      task.status === "running" ? "Wait until it has finished." : "Start a new superagents_task instead."
+    }`,
+  )
+}
+
+export const alreadyResumed = (id: string): CallError =>
+  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
+
+export async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
+  const agent = agents.find((candidate) => candidate.name === name)
+  if (agent) return agent
+  const names = agents.map((candidate) => candidate.name)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). There are: ${listed(names, 20)}.`)
+}
+
+/**
+ * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
+ * OpenCode's own tasks. At the depth limit a child is not offered the launching tools.
+ */
+export function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
+  const inherited = parent?.rules.filter(isInherited) ?? []
+  if (!atLimit) return inherited
+  return [...inherited, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+}
+
+const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
+
+/** What two launches have in common that ask the same of the same agent. */
+export function fingerprint(agent: string, model: Model | undefined, prompt: string): string {
+  const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
+  return createHash("sha256").update(key).digest("base64url").slice(0, 22)
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
