@@ -6,7 +6,7 @@ import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
-const TASKS = process.env.SUPERAGENTS_LONG ? 200 : 60
+const TASKS = process.env.SUPERAGENTS_LONG ? 200 : 30
 const TOOL_CALLS = 5
 const SLOTS = 10
 /** The answers of the second round are six megabytes or more; its tasks themselves are some hundred kilobytes. */

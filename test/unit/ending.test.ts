@@ -187,6 +187,13 @@ describe("a run fails", () => {
     expect(task.outcome?.reason?.text).toContain("Agent not found")
   })
 
+  test("but not for an error that comes before the prompt has begun: it may be an earlier run's", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    rig.host.tell({ type: "error", sessionID, error: { name: "MessageAbortedError", message: "Aborted" } })
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
   test("when nothing ever answers the prompt", async () => {
     const rig = new Rig()
     rig.host.onCall = (method) => (method === "prompt" ? "forget" : undefined)

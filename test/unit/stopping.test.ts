@@ -266,6 +266,19 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     expect(rig.view(outer.id).usage.output).toBe(40 + own)
   })
 
+  test("and what it is told while its messages are read is waited for", async () => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("INNER", { text: "inner answer", delay: 2000 })
+    rig.onPrompt("✓", { text: "the outer answer" })
+    const outer = await rig.launch({ prompt: "OUTER" })
+    await rig.launch({ prompt: "INNER" }, outer.sessionID)
+    // The messages are read before the news comes, and handed over after it was told.
+    rig.host.onCall = (method, sessionID) =>
+      method === "session" && sessionID === outer.sessionID ? { slow: 1500 } : undefined
+    await rig.ended(outer.id)
+    expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
+  })
+
   test("and a task with its own goes on too when nothing wakes it", async () => {
     const rig = new Rig({ options: { maxDepth: 2, wake: "never" } })
     const outer = await rig.launch({ prompt: "OUTER" })

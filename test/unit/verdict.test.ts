@@ -1,6 +1,15 @@
 import { describe, expect, test } from "vitest"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
-import { answerText, isEmptyAnswer, judge, judgeLastAnswer } from "../../src/core/verdict.ts"
+import { NO_USAGE } from "../../src/core/task.ts"
+import {
+  answerText,
+  changedFiles,
+  isEmptyAnswer,
+  judge,
+  judgeLastAnswer,
+  keptTodos,
+  usageIn,
+} from "../../src/core/verdict.ts"
 
 const text = (words: string, synthetic = false): MessagePart => ({ type: "text", text: words, synthetic })
 const tool = (refused = false): MessagePart => ({
@@ -124,5 +133,26 @@ describe("an answer is empty", () => {
 
   test("never when it is the user's", () => {
     expect(isEmptyAnswer({ ...user(), finish: "stop", parts: [] })).toBe(false)
+  })
+})
+
+describe("a run's messages tell", () => {
+  test("which files were changed, each once, in the order of their first change", () => {
+    const files = (...paths: string[]): MessagePart => ({ type: "files", paths })
+    const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
+    expect(changedFiles(messages)).toEqual(["b", "a", "c"])
+    expect(changedFiles([])).toEqual([])
+  })
+
+  test("what its answers have cost", () => {
+    const usage = { ...NO_USAGE, input: 10, cost: 0.5 }
+    expect(usageIn([user(), answer({ usage }), answer({ usage })])).toEqual({ ...NO_USAGE, input: 20, cost: 1 })
+    expect(usageIn([user()])).toEqual(NO_USAGE)
+  })
+
+  test("whether the agent kept todos", () => {
+    const todos: MessagePart = { type: "tool", callID: "c", tool: "todowrite", state: "completed", refused: false }
+    expect(keptTodos([user(), answer({ parts: [tool(), todos] })])).toBe(true)
+    expect(keptTodos([user(), answer({ parts: [tool()] })])).toBe(false)
   })
 })
