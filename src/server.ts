@@ -14,6 +14,7 @@ import { TASK_TOOL, toolsFor } from "./tools/index.ts"
 import { renderForCompaction, usageLine } from "./tools/render.ts"
 import { withAgents } from "./tools/task.ts"
 
+const CHECK_OPTIONS = "superagents: check your options"
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 const server: Plugin = async (input, given) => {
@@ -21,10 +22,7 @@ const server: Plugin = async (input, given) => {
   const instance = registerInstance()
   const client = clientOn(input.client)
   const host = new OpencodeHost(client, instance)
-  for (const problem of problems) {
-    host.log("warn", problem)
-    host.toast({ title: "superagents: check your options", message: problem, variant: "warning" })
-  }
+  for (const problem of problems) host.log("warn", problem)
   if (!options.enabled) return {}
   const manager = new TaskManager({
     host,
@@ -41,8 +39,10 @@ const server: Plugin = async (input, given) => {
   return {
     tool: Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool)])),
     event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
+    // The first request to a model: by now there is a screen that can show what is wrong with the options.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
+        for (const message of problems.splice(0)) host.toast({ title: CHECK_OPTIONS, message, variant: "warning" })
         const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),

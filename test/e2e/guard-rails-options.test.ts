@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, openSession } from "../support/drive.ts"
+import { eventually } from "../support/eventually.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { countSessions, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
@@ -19,7 +20,8 @@ beforeAll(async () => {
     reuseIdentical: true,
     wake: "never",
   })
-  startLogs = host.logs()
+  // The plugin reports through the host's own log, which is written a moment later.
+  startLogs = await eventually(() => host.logs().includes("fork.depth") && host.logs())
   await ask(host, await openSession(host), "warm up")
 })
 

@@ -159,6 +159,8 @@ describe.each([
     await screen.keys("Enter")
     await screen.waitFor("Hello from the child.")
     await screen.keys("Escape")
+    // A key that follows too soon would be read together with the escape.
+    await screen.waitFor((text) => !/Say hello\s+esc/.test(text))
     await openTasks(screen)
     await screen.keys("Enter")
     await screen.waitFor("Open its session")

@@ -3,7 +3,6 @@ import {
   type AgentInfo,
   type Host,
   HostError,
-  type HostEvent,
   type LogFields,
   type Message,
   type NewSession,
@@ -23,17 +22,11 @@ import {
   RECORD_KEY,
   REQUEST_KEY,
 } from "../../src/host/record.ts"
-import type { ClockView, FakeClock } from "./fake-clock.ts"
-import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
-import { type FakeScript, Turn } from "./fake-turn.ts"
+import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
+import { FakeProcess } from "./fake-process.ts"
 
 /** What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. */
 export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | "forget" | undefined
-export type EventFault = "lose" | "double" | { late: number } | undefined
-
-export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
-
-const BEGIN_MS = 5
 
 const FAKE_AGENTS: readonly AgentInfo[] = [
   { name: "build", description: "The default agent.", mode: "primary" },
@@ -41,113 +34,21 @@ const FAKE_AGENTS: readonly AgentInfo[] = [
   { name: "plan", description: "", mode: "all", model: { provider: "scripted", id: "beta" } },
 ]
 
-/** OpenCode in memory, as one process on a database, with the manners of the real one that OPENCODE.md tells. */
-export class FakeHost implements Host {
-  readonly database: FakeDatabase
-  readonly clock: ClockView
-  readonly instance: string
-  readonly scripts: FakeScript[] = []
+/** OpenCode in memory, with the manners of the real one that OPENCODE.md tells, as what the plugin sees of it. */
+export class FakeHost extends FakeProcess implements Host {
   readonly toasts: Toast[] = []
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
+  /** The names of the methods that were called. */
   readonly calls: string[] = []
-  readonly events: HostEvent[] = []
   agentList: readonly AgentInfo[] = FAKE_AGENTS
   modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
-  /** Tools that need the user's permission. */
-  readonly asking = new Set<string>()
+  override agentNames = () => this.agentList.map(({ name }) => name)
   onCall: (method: string, sessionID: string | undefined) => CallFault = () => undefined
-  onEvent: (event: HostEvent) => EventFault = () => undefined
-  #listener: (event: HostEvent) => void = () => {}
-  readonly #activity = new Map<string, Activity>()
-  readonly #asks = new Map<string, Ask>()
-  /** Prompts that were accepted a moment ago. */
-  readonly #accepted = new Map<() => void, string>()
-  /** Turns that are about to begin, with what takes that back. */
-  readonly #beginning = new Map<string, () => void>()
-  readonly #turns = new Map<string, Turn>()
-  #dead = false
-
-  constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeHostOptions) {
-    this.clock = clock.view()
-    this.database = database
-    this.instance = instance
-    database.living.add(instance)
-  }
-
-  listen(listener: (event: HostEvent) => void): void {
-    this.#listener = listener
-  }
-
-  /** SIGKILL: nothing of this process goes on, and what was being written stays as it is. */
-  kill(): void {
-    this.#dead = true
-    this.database.living.delete(this.instance)
-    this.clock.kill()
-    this.#listener = () => {}
-  }
 
   /** How a record written now names this process. */
   get owner(): Owner {
     return { pid: 1, startedAt: 1, instance: this.instance, seenAt: this.clock.now() }
   }
-
-  get isDead(): boolean {
-    return this.#dead
-  }
-
-  // --- what a user does ---
-
-  openSession(session: Partial<StoredSession> = {}): string {
-    const { id, parentID } = this.database.add({ updatedAt: this.clock.now(), ...session })
-    this.#emit({ type: "created", sessionID: id, parentID })
-    return id
-  }
-
-  say(sessionID: string, text: string, persona: Partial<Persona> = {}): string {
-    const messageID = this.database.nextID("msg")
-    this.#take({
-      sessionID,
-      messageID,
-      agent: persona.agent ?? "build",
-      model: persona.model,
-      parts: [{ id: this.database.nextID("prt"), text }],
-    })
-    return messageID
-  }
-
-  answer(askID: string): void {
-    const ask = this.#asks.get(askID)
-    if (ask) this.#turns.get(ask.sessionID)?.answerAsk(false, false)
-  }
-
-  abortByUser(sessionID: string): void {
-    this.#abort(sessionID)
-  }
-
-  deleteByUser(sessionID: string): void {
-    this.#delete(sessionID)
-  }
-
-  /** Writes a session's metadata as any client can. */
-  writeMetadata(sessionID: string, metadata: Record<string, unknown>): void {
-    const session = this.stored(sessionID)
-    session.metadata = jsonCopy(metadata)
-    session.updatedAt = this.clock.now()
-    this.#emit({ type: "updated", sessionID, usage: session.usage, request: decodeRequest(session.metadata) })
-  }
-
-  stored(sessionID: string): StoredSession {
-    const session = this.database.sessions.get(sessionID)
-    if (!session) throw new Error(`no session ${sessionID}`)
-    return session
-  }
-
-  /** An event out of the blue. */
-  tell(event: HostEvent): void {
-    this.#deliver(event)
-  }
-
-  // --- the port ---
 
   createSession(input: NewSession, draft: TaskDraft): Promise<string> {
     return this.#call("createSession", input.parentID, () => {
@@ -160,8 +61,8 @@ export class FakeHost implements Host {
   deleteSession(sessionID: string): Promise<void> {
     return this.#call("deleteSession", sessionID, () => {
       this.#find(sessionID)
-      this.#abort(sessionID)
-      this.#delete(sessionID)
+      this.abortByUser(sessionID)
+      this.deleteByUser(sessionID)
     })
   }
 
@@ -181,20 +82,16 @@ export class FakeHost implements Host {
   prompt(prompt: Prompt): Promise<void> {
     return this.#call("prompt", prompt.sessionID, () => {
       this.#find(prompt.sessionID)
-      const take = () => {
-        if (this.#accepted.delete(take)) this.#take(prompt)
-      }
-      this.#accepted.set(take, prompt.sessionID)
-      this.#after(1, take)
+      this.accept(prompt)
     })
   }
 
   abort(sessionID: string): Promise<void> {
-    return this.#call("abort", sessionID, () => this.#abort(sessionID))
+    return this.#call("abort", sessionID, () => this.abortByUser(sessionID))
   }
 
   activity(): Promise<ReadonlyMap<string, Activity>> {
-    return this.#call("activity", undefined, () => new Map(this.#activity))
+    return this.#call("activity", undefined, () => new Map(this.working))
   }
 
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
@@ -250,14 +147,13 @@ export class FakeHost implements Host {
 
   refuse(ask: Ask, message: string): Promise<void> {
     return this.#call("refuse", ask.sessionID, () => {
-      if (!this.#asks.has(ask.id)) return
-      this.#turns.get(ask.sessionID)?.answerAsk(true, ask.kind === "permission" && message !== "")
+      this.answerAsk(ask, true, ask.kind === "permission" && message !== "")
     })
   }
 
   openAsks(): Promise<readonly Ask[]> {
     return this.#call("openAsks", undefined, () => {
-      return [...this.#asks.values()].map((ask) => ({ ...ask, askedAt: this.clock.now() }))
+      return [...this.asks.values()].map((ask) => ({ ...ask, askedAt: this.clock.now() }))
     })
   }
 
@@ -295,17 +191,15 @@ export class FakeHost implements Host {
   }
 
   toast(toast: Toast): void {
-    if (!this.#dead) this.toasts.push(toast)
+    if (!this.isDead) this.toasts.push(toast)
   }
 
   log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void {
-    if (!this.#dead) this.logs.push({ level, message, fields })
+    if (!this.isDead) this.logs.push({ level, message, fields })
   }
 
-  // --- inside ---
-
   async #call<Result>(method: string, sessionID: string | undefined, work: () => Result): Promise<Result> {
-    if (this.#dead) return new Promise(() => {})
+    if (this.isDead) return new Promise(() => {})
     this.calls.push(method)
     const fault = this.onCall(method, sessionID)
     if (fault === "crash") this.kill()
@@ -313,92 +207,12 @@ export class FakeHost implements Host {
     const { slow, fail, after = false } = fault === "forget" ? {} : (fault ?? {})
     if (slow) await new Promise<void>((resolve) => void this.clock.after(slow, resolve))
     else await undefined
-    if (this.#dead) return new Promise(() => {})
+    if (this.isDead) return new Promise(() => {})
     if (fault === "forget") return undefined as Result
     if (fail && !after) throw fail
     const result = work()
     if (fail) throw new HostError(fail.message, { ambiguous: true })
     return result
-  }
-
-  /** The same message again changes nothing; but a session that has something unanswered takes it up. */
-  #take(prompt: Prompt): void {
-    const session = this.database.sessions.get(prompt.sessionID)
-    if (!session) return
-    const agent = prompt.agent ?? "build"
-    if (!this.agentList.some(({ name }) => name === agent)) {
-      const error = { name: "UnknownError", message: `Agent not found: "${agent}".` }
-      this.#emit({ type: "error", sessionID: session.id, error })
-      this.#emit({ type: "error", sessionID: session.id, error })
-      return
-    }
-    const stored = session.messages.find(({ id }) => id === prompt.messageID)
-    if (stored) stored.parts = this.#userMessage(prompt).parts
-    else session.messages.push(this.#userMessage(prompt))
-    if (prompt.noReply || this.#activity.has(session.id)) return
-    this.#activity.set(session.id, { type: "busy" })
-    this.#beginning.set(
-      session.id,
-      this.clock.after(BEGIN_MS, () => this.#begin(session)),
-    )
-  }
-
-  #begin(session: StoredSession): void {
-    // Aborted before it began.
-    if (!this.#activity.has(session.id) || !this.database.sessions.has(session.id)) return
-    const turn = this.#newTurn(session)
-    this.#turns.set(session.id, turn)
-    void turn.run().finally(() => {
-      if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
-    })
-  }
-
-  #newTurn(session: StoredSession): Turn {
-    return new Turn(session, {
-      database: this.database,
-      after: (ms, run) => this.#after(ms, run),
-      now: () => this.clock.now(),
-      emit: (event) => this.#emit(event),
-      activity: this.#activity,
-      asks: this.#asks,
-      asksFor: (tool) => this.asking.has(tool),
-      answerTo: (request) => {
-        for (const script of this.scripts.toReversed()) {
-          const reply = script(request)
-          if (reply) return reply
-        }
-        return { text: "ok" }
-      },
-    })
-  }
-
-  #abort(sessionID: string): void {
-    const turn = this.#turns.get(sessionID)
-    this.#turns.delete(sessionID)
-    if (turn) return turn.abort()
-    for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
-    const session = this.database.sessions.get(sessionID)
-    this.#beginning.get(sessionID)?.()
-    const begins = this.#activity.delete(sessionID)
-    if (!session || !begins) return this.#emit({ type: "idle", sessionID })
-    this.#newTurn(session).abortBeforeItBegins()
-  }
-
-  #delete(sessionID: string): void {
-    for (const child of this.database.children(sessionID)) this.#delete(child.id)
-    this.database.sessions.delete(sessionID)
-    this.#emit({ type: "deleted", sessionID })
-  }
-
-  #userMessage({ messageID, agent = "build", model, parts }: Prompt): StoredMessage {
-    return {
-      id: messageID,
-      role: "user",
-      createdAt: this.clock.now(),
-      agent,
-      model,
-      parts: parts.map((part) => ({ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true })),
-    }
   }
 
   #records(wanted: (session: StoredSession) => boolean): TaskRecord[] {
@@ -415,25 +229,6 @@ export class FakeHost implements Host {
 
   #message(sessionID: string, messageID: string): StoredMessage | undefined {
     return this.database.sessions.get(sessionID)?.messages.find(({ id }) => id === messageID)
-  }
-
-  #after(ms: number, run: () => void): void {
-    this.clock.after(ms, run)
-  }
-
-  #emit(event: HostEvent): void {
-    if (this.#dead) return
-    const fault = this.onEvent(event)
-    if (fault === "lose") return
-    if (typeof fault === "object") return void this.clock.after(fault.late, () => this.#deliver(event))
-    this.#deliver(event)
-    if (fault === "double") this.#deliver(event)
-  }
-
-  #deliver(event: HostEvent): void {
-    if (this.#dead) return
-    this.events.push(event)
-    this.#listener(event)
   }
 }
 

@@ -208,6 +208,17 @@ describe("a run fails", () => {
     })
   })
 
+  test("but not because an idle is told of while its model still thinks", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 60_000 })
+    const { id, sessionID } = await rig.launch()
+    for (let count = 0; count < 4; count++) {
+      await rig.clock.advance(10_000)
+      rig.host.tell({ type: "idle", sessionID })
+    }
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
   test("when the answer breaks off without an error", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
@@ -232,166 +243,6 @@ describe("a run fails", () => {
     await rig.host.prompt({ sessionID, messageID: "msg_x", noReply: true, parts: [{ id: "p", text: "by the way" }] })
     const task = await rig.ended(id)
     expect(task.status).toBe("completed")
-  })
-})
-
-describe("a limit ends a run, really stops it, and keeps what it had written:", () => {
-  const limited = async (options: object, reply: Parameters<Rig["onPrompt"]>[1]) => {
-    const rig = new Rig({ options })
-    rig.onPrompt("FIND", reply)
-    const { id, sessionID } = await rig.launch()
-    const task = await rig.ended(id)
-    await rig.clock.advance(1000)
-    expect((await rig.host.activity()).has(sessionID)).toBe(false)
-    expect(rig.notices()).toHaveLength(1)
-    return { rig, task }
-  }
-
-  test("its time", async () => {
-    const { rig, task } = await limited({ taskTimeout: 5000 }, { hang: true, text: "so far" })
-    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
-    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(5000)
-    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("so far")
-  })
-
-  test("its time, also with polling off", async () => {
-    const { task } = await limited({ taskTimeout: 5000, pollInterval: 0 }, { hang: true })
-    expect(task.outcome?.reason?.code).toBe("timeout")
-  })
-
-  test("silence", async () => {
-    const { task } = await limited({ stallTimeout: 5000 }, { hang: true, text: "so far" })
-    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
-  })
-
-  test("tokens", async () => {
-    const { task } = await limited({ maxTokensPerTask: 50 }, { tools: [{ name: "read", args: {} }] })
-    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "tokens" } } })
-  })
-
-  test("empty answers", async () => {
-    const { task } = await limited({}, { empty: true })
-    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "empty" } } })
-    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(1000)
-  })
-})
-
-test("answers whose end is told of before their content are not empty", async () => {
-  const rig = new Rig()
-  rig.onPrompt("FIND", HANG)
-  const { id, sessionID } = await rig.launch()
-  await rig.clock.advance(100)
-  for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
-    rig.host.tell({ type: "answered", sessionID, messageID, finish: "tool-calls" })
-    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", ended: true })
-  }
-  await rig.clock.advance(100)
-  expect(rig.task(id).status).toBe("running")
-})
-
-describe("silence", () => {
-  test("is no silence while a tool runs, a question waits, or the host tries again", async () => {
-    const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
-    rig.host.asking.add("bash")
-    rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
-    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
-    rig.onPrompt("RETRY", { status: 503 })
-    const ids = []
-    for (const prompt of ["TOOL", "ASK", "RETRY"]) ids.push((await rig.launch({ prompt })).id)
-    await rig.clock.advance(15_000)
-    expect(ids.map((id) => rig.task(id).status)).toEqual(["running", "running", "running"])
-  })
-
-  test("of ten minutes ends a run, although its record is written again meanwhile", async () => {
-    const rig = new Rig()
-    rig.onPrompt("FIND", HANG)
-    const task = await rig.ended((await rig.launch()).id)
-    expect(task.outcome?.reason?.code).toBe("silence")
-    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(610_000)
-  })
-
-  test("is checked against the host before it ends a run: the events may be what is silent", async () => {
-    const rig = new Rig({ options: { stallTimeout: 5000 } })
-    rig.host.onEvent = () => "lose"
-    rig.script(({ lastUser, toolResults }) => {
-      if (!lastUser.includes("FIND")) return undefined
-      return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
-    })
-    const task = await rig.ended((await rig.launch()).id)
-    expect(task.status).toBe("completed")
-  })
-
-  test("is no silence when the host shows a running tool or an open question that no event told of", async () => {
-    const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
-    rig.host.onEvent = () => "lose"
-    rig.host.asking.add("bash")
-    rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
-    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
-    const tool = await rig.launch({ prompt: "TOOL" })
-    const ask = await rig.launch({ prompt: "ASK" })
-    await rig.clock.advance(15_000)
-    expect(rig.task(tool.id).status).toBe("running")
-    expect(rig.view(ask.id).phase).toBe("waiting for permission")
-  })
-})
-
-describe("questions", () => {
-  const asking = async (options: object = {}) => {
-    const rig = new Rig({ options: { permissionTimeout: 60_000, ...options } })
-    rig.host.asking.add("bash")
-    rig.script(({ lastUser, toolResults }) => {
-      if (!lastUser.includes("FIND")) return undefined
-      return toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on" }
-    })
-    const task = await rig.launch()
-    await rig.clock.advance(100)
-    return { rig, ...task }
-  }
-
-  test("are shown, and go away when the user answers", async () => {
-    const { rig, id } = await asking()
-    expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
-    expect(rig.host.toasts.at(-1)).toMatchObject({ title: "A background agent asks for permission" })
-    rig.host.answer(rig.view(id).asks[0]?.id ?? "")
-    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
-  })
-
-  test("are refused when nobody answers in time, and the child goes on", async () => {
-    const { rig, id } = await asking()
-    const task = await rig.ended(id)
-    expect(task.status).toBe("completed")
-    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeGreaterThanOrEqual(60_000)
-    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(61_000)
-  })
-
-  test("wait for ever with a timeout of 0", async () => {
-    const { rig, id } = await asking({ permissionTimeout: 0, taskTimeout: 0 })
-    await rig.clock.advance(3_600_000)
-    expect(rig.view(id).phase).toBe("waiting for permission")
-  })
-
-  test("are told to the parent's model after a while, once, without starting it", async () => {
-    const { rig, id } = await asking()
-    await rig.clock.advance(50_000)
-    const hints = rig.host
-      .stored(rig.parent)
-      .messages.filter(({ parts }) => JSON.stringify(parts).includes("waits for"))
-    expect(hints).toHaveLength(1)
-    expect(JSON.stringify(hints[0]?.parts)).toContain(`Background task ${id} (find it) waits for the user's answer`)
-    expect(rig.answers()).toEqual([])
-  })
-
-  test("of a session below the child's are the child's own", async () => {
-    const rig = new Rig()
-    rig.onPrompt("FIND", HANG)
-    const { id, sessionID } = await rig.launch()
-    await rig.clock.advance(100)
-    const below = rig.host.openSession({ parentID: sessionID })
-    const ask = { id: "per_x", sessionID: below, kind: "question", what: "Which?", askedAt: rig.clock.now() } as const
-    rig.host.tell({ type: "asked", ask })
-    expect(rig.view(id)).toMatchObject({ phase: "waiting for an answer", asks: [{ what: "Which?" }] })
-    rig.host.tell({ type: "replied", sessionID: below, askID: "per_x" })
-    expect(rig.view(id).phase).toBe("working")
   })
 })
 

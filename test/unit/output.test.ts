@@ -1,6 +1,10 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import { Journal } from "../../src/manager/journal.ts"
 import { findTask } from "../../src/manager/lookup.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+import { jsonCopy } from "../support/fake-database.ts"
+import { FakeHost } from "../support/fake-host.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -203,7 +207,26 @@ describe("a reference", () => {
 })
 
 describe("the record", () => {
-  test("is written in bursts of two at most, always the newest state last", async () => {
+  test("is written twice at most in a burst, the newest state last", async () => {
+    const clock = new FakeClock()
+    const host = new FakeHost({ clock })
+    const sessionID = host.openSession()
+    let task = taskOf({ sessionID })
+    const journal = new Journal(host, clock, () => task)
+    host.onCall = () => ({ slow: 300 })
+    const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
+      task = { ...task, retrievedAt }
+      return journal.save(task)
+    })
+    await clock.advance(10_000)
+    await Promise.all(saves)
+    expect(host.calls).toEqual(["saveRecord", "saveRecord"])
+    expect((await host.database.sessions.get(sessionID))?.metadata).toMatchObject({
+      superagents: { task: { retrievedAt: 5 } },
+    })
+  })
+
+  test("has, when all is quiet, what the manager has", async () => {
     const rig = new Rig()
     rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
     const { id, sessionID } = await rig.launch()
@@ -211,7 +234,7 @@ describe("the record", () => {
     await rig.manager.output(id, rig.caller)
     await rig.clock.advance(10_000)
     const record = (await rig.host.session(sessionID))?.record
-    expect(record?.task).toEqual(JSON.parse(JSON.stringify(rig.task(id))))
+    expect(record?.task).toEqual(jsonCopy(rig.task(id)))
   })
 
   test("that the host does not take is tried again, then given up with a word in the log", async () => {

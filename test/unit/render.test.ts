@@ -191,7 +191,7 @@ describe("a long answer", () => {
   }
 
   test("is cut at 32,000 characters, and says where it goes on", () => {
-    const answer = "a".repeat(MOST_ANSWER_CHARS) + "b"
+    const answer = `${"a".repeat(MOST_ANSWER_CHARS)}b`
     const text = output(endedView(), answer)
     expect(wrappedIn(text)).toBe("a".repeat(MOST_ANSWER_CHARS))
     expect(text).toContain("Characters 0 to 32000 of 32001.")

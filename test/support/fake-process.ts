@@ -1,0 +1,207 @@
+import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
+import type { Ask } from "../../src/core/task.ts"
+import { decodeRequest } from "../../src/host/record.ts"
+import type { ClockView, FakeClock } from "./fake-clock.ts"
+import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
+import { type FakeScript, Turn } from "./fake-turn.ts"
+
+export type EventFault = "lose" | "double" | { late: number } | undefined
+export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
+
+const BEGIN_MS = 5
+
+/** One OpenCode process on a database: its sessions' turns, its events, and what a user does in it. */
+export class FakeProcess {
+  readonly database: FakeDatabase
+  readonly clock: ClockView
+  readonly instance: string
+  readonly scripts: FakeScript[] = []
+  readonly events: HostEvent[] = []
+  /** The agents that a prompt may name. */
+  agentNames: () => readonly string[] = () => ["build"]
+  /** Tools that need the user's permission. */
+  readonly asking = new Set<string>()
+  onEvent: (event: HostEvent) => EventFault = () => undefined
+  #listener: (event: HostEvent) => void = () => {}
+  protected readonly working = new Map<string, Activity>()
+  protected readonly asks = new Map<string, Ask>()
+  /** Prompts that were accepted a moment ago. */
+  readonly #accepted = new Map<() => void, string>()
+  /** Turns that are about to begin, with what takes that back. */
+  readonly #beginning = new Map<string, () => void>()
+  readonly #turns = new Map<string, Turn>()
+  #dead = false
+
+  constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeHostOptions) {
+    this.clock = clock.view()
+    this.database = database
+    this.instance = instance
+    database.living.add(instance)
+  }
+
+  listen(listener: (event: HostEvent) => void): void {
+    this.#listener = listener
+  }
+
+  /** SIGKILL: nothing of this process goes on, and what was being written stays as it is. */
+  kill(): void {
+    this.#dead = true
+    this.database.living.delete(this.instance)
+    this.clock.kill()
+    this.#listener = () => {}
+  }
+
+  get isDead(): boolean {
+    return this.#dead
+  }
+
+  openSession(session: Partial<StoredSession> = {}): string {
+    const { id, parentID } = this.database.add({ updatedAt: this.clock.now(), ...session })
+    this.emit({ type: "created", sessionID: id, parentID })
+    return id
+  }
+
+  say(sessionID: string, text: string, persona: Partial<Persona> = {}): string {
+    const messageID = this.database.nextID("msg")
+    this.take({
+      sessionID,
+      messageID,
+      agent: persona.agent ?? "build",
+      model: persona.model,
+      parts: [{ id: this.database.nextID("prt"), text }],
+    })
+    return messageID
+  }
+
+  answer(askID: string): void {
+    const ask = this.asks.get(askID)
+    if (ask) this.answerAsk(ask, false, false)
+  }
+
+  abortByUser(sessionID: string): void {
+    const turn = this.#turns.get(sessionID)
+    this.#turns.delete(sessionID)
+    if (turn) return turn.abort()
+    for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
+    const session = this.database.sessions.get(sessionID)
+    this.#beginning.get(sessionID)?.()
+    const begins = this.working.delete(sessionID)
+    if (!session || !begins) return this.emit({ type: "idle", sessionID })
+    this.#newTurn(session).abortBeforeItBegins()
+  }
+
+  deleteByUser(sessionID: string): void {
+    for (const child of this.database.children(sessionID)) this.deleteByUser(child.id)
+    this.database.sessions.delete(sessionID)
+    this.emit({ type: "deleted", sessionID })
+  }
+
+  /** Writes a session's metadata as any client can. */
+  writeMetadata(sessionID: string, metadata: Record<string, unknown>): void {
+    const session = this.stored(sessionID)
+    session.metadata = jsonCopy(metadata)
+    session.updatedAt = this.clock.now()
+    this.emit({ type: "updated", sessionID, usage: session.usage, request: decodeRequest(session.metadata) })
+  }
+
+  stored(sessionID: string): StoredSession {
+    const session = this.database.sessions.get(sessionID)
+    if (!session) throw new Error(`no session ${sessionID}`)
+    return session
+  }
+
+  /** An event out of the blue. */
+  tell(event: HostEvent): void {
+    this.#deliver(event)
+  }
+
+  /** Hands a prompt to a session that exists; it is taken up a moment later. */
+  protected accept(prompt: Prompt): void {
+    const take = () => {
+      if (this.#accepted.delete(take)) this.take(prompt)
+    }
+    this.#accepted.set(take, prompt.sessionID)
+    this.clock.after(1, take)
+  }
+
+  protected answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
+    if (this.asks.has(ask.id)) this.#turns.get(ask.sessionID)?.answerAsk(refused, feedback)
+  }
+
+  /** The same message again changes nothing; but a session that has something unanswered takes it up. */
+  protected take(prompt: Prompt): void {
+    const session = this.database.sessions.get(prompt.sessionID)
+    if (!session) return
+    const agent = prompt.agent ?? "build"
+    if (!this.agentNames().includes(agent)) {
+      const error = { name: "UnknownError", message: `Agent not found: "${agent}".` }
+      this.emit({ type: "error", sessionID: session.id, error })
+      this.emit({ type: "error", sessionID: session.id, error })
+      return
+    }
+    const stored = session.messages.find(({ id }) => id === prompt.messageID)
+    if (stored) stored.parts = this.#userMessage(prompt).parts
+    else session.messages.push(this.#userMessage(prompt))
+    if (prompt.noReply || this.working.has(session.id)) return
+    this.working.set(session.id, { type: "busy" })
+    this.#beginning.set(
+      session.id,
+      this.clock.after(BEGIN_MS, () => this.#begin(session)),
+    )
+  }
+
+  #begin(session: StoredSession): void {
+    // Aborted before it began.
+    if (!this.working.has(session.id) || !this.database.sessions.has(session.id)) return
+    const turn = this.#newTurn(session)
+    this.#turns.set(session.id, turn)
+    void turn.run().finally(() => {
+      if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
+    })
+  }
+
+  #newTurn(session: StoredSession): Turn {
+    return new Turn(session, {
+      database: this.database,
+      after: (ms, run) => void this.clock.after(ms, run),
+      now: () => this.clock.now(),
+      emit: (event) => this.emit(event),
+      activity: this.working,
+      asks: this.asks,
+      asksFor: (tool) => this.asking.has(tool),
+      answerTo: (request) => {
+        for (const script of this.scripts.toReversed()) {
+          const reply = script(request)
+          if (reply) return reply
+        }
+        return { text: "ok" }
+      },
+    })
+  }
+
+  #userMessage({ messageID, agent = "build", model, parts }: Prompt): StoredMessage {
+    return {
+      id: messageID,
+      role: "user",
+      createdAt: this.clock.now(),
+      agent,
+      model,
+      parts: parts.map((part) => ({ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true })),
+    }
+  }
+
+  protected emit(event: HostEvent): void {
+    if (this.#dead) return
+    const fault = this.onEvent(event)
+    if (fault === "lose") return
+    if (typeof fault === "object") return void this.clock.after(fault.late, () => this.#deliver(event))
+    this.#deliver(event)
+    if (fault === "double") this.#deliver(event)
+  }
+
+  #deliver(event: HostEvent): void {
+    if (this.#dead) return
+    this.events.push(event)
+    this.#listener(event)
+  }
+}

@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+const HANG = { hang: true } as const
+
+describe("the queue", () => {
+  test("starts what is over the limit when a slot is free, first come first served", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.onPrompt("SLOW", { text: "done", delay: 1000 })
+    const first = await rig.launch({ prompt: "SLOW" })
+    const second = await rig.launch({ prompt: "SECOND" })
+    const third = await rig.launch({ prompt: "THIRD" })
+    expect(rig.view(second.id)).toMatchObject({ phase: "queued", place: 1, elapsed: 0 })
+    expect(rig.view(third.id)).toMatchObject({ phase: "queued", place: 2 })
+    expect(rig.host.stored(second.sessionID).messages).toEqual([])
+    await rig.clock.until(() => rig.task(first.id).status === "completed")
+    expect(rig.view(second.id).waited).toBeGreaterThan(999)
+    expect(rig.view(third.id).phase).toBe("queued")
+    await rig.ended(third.id)
+    expect(rig.task(second.id).run.endedAt).toBeLessThan(rig.task(third.id).run.endedAt ?? 0)
+    expect(rig.task(second.id).run).not.toHaveProperty("queuedPrompt")
+  })
+
+  test("keeps the limit while sessions are still being made", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.onPrompt("FIND", HANG)
+    let first = true
+    rig.host.onCall = (method) => {
+      if (method !== "createSession" || !first) return undefined
+      first = false
+      return { slow: 1000 }
+    }
+    const slow = rig.launch({ description: "slow" })
+    const quick = await rig.launch({ description: "quick" })
+    await rig.clock.advance(2000)
+    const running = rig.manager.list(rig.parent).filter(({ phase }) => phase !== "queued")
+    expect(running.map(({ task }) => task.id)).toEqual([(await slow).id])
+    expect(rig.view(quick.id).phase).toBe("queued")
+  })
+
+  test("frees the slot of a launch that failed", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    rig.host.onCall = (method) => (method === "createSession" ? { slow: 100, fail: new HostError("no") } : undefined)
+    const failed = expect(rig.launch()).rejects.toThrow("The task could not be launched: no")
+    await rig.settle()
+    rig.host.onCall = () => undefined
+    const waiting = await rig.launch()
+    expect(rig.view(waiting.id).phase).toBe("queued")
+    await rig.clock.advance(100)
+    await failed
+    expect(rig.view(waiting.id).phase).toBe("working")
+  })
+
+  test("ends a task whose prompt the host does not take when its turn comes", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+    await rig.launch()
+    const second = await rig.launch({ prompt: "SECOND" })
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID === second.sessionID ? { fail: new HostError("no room") } : undefined
+    const task = await rig.ended(second.id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "host", text: "OpenCode did not take the prompt: no room" } },
+    })
+  })
+
+  test("lets a parent that waits for its own tasks hold no model", async () => {
+    const rig = new Rig({ options: { maxDepth: 2, maxConcurrentPerModel: { "scripted/alpha": 1 } } })
+    rig.onPrompt("OUTER", HANG)
+    const outer = await rig.launch({ prompt: "OUTER" })
+    const inner = await rig.launch({ prompt: "INNER", model: "scripted/alpha" }, outer.sessionID)
+    const other = await rig.launch({ prompt: "OTHER" })
+    expect(rig.view(outer.id).phase).toBe("waiting for its own tasks")
+    expect(rig.view(inner.id, outer.sessionID).phase).toBe("working")
+    expect(rig.view(other.id).phase).toBe("queued")
+  })
+})

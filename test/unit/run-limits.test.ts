@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+
+const HANG = { hang: true } as const
+
+describe("a limit ends a run, really stops it, and keeps what it had written:", () => {
+  const limited = async (options: object, reply: Parameters<Rig["onPrompt"]>[1]) => {
+    const rig = new Rig({ options })
+    rig.onPrompt("FIND", reply)
+    const { id, sessionID } = await rig.launch()
+    const task = await rig.ended(id)
+    await rig.clock.advance(1000)
+    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+    expect(rig.notices()).toHaveLength(1)
+    return { rig, task }
+  }
+
+  test("its time", async () => {
+    const { rig, task } = await limited({ taskTimeout: 5000 }, { hang: true, text: "so far" })
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(5000)
+    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("so far")
+  })
+
+  test("its time, also with polling off", async () => {
+    const { task } = await limited({ taskTimeout: 5000, pollInterval: 0 }, { hang: true })
+    expect(task.outcome?.reason?.code).toBe("timeout")
+  })
+
+  test("silence", async () => {
+    const { task } = await limited({ stallTimeout: 5000 }, { hang: true, text: "so far" })
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
+  })
+
+  test("tokens", async () => {
+    const { task } = await limited({ maxTokensPerTask: 50 }, { tools: [{ name: "read", args: {} }] })
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "tokens" } } })
+  })
+
+  test("empty answers", async () => {
+    const { task } = await limited({}, { empty: true })
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "empty" } } })
+    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(1000)
+  })
+})
+
+test("answers whose end is told of before their content are not empty", async () => {
+  const rig = new Rig()
+  rig.onPrompt("FIND", HANG)
+  const { id, sessionID } = await rig.launch()
+  await rig.clock.advance(100)
+  for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
+    rig.host.tell({ type: "answered", sessionID, messageID, finish: "tool-calls" })
+    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", ended: true })
+  }
+  await rig.clock.advance(100)
+  expect(rig.task(id).status).toBe("running")
+})
+
+describe("silence", () => {
+  test("is no silence while a tool runs, a question waits, or the host tries again", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
+    rig.host.asking.add("bash")
+    rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
+    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
+    rig.onPrompt("RETRY", { status: 503 })
+    const ids = []
+    for (const prompt of ["TOOL", "ASK", "RETRY"]) ids.push((await rig.launch({ prompt })).id)
+    await rig.clock.advance(15_000)
+    expect(ids.map((id) => rig.task(id).status)).toEqual(["running", "running", "running"])
+  })
+
+  test("of ten minutes ends a run, although its record is written again meanwhile", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    const task = await rig.ended((await rig.launch()).id)
+    expect(task.outcome?.reason?.code).toBe("silence")
+    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(610_000)
+  })
+
+  test("is checked against the host before it ends a run: the events may be what is silent", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000 } })
+    rig.host.onEvent = () => "lose"
+    rig.script(({ lastUser, toolResults }) => {
+      if (!lastUser.includes("FIND")) return undefined
+      return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
+    })
+    const task = await rig.ended((await rig.launch()).id)
+    expect(task.status).toBe("completed")
+  })
+
+  test("is no silence when the host shows a running tool or an open question that no event told of", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
+    rig.host.onEvent = () => "lose"
+    rig.host.asking.add("bash")
+    rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
+    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
+    const tool = await rig.launch({ prompt: "TOOL" })
+    const ask = await rig.launch({ prompt: "ASK" })
+    await rig.clock.advance(15_000)
+    expect(rig.task(tool.id).status).toBe("running")
+    expect(rig.view(ask.id).phase).toBe("waiting for permission")
+  })
+})
