@@ -19,6 +19,7 @@ import {
   rulesFor,
 } from "./checks.ts"
 import type { Lifecycle } from "./lifecycle.ts"
+import { persistently } from "./retry.ts"
 import type { TaskStore } from "./store.ts"
 
 export type LaunchRequest = {
@@ -206,12 +207,14 @@ export class Launcher {
   }
 
   async #promptOrUndo(task: Task, prompt: string): Promise<void> {
-    const { host, store } = this.#ports
+    const { host, store, clock, background } = this.#ports
     try {
       await this.#prompt(task, prompt)
     } catch (error) {
       store.remove(task.id)
-      await host.deleteSession(task.sessionID).catch(() => {})
+      // The prompt may have been taken all the same: no child goes on that nobody looks after.
+      const undo = () => host.deleteSession(task.sessionID)
+      await undo().catch(() => background("undo a launch", () => persistently(clock, undo)))
       throw error
     }
   }

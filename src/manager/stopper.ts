@@ -1,10 +1,9 @@
 import type { Clock, Host } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
+import { persistently } from "./retry.ts"
 
 /** How long an abort may take before the caller goes on; the host carries it out all the same. */
 const ABORT_LIMIT_MS = 5000
-/** Waits before a call that failed is made again. */
-const RETRY_DELAYS_MS = [100, 500, 2000] as const
 
 /**
  * Ends what a session does: refuses its open questions first, since an abort would leave them open for ever, then
@@ -32,17 +31,10 @@ export class Stopper {
   }
 
   async #attempt(work: () => Promise<void>, sessionID: string): Promise<void> {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return await work()
-      } catch (error) {
-        const delay = RETRY_DELAYS_MS[attempt]
-        if (delay === undefined) {
-          this.#host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
-          return
-        }
-        await new Promise<void>((resolve) => void this.#clock.after(delay, resolve))
-      }
+    try {
+      await persistently(this.#clock, work)
+    } catch (error) {
+      this.#host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
     }
   }
 

@@ -165,6 +165,22 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
+  test("when the host took the prompt and says that it did not; the child does not go on by itself", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    const sessions = rig.host.database.sessions.size
+    let failures = 1
+    rig.host.onCall = (method) => {
+      if (method === "prompt") return { fail: new HostError("lost"), after: true }
+      return method === "deleteSession" && failures-- > 0 ? { fail: new HostError("not now") } : undefined
+    }
+    await expect(rig.launch()).rejects.toThrow("The task could not be launched: lost")
+    await rig.clock.advance(1000)
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect((await rig.host.activity()).size).toBe(0)
+    expect(rig.timers.pending).toBe(0)
+  })
+
   test("above the launch rate, and says when to try again", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
     await rig.launch()

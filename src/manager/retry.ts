@@ -1,0 +1,16 @@
+import type { Clock } from "../core/ports.ts"
+
+/** Waits, in ms, before a call that must not be given up lightly is made again. */
+const DELAYS_MS = [100, 500, 2000] as const
+
+/** Does the work, and a few times again when it fails. Rejects with the last error. */
+export async function persistently<Result>(clock: Clock, work: () => Promise<Result>): Promise<Result> {
+  for (const delay of DELAYS_MS) {
+    try {
+      return await work()
+    } catch {
+      await new Promise<void>((resolve) => void clock.after(delay, resolve))
+    }
+  }
+  return work()
+}
