@@ -79,7 +79,7 @@ test(`${TASKS} tasks of five tool calls through ten slots: all reported once, an
   const progress = found.map(({ visible }) => visible.split("Task Progress: ")[1])
   expect(progress).toEqual(Array.from({ length: TASKS }, (_, index) => `${index + 1}/${TASKS}`))
   const { output = "" } = await callTool(host, model, session, "superagents_list", {})
-  expect(output).toContain(`${TASKS} tasks, 0 running | ${TASKS * TOOL_CALLS} tool calls | `)
+  expect(output).toContain(`${TASKS} tasks, 0 running | ${(TASKS * TOOL_CALLS).toLocaleString("en-US")} tool calls | `)
 
   model.requests.length = 0
   const before = await heapMB()
