@@ -203,7 +203,7 @@ export class Launcher {
 
   #admissible(active: Iterable<Task>): readonly Task[] {
     const { store, options } = this.#ports
-    return admissible(active, options, (task) => store.ofParent(task.sessionID).some(isActive))
+    return admissible(active, options, (task) => store.hasActive(task.sessionID))
   }
 
   async #promptOrUndo(task: Task, prompt: string): Promise<void> {

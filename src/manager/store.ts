@@ -37,8 +37,9 @@ export class TaskStore {
     return this.#pick(this.#byParent.get(parentID) ?? [])
   }
 
-  isParent(sessionID: string): boolean {
-    return this.#byParent.has(sessionID)
+  /** True while a task that this session launched is active, here or in another process. */
+  hasActive(parentID: string): boolean {
+    return this.ofParent(parentID).some(isActive)
   }
 
   /** The tasks that this process runs and that have not ended. */

@@ -1,6 +1,6 @@
 import { messageID, partID } from "../core/ids.ts"
 import { type Clock, type Host, LEASE_MS } from "../core/ports.ts"
-import { type Ask, isActive, isQueued, type Task } from "../core/task.ts"
+import { type Ask, isQueued, type Task } from "../core/task.ts"
 import { nextDeadline } from "../core/watchdog.ts"
 import type { Options } from "../options.ts"
 import type { Background } from "./background.ts"
@@ -159,7 +159,7 @@ export class Timekeeper {
     for (const task of store.active()) {
       const tracker = store.tracker(task.id)
       if (!tracker || isQueued(task)) continue
-      const ownTasks = store.ofParent(task.sessionID).some(isActive)
+      const ownTasks = store.hasActive(task.sessionID)
       yield Math.max(soon, nextDeadline(task, tracker.snapshot(), options, ownTasks))
     }
   }

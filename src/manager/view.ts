@@ -3,7 +3,6 @@ import {
   type Ask,
   addUsage,
   elapsed,
-  isActive,
   isQueued,
   NO_USAGE,
   type Phase,
@@ -37,10 +36,9 @@ export type TaskView = {
 
 export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = store.tracker(task.id)?.snapshot()
-  const ownTasks = store.ofParent(task.sessionID)
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseOf(task, progress, ownTasks.some(isActive)),
+    phase: progress && phaseOf(task, progress, store.hasActive(task.sessionID)),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task) ? placeInQueue(task, store.active()) : undefined,

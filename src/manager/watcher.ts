@@ -101,7 +101,7 @@ export class Watcher {
   /** Ends the run if it has passed a limit. */
   checkLimits(task: Task, tracker: ProgressTracker): void {
     const { store, options, clock } = this.#ports
-    const ownTasks = store.ofParent(task.sessionID).some(isActive)
+    const ownTasks = store.hasActive(task.sessionID)
     const reason = overrun(task, tracker.snapshot(), options, ownTasks, clock.now())
     if (!reason) return
     if (reason.code !== "silence") return this.#ports.stop(task, { type: "failed", reason })
@@ -181,7 +181,7 @@ export class Watcher {
 
   /** Its own tasks run, or it is still to be told of one that has ended. */
   #waitsForOwn({ sessionID }: Task): boolean {
-    return this.#ports.store.ofParent(sessionID).some(isActive) || this.#ports.owesNews(sessionID)
+    return this.#ports.store.hasActive(sessionID) || this.#ports.owesNews(sessionID)
   }
 
   /** A model has ended its turn well; somebody may go on with its todos, and is given a while for that. */

@@ -173,7 +173,7 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
   }
 }
 
-/** The session itself, its children, and what changed since it began: forks have no parent to be found by. */
+/** The session itself, its children, and whatever else changed since it began. */
 async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
   const { data: session } = await api.client.session.get({ sessionID })
   if (!session) return []
