@@ -21,7 +21,7 @@ const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const instance = registerInstance()
   const client = clientOn(input.client)
-  const host = new OpencodeHost(client, instance)
+  const host = new OpencodeHost(client, instance, systemClock)
   for (const problem of problems) host.log("warn", problem)
   if (!options.enabled) return {}
   const manager = new TaskManager({

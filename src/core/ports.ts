@@ -109,6 +109,9 @@ export type NewSession = {
   readonly rules: readonly Rule[]
 }
 
+/** `info` may reach the log a moment later than the others. */
+export type LogLevel = "info" | "warn" | "error"
+
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>
 
 export type Toast = {
@@ -164,7 +167,7 @@ export interface Host {
   /** Whether a record's owner is this very instance, another one that lives, or gone. */
   ownership(owner: Owner): "ours" | "alive" | "dead"
   toast(toast: Toast): void
-  log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void
+  log(level: LogLevel, message: string, fields?: LogFields): void
 }
 
 /** What happens in the host, as the manager hears it. A hint only: the truth is read from the host. */

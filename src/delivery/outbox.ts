@@ -200,7 +200,9 @@ export class Outbox {
   }
 
   async #confirm(prompt: Prompt): Promise<void> {
-    for (const delay of CONFIRM_DELAYS_MS) {
+    // What starts no model is stored when the host has taken it.
+    const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
+    for (const delay of delays) {
       await this.#pause(delay)
       if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }

@@ -20,6 +20,23 @@ export function endToast(task: Task): Toast {
   }
 }
 
+/** How many messages one toast names. */
+const MOST_NAMED = 3
+
+/** One toast for each kind of news, oldest first; several of a kind are counted, and the first of them named. */
+export function summarize(toasts: readonly Toast[]): readonly Toast[] {
+  const kinds = new Map<string, Toast[]>()
+  for (const toast of toasts) kinds.set(toast.title, [...(kinds.get(toast.title) ?? []), toast])
+  return [...kinds.values()].map((alike) => {
+    const [first] = alike as [Toast]
+    if (alike.length === 1) return first
+    const named = alike.slice(0, MOST_NAMED).map(({ message }) => message)
+    const more = alike.length - named.length
+    const message = `${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`
+    return { ...first, title: `${alike.length} × ${first.title}`, message }
+  })
+}
+
 export const askToast = (task: Task, ask: Ask): Toast => ({
   title: ask.kind === "permission" ? "A background agent asks for permission" : "A background agent asks a question",
   message: `${task.description}: ${ask.what}`,

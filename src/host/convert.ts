@@ -32,9 +32,15 @@ export function toError(error: unknown): { name: string; message: string } {
 const firstLine = (text: string): string => text.split("\n    at ")[0]?.trim().slice(0, 2000) ?? ""
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
-  const shared = { id: info.id, createdAt: info.time.created }
-  if (info.role === "user")
-    return { ...shared, role: "user", summary: false, parts: parts.flatMap((part) => toParts(part)) }
+  return messageOf(
+    info,
+    parts.flatMap((part) => toParts(part, info)),
+  )
+}
+
+export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Message {
+  const shared = { id: info.id, createdAt: info.time.created, parts }
+  if (info.role === "user") return { ...shared, role: "user", summary: false }
   return {
     ...shared,
     role: "assistant",
@@ -43,14 +49,15 @@ export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly P
     error: info.error && toError(info.error),
     usage: toUsage(info.tokens, info.cost),
     summary: info.summary === true,
-    parts: parts.flatMap((part) => toParts(part, info.path.cwd)),
   }
 }
 
 /** Tools that write files. With snapshots on, a `patch` part tells more: what a command of the shell changed, too. */
 const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
 
-function toParts(part: Part, directory = ""): MessagePart[] {
+/** A part of a message as the core reads it; none where the core does not look at such parts. */
+export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
+  const directory = message.role === "assistant" ? message.path.cwd : ""
   if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
   if (part.type === "patch") return [{ type: "files", paths: part.files.map((file) => below(directory, file)) }]
   if (part.type !== "tool") return []

@@ -32,6 +32,11 @@ export class Known {
     }
   }
 
+  /** Takes in a message that the host has just stored for us. */
+  stored({ info, parts }: { info: Message; parts: readonly Part[] }): void {
+    remember(this.#messages, info.id, new Set(parts.map(({ id }) => id)), MOST_MESSAGES)
+  }
+
   /** The session as last told of: what changes seldom (its parent, rules, metadata) may be relied on, its usage not. */
   row(sessionID: string): Session | undefined {
     return this.#rows.get(sessionID)

@@ -1,10 +1,13 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
+import { Gather } from "../core/gather.ts"
 import type {
   Activity,
   AgentInfo,
+  Clock,
   Host,
   LogFields,
+  LogLevel,
   Message,
   NewSession,
   Owner,
@@ -24,9 +27,12 @@ import { Known } from "./known.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isForeignVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
+import { Transcripts } from "./transcripts.ts"
 
-/** Agents and models change with the configuration alone. */
-const KEEP_MS = 10_000
+/** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
+const KEEP_MS = 300_000
+/** What is no trouble is written to the log together: every call costs the host milliseconds of its one thread. */
+const LOG_GATHER_MS = 1000
 /** The most sessions that one look-up takes in. */
 const MOST_SESSIONS = 5000
 /** How many of the newest messages are read, until the one looked for is among them. */
@@ -37,20 +43,28 @@ export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
   readonly #instance: string
   readonly #known = new Known()
+  readonly #transcripts = new Transcripts()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
   readonly #writes = new Map<string, Promise<void>>()
   readonly #agents = new Kept<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
+  readonly #infos: Gather<{ readonly message: string; readonly fields: LogFields }>
   readonly #models = new Kept<readonly string[]>(KEEP_MS, () => this.#readModels())
 
   /** `instance` names the plugin instance that owns what is written here. */
-  constructor(client: OpencodeClient, instance: string) {
+  constructor(client: OpencodeClient, instance: string, clock: Clock) {
     this.#client = client
     this.#instance = instance
+    this.#infos = new Gather(clock, LOG_GATHER_MS, (lines) => {
+      const [first] = lines
+      if (first && lines.length === 1) this.#writeLog("info", first.message, first.fields)
+      else this.#writeLog("info", `${lines.length} lines`, { lines })
+    })
   }
 
   /** Takes in an event of the host: what it tells need not be asked for. */
   hear(event: RawEvent): void {
     this.#known.hear(event)
+    this.#transcripts.hear(event)
   }
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
@@ -85,19 +99,17 @@ export class OpencodeHost implements Host {
     return known ? toSession(known) : this.session(sessionID)
   }
 
-  async prompt(prompt: Prompt): Promise<void> {
-    const { sessionID, messageID, agent, model, noReply, parts } = prompt
-    await call(
-      "send a prompt",
-      this.#client.session.promptAsync({
-        sessionID,
-        messageID,
-        agent,
-        ...modelFields(model),
-        noReply,
-        parts: parts.map((part) => ({ type: "text" as const, ...part })),
-      }),
-    )
+  /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */
+  async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
+    const texts = parts.map((part) => ({ type: "text" as const, ...part }))
+    const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: texts }
+    if (noReply) {
+      const stored = await call("store a message", this.#client.session.prompt(message))
+      this.#known.stored(stored)
+    } else {
+      this.#transcripts.follow(sessionID, messageID)
+      await call("send a prompt", this.#client.session.promptAsync(message))
+    }
   }
 
   async abort(sessionID: string): Promise<void> {
@@ -116,6 +128,8 @@ export class OpencodeHost implements Host {
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    const heard = this.#transcripts.take(sessionID, messageID)
+    if (heard) return heard
     for (const limit of PAGE_SIZES) {
       const page = await this.#find("read messages", this.#client.session.messages({ sessionID, limit }))
       if (!page) return []
@@ -236,7 +250,12 @@ export class OpencodeHost implements Host {
     void this.#client.tui.showToast({ title, message, variant }).catch(() => {})
   }
 
-  log(level: "debug" | "info" | "warn" | "error", message: string, fields: LogFields = {}): void {
+  log(level: LogLevel, message: string, fields: LogFields = {}): void {
+    if (level === "info") this.#infos.add({ message, fields })
+    else this.#writeLog(level, message, fields)
+  }
+
+  #writeLog(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {
     void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
   }
 

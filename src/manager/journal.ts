@@ -1,6 +1,8 @@
 import { type Clock, type Host, HostError } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 
+/** How long a write may wait that nobody depends on: what is written meanwhile takes it along. */
+export const LATER_MS = 10_000
 /** Waits before a write is tried again. After the last one the write is given up, and the log says so. */
 const RETRY_DELAYS_MS = [50, 500, 2000] as const
 
@@ -15,6 +17,8 @@ export class Journal {
   readonly #clock: Clock
   readonly #newest: (id: string) => Task | undefined
   readonly #entries = new Map<string, Entry>()
+  /** Cancels the writes that wait, by task. */
+  readonly #later = new Map<string, () => void>()
 
   constructor(host: Host, clock: Clock, newest: (id: string) => Task | undefined) {
     this.#host = host
@@ -30,18 +34,39 @@ export class Journal {
     return entry.again
   }
 
+  /** Stores the present state, or a newer one, before long: with the next write, or when `LATER_MS` have passed. */
+  saveLater(task: Task): void {
+    if (this.#later.has(task.id)) return
+    this.#later.set(
+      task.id,
+      this.#clock.after(LATER_MS, () => void this.save(task)),
+    )
+  }
+
+  /** Drops the writes that wait. */
+  stop(): void {
+    for (const id of [...this.#later.keys()]) this.#dropLater(id)
+  }
+
   /** Removes a task's record, after what is being written. */
   async erase(task: Task): Promise<void> {
+    this.#dropLater(task.id)
     await this.#entries.get(task.id)?.writing
     await this.#write(task.sessionID, task.id, () => undefined)
   }
 
   #start(task: Task): Promise<void> {
+    this.#dropLater(task.id)
     const writing = this.#write(task.sessionID, task.id, () => this.#newest(task.id)).finally(() => {
       if (this.#entries.get(task.id)?.writing === writing) this.#entries.delete(task.id)
     })
     this.#entries.set(task.id, { writing })
     return writing
+  }
+
+  #dropLater(taskID: string): void {
+    this.#later.get(taskID)?.()
+    this.#later.delete(taskID)
   }
 
   async #write(sessionID: string, taskID: string, state: () => Task | undefined): Promise<void> {

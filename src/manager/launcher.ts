@@ -4,7 +4,7 @@ import { messageID, partID, taskID } from "../core/ids.ts"
 import { admissible, launchDelay, MINUTE_MS } from "../core/limits.ts"
 import type { Clock, Host, Rule } from "../core/ports.ts"
 import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
-import { launchToast } from "../delivery/toast.ts"
+import type { Toaster } from "../delivery/toaster.ts"
 import { forkContext } from "../fork/fork.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
@@ -48,6 +48,7 @@ export type LauncherPorts = {
   readonly options: Options
   readonly store: TaskStore
   readonly lifecycle: Lifecycle
+  readonly toaster: Toaster
   readonly forks: ForkHost
   readonly randomID: () => string
   /** Tasks run: look after them. */
@@ -114,7 +115,7 @@ export class Launcher {
     if (!change) throw alreadyResumed(task.id)
     this.pump()
     await this.#ports.save(store.get(task.id) ?? change.after)
-    if (this.#ports.options.toasts) host.toast(launchToast(change.after))
+    this.#ports.toaster.launched(change.after)
     this.#ports.watch()
     return store.get(task.id) ?? change.after
   }
@@ -188,8 +189,8 @@ export class Launcher {
   }
 
   #announce(task: Task): void {
-    const { host, options } = this.#ports
-    if (options.toasts) host.toast(launchToast(task))
+    const { host, toaster } = this.#ports
+    toaster.launched(task)
     host.log("info", "task launched", {
       task: task.id,
       session: task.sessionID,

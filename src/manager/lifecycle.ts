@@ -2,7 +2,7 @@ import { batchProgress } from "../core/batch.ts"
 import type { Clock, Host } from "../core/ports.ts"
 import { type Delivery, elapsed, isActive, type Outcome, subtractUsage, type Task, type Usage } from "../core/task.ts"
 import type { Outbox } from "../delivery/outbox.ts"
-import { endToast } from "../delivery/toast.ts"
+import type { Toaster } from "../delivery/toaster.ts"
 import type { Options } from "../options.ts"
 import type { Background } from "./background.ts"
 import type { Journal } from "./journal.ts"
@@ -32,6 +32,7 @@ export type LifecyclePorts = {
   readonly store: TaskStore
   readonly journal: Journal
   readonly outbox: Outbox
+  readonly toaster: Toaster
   readonly background: Background
   /** Called when a slot has become free, after the task's own end is recorded in memory. */
   readonly freed: () => void
@@ -53,7 +54,7 @@ export class Lifecycle {
 
   /** Ends the run `generation` of a task. False where it had ended already. */
   end(taskID: string, generation: number, ending: Ending): boolean {
-    const { store, clock, background, journal, outbox, options, host } = this.#ports
+    const { store, clock, background, journal, outbox, toaster, host } = this.#ports
     const task = store.get(taskID)
     if (!task || !isActive(task) || task.run.generation !== generation) return false
     const now = clock.now()
@@ -70,7 +71,7 @@ export class Lifecycle {
       await saved
       this.#release(taskID)
     })
-    if (options.toasts && !ending.silent) host.toast(endToast(after))
+    if (!ending.silent) toaster.ended(after)
     host.log("info", "task ended", {
       task: taskID,
       session: after.sessionID,

@@ -4,6 +4,7 @@ import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../core/task.ts"
 import { compose } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
+import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
 import { Answers } from "./answers.ts"
@@ -65,6 +66,7 @@ export class TaskManager {
     const { host, clock, options } = ports
     const store = this.#store
     this.#ports = ports
+    const toaster = new Toaster(ports)
     this.#background = new Background((what, error) => host.log("error", `${what} failed`, { error: String(error) }))
     const background = this.#background
     this.#journal = new Journal(host, clock, (id) => store.get(id))
@@ -85,6 +87,7 @@ export class TaskManager {
       store,
       journal: this.#journal,
       outbox: this.#outbox,
+      toaster,
       background,
       freed: () => this.#freed(),
       orphaned: (task) => this.#halt(task, parentEnded),
@@ -95,6 +98,7 @@ export class TaskManager {
       options,
       store,
       lifecycle: this.#lifecycle,
+      toaster,
       forks: ports.forks,
       randomID: ports.randomID,
       watch: () => this.#timekeeper.wake(),
@@ -107,6 +111,7 @@ export class TaskManager {
       options,
       store,
       lifecycle: this.#lifecycle,
+      toaster,
       background,
       owesNews: (sessionID) => this.#outbox.owes(sessionID),
       lookAgainAt: (at) => this.#timekeeper.at(at),
@@ -248,6 +253,7 @@ export class TaskManager {
   stop(): void {
     this.#timekeeper.stop()
     this.#outbox.stop()
+    this.#journal.stop()
     this.#lifecycle.releaseAll()
   }
 
@@ -294,7 +300,9 @@ export class TaskManager {
     const change = this.#store.apply(task.id, event, clock.now())
     if (!change || state === "sent") return
     host.log("info", "task notified", { task: task.id, session: task.parentID, state })
-    await this.#journal.save(change.after)
+    // After a crash the parent's own messages tell what it was told: this write may wait.
+    if (state === "confirmed") this.#journal.saveLater(change.after)
+    else await this.#journal.save(change.after)
     const parentTask = this.#store.bySession(task.parentID)
     if (parentTask && isActive(parentTask)) this.#timekeeper.wake()
   }

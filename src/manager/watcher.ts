@@ -2,7 +2,7 @@ import type { Clock, Host, HostEvent, Message } from "../core/ports.ts"
 import { type Ask, addUsage, isActive, isQueued, type Task } from "../core/task.ts"
 import { changedFiles, judge, judgeLastAnswer, keptTodos, usageIn, type Verdict } from "../core/verdict.ts"
 import { overrun } from "../core/watchdog.ts"
-import { askToast } from "../delivery/toast.ts"
+import type { Toaster } from "../delivery/toaster.ts"
 import type { Options } from "../options.ts"
 import type { Background } from "./background.ts"
 import type { Ending, Lifecycle } from "./lifecycle.ts"
@@ -23,6 +23,7 @@ export type WatcherPorts = {
   readonly options: Options
   readonly store: TaskStore
   readonly lifecycle: Lifecycle
+  readonly toaster: Toaster
   readonly background: Background
   /** True while a session is still to be told of its own tasks. */
   readonly owesNews: (sessionID: string) => boolean
@@ -121,10 +122,10 @@ export class Watcher {
   }
 
   #asked(task: Task, tracker: ProgressTracker, ask: Ask): void {
-    const { options, host } = this.#ports
+    const { options, host, toaster } = this.#ports
     tracker.asked(ask)
     if (options.permissionTimeout > 0) this.#ports.lookAgainAt(ask.askedAt + options.permissionTimeout)
-    if (options.toasts) host.toast(askToast(task, ask))
+    toaster.asked(task, ask)
     host.log("info", "a task waits for an answer", { task: task.id, session: ask.sessionID, what: ask.what })
   }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { HostEvent } from "../../src/core/ports.ts"
+import { systemClock } from "../../src/host/clock.ts"
 import { type RawEvent, toHostEvent } from "../../src/host/events.ts"
 import { OpencodeHost } from "../../src/host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "../../src/host/owner.ts"
@@ -22,7 +23,7 @@ async function makeWorld(hears: boolean): Promise<World> {
   const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
-  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance)
+  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance, systemClock)
   let heard = 0
   return {
     get host() {

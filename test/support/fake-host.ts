@@ -4,6 +4,7 @@ import {
   type Host,
   HostError,
   type LogFields,
+  type LogLevel,
   type Message,
   type NewSession,
   type Owner,
@@ -194,7 +195,7 @@ export class FakeHost extends FakeProcess implements Host {
     if (!this.isDead) this.toasts.push(toast)
   }
 
-  log(level: "debug" | "info" | "warn" | "error", message: string, fields?: LogFields): void {
+  log(level: LogLevel, message: string, fields?: LogFields): void {
     if (!this.isDead) this.logs.push({ level, message, fields })
   }
 

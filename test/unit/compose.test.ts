@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { compose } from "../../src/delivery/compose.ts"
-import { askToast, endToast, launchToast } from "../../src/delivery/toast.ts"
+import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typeof taskOf>[0] = {}) =>
@@ -100,6 +100,18 @@ describe("a toast", () => {
       message: "find it: It was stopped.",
       variant: "warning",
     })
+  })
+
+  test("tells of several at once, each kind apart", () => {
+    const launched = ["a", "b", "c", "d", "e"].map((description) => launchToast(taskOf({ description })))
+    const [one] = launched.splice(4)
+    expect(summarize([])).toEqual([])
+    expect(summarize([endToast(ended("completed")), ...launched.slice(0, 2)])).toEqual([
+      endToast(ended("completed")),
+      { title: "2 × Background agent launched", message: "a (general), b (general)", variant: "info" },
+    ])
+    expect(summarize(launched)[0]?.message).toBe("a (general), b (general), c (general) and 1 more")
+    expect(summarize(one ? [...launched, one] : [])[0]?.message).toMatch(/ and 2 more$/)
   })
 
   test("tells of a question", () => {

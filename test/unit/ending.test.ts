@@ -40,7 +40,9 @@ describe("a run completes", () => {
 
   test("by events alone when polling is off", async () => {
     const rig = new Rig({ options: { pollInterval: 0, taskTimeout: 0, stallTimeout: 0 } })
+    rig.onPrompt("FIND", { text: "done", delay: 1000 })
     const task = await rig.launch()
+    await rig.clock.advance(500)
     expect(rig.timers.pending).toBe(0)
     expect((await rig.ended(task.id)).status).toBe("completed")
     expect(rig.host.calls).not.toContain("activity")

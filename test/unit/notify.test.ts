@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import { LATER_MS } from "../../src/manager/journal.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -50,7 +51,7 @@ describe("a notification", () => {
     expect(rig.notices()[0]?.visible).toMatch(/\n\[hint attached\]$/)
   })
 
-  test("is written down before it is sent and after it is seen", async () => {
+  test("is written down before it is sent, and some time after it is seen", async () => {
     const rig = new Rig()
     const states: unknown[] = []
     const { id, sessionID } = await rig.launch()
@@ -59,8 +60,10 @@ describe("a notification", () => {
       return undefined
     }
     await rig.ended(id)
-    expect(states).toMatchObject([{ superagents: { task: { status: "completed", delivery: { state: "pending" } } } }])
-    await rig.settle()
+    const pending = { superagents: { task: { status: "completed", delivery: { state: "pending" } } } }
+    expect(states).toMatchObject([pending])
+    expect(rig.host.stored(sessionID).metadata).toMatchObject(pending)
+    await rig.clock.advance(LATER_MS)
     const record = (await rig.host.session(sessionID))?.record
     expect(record?.task.delivery).toEqual({ state: "confirmed", wake: true, done: 1, total: 1, running: 0 })
   })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
-import { Journal } from "../../src/manager/journal.ts"
+import { Journal, LATER_MS } from "../../src/manager/journal.ts"
 import { findTask } from "../../src/manager/lookup.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
@@ -226,6 +226,30 @@ describe("the record", () => {
     })
   })
 
+  test("that may wait goes with the next write, or by itself before long", async () => {
+    const clock = new FakeClock()
+    const host = new FakeHost({ clock })
+    const sessionID = host.openSession()
+    const task = taskOf({ sessionID })
+    const journal = new Journal(host, clock, () => task)
+    journal.saveLater(task)
+    journal.saveLater(task)
+    await clock.advance(LATER_MS - 1)
+    expect(host.calls).toEqual([])
+    await clock.advance(1)
+    expect(host.calls).toEqual(["saveRecord"])
+    journal.saveLater(task)
+    await journal.save(task)
+    await clock.advance(LATER_MS)
+    expect(host.calls).toHaveLength(2)
+    journal.saveLater(task)
+    await journal.erase(task)
+    journal.saveLater(task)
+    journal.stop()
+    await clock.advance(LATER_MS)
+    expect(host.calls).toHaveLength(3)
+  })
+
   test("has, when all is quiet, what the manager has", async () => {
     const rig = new Rig()
     rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
@@ -244,12 +268,12 @@ describe("the record", () => {
     rig.host.onCall = (method) =>
       method === "saveRecord" && failures-- > 0 ? { fail: new HostError("no") } : undefined
     await rig.ended(id)
-    await rig.clock.advance(1000)
+    await rig.clock.advance(LATER_MS)
     expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("confirmed")
     failures = Number.POSITIVE_INFINITY
     const other = await rig.launch()
     await rig.ended(other.id)
-    await rig.clock.advance(10_000)
+    await rig.clock.advance(2 * LATER_MS)
     expect(rig.errors()).toContainEqual(expect.stringContaining("task record not written"))
     expect(rig.notices()).toHaveLength(2)
     expect(rig.timers.pending).toBe(0)

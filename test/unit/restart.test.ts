@@ -90,6 +90,21 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(Math.max(1, before))
   })
 
+  test("a told task whose record says so only later is not told again, nor by a second restart", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    const state = async () => (await rig.host.session(sessionID))?.record?.task.delivery.state
+    expect(await state()).toBe("pending")
+    rig.restart()
+    await rig.manager.recover()
+    expect(await state()).toBe("confirmed")
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
   test("a notification that the dying host stored without its texts is stored whole", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()

@@ -1,0 +1,21 @@
+import type { Clock } from "./ports.ts"
+
+/** Collects what comes within `ms` of the first item, and hands it over in one go, oldest first. */
+export class Gather<Item> {
+  readonly #clock: Clock
+  readonly #ms: number
+  readonly #handOver: (items: readonly Item[]) => void
+  readonly #items: Item[] = []
+
+  /** `handOver` must not throw. */
+  constructor(clock: Clock, ms: number, handOver: (items: readonly Item[]) => void) {
+    this.#clock = clock
+    this.#ms = ms
+    this.#handOver = handOver
+  }
+
+  add(item: Item): void {
+    if (this.#items.length === 0) this.#clock.after(this.#ms, () => this.#handOver(this.#items.splice(0)))
+    this.#items.push(item)
+  }
+}

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest"
+import { Gather } from "../../src/core/gather.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+
+test("what comes within the time is handed over in one go, what comes later in another", async () => {
+  const clock = new FakeClock()
+  const handed: (readonly number[])[] = []
+  const gather = new Gather<number>(clock, 100, (items) => handed.push(items))
+  await clock.advance(1000)
+  expect(handed).toEqual([])
+  gather.add(1)
+  await clock.advance(99)
+  gather.add(2)
+  expect(handed).toEqual([])
+  await clock.advance(1)
+  expect(handed).toEqual([[1, 2]])
+  gather.add(3)
+  await clock.advance(100)
+  expect(handed).toEqual([[1, 2], [3]])
+  await clock.advance(1000)
+  expect(handed).toHaveLength(2)
+})

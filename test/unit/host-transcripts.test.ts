@@ -1,0 +1,109 @@
+import { describe, expect, test } from "vitest"
+import { Transcripts } from "../../src/host/transcripts.ts"
+
+type Told = [type: string, properties: unknown]
+
+const SESSION = "ses_1"
+const user = (id: string): Told => [
+  "message.updated",
+  { info: { id, role: "user", sessionID: SESSION, time: { created: 1 } } },
+]
+const assistant = (id: string, parentID: string, more: object = {}): Told => [
+  "message.updated",
+  {
+    info: {
+      id,
+      role: "assistant",
+      sessionID: SESSION,
+      parentID,
+      time: { created: 2, completed: 3 },
+      path: { cwd: "/here" },
+      ...more,
+    },
+  },
+]
+const part = (messageID: string, id: string, more: object): Told => [
+  "message.part.updated",
+  { part: { id, messageID, sessionID: SESSION, ...more } },
+]
+const text = (messageID: string, id: string, words: string) => part(messageID, id, { type: "text", text: words })
+
+/** A session that was asked with msg_2, and what it was heard to say then. */
+const heard = (...events: Told[]) => {
+  const transcripts = new Transcripts()
+  transcripts.follow(SESSION, "msg_2")
+  for (const [type, properties] of events) transcripts.hear({ type, properties })
+  return transcripts
+}
+
+describe("what was heard since a prompt", () => {
+  test("is handed over once, when it ends with a complete answer", () => {
+    const write = { type: "tool", callID: "c", tool: "write" }
+    const transcripts = heard(
+      user("msg_1"),
+      user("msg_2"),
+      text("msg_2", "prt_1", "do it"),
+      assistant("msg_3", "msg_2", { finish: "tool-calls" }),
+      part("msg_3", "prt_2", { ...write, state: { status: "running" } }),
+      part("msg_3", "prt_2", { ...write, state: { status: "completed", input: { filePath: "/here/a.ts" } } }),
+      assistant("msg_4", "msg_2"),
+      text("msg_4", "prt_3", ""),
+      text("msg_4", "prt_3", "done"),
+      assistant("msg_4", "msg_2", { finish: "stop", cost: 2 }),
+    )
+    expect(transcripts.take(SESSION, "msg_2")).toMatchObject([
+      { id: "msg_2", role: "user", parts: [{ type: "text", text: "do it" }] },
+      {
+        id: "msg_3",
+        finish: "tool-calls",
+        parts: [
+          { type: "tool", callID: "c", state: "completed" },
+          { type: "files", paths: ["a.ts"] },
+        ],
+      },
+      { id: "msg_4", parentID: "msg_2", finish: "stop", usage: { cost: 2 }, parts: [{ type: "text", text: "done" }] },
+    ])
+    expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
+  })
+
+  test("is in the order of the messages' ids, however it is told", () => {
+    const transcripts = heard(assistant("msg_3", "msg_2", { finish: "stop" }), user("msg_2"))
+    expect(transcripts.take(SESSION, "msg_2")?.map(({ id }) => id)).toEqual(["msg_2", "msg_3"])
+  })
+
+  const ended = assistant("msg_3", "msg_2", { finish: "stop" })
+  test.each<[string, Told[]]>([
+    ["nothing was heard", []],
+    ["the prompt itself was not heard", [ended]],
+    ["there is no answer yet", [user("msg_2")]],
+    ["the answer is still open", [user("msg_2"), assistant("msg_3", "msg_2")]],
+    ["the host goes on", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "tool-calls" })]],
+    ["the answer was cut short", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "length" })]],
+    ["it failed", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", error: { name: "APIError" } })]],
+    ["it is not stored to the end", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", time: {} })]],
+    ["somebody has asked again", [user("msg_2"), ended, user("msg_4")]],
+    ["it answers something else", [user("msg_2"), assistant("msg_3", "msg_1", { finish: "stop" })]],
+    ["a message was removed", [user("msg_2"), ended, ["message.removed", { sessionID: SESSION, messageID: "msg_3" }]]],
+    ["a part was removed", [user("msg_2"), ended, ["message.part.removed", { sessionID: SESSION }]]],
+    ["the session was deleted", [user("msg_2"), ended, ["session.deleted", { info: { id: SESSION } }]]],
+    ["an event has no content", [user("msg_2"), ["message.updated", undefined], ["message.part.updated", {}]]],
+  ])("is not relied on where %s", (_where, events) => {
+    expect(heard(...events).take(SESSION, "msg_2")).toBeUndefined()
+  })
+
+  test("is forgotten with the next prompt, and not kept of sessions nobody follows", () => {
+    const transcripts = heard(user("msg_2"), ended)
+    transcripts.follow(SESSION, "msg_5")
+    expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
+    expect(transcripts.take("ses_2", "msg_2")).toBeUndefined()
+  })
+
+  test("is kept of so many sessions and no more", () => {
+    const transcripts = heard(user("msg_2"), ended)
+    for (let index = 0; index < 255; index++) transcripts.follow(`ses_other_${index}`, "msg_1")
+    expect(transcripts.take(SESSION, "msg_2")).toBeDefined()
+    const full = heard(user("msg_2"), ended)
+    for (let index = 0; index < 256; index++) full.follow(`ses_other_${index}`, "msg_1")
+    expect(full.take(SESSION, "msg_2")).toBeUndefined()
+  })
+})
