@@ -4,9 +4,11 @@ import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
 import { NO_USAGE, type TaskDraft } from "../src/core/task.ts"
 import { forkContext } from "../src/fork/fork.ts"
+import { systemClock } from "../src/host/clock.ts"
 import { clientOn } from "../src/host/opencode.ts"
 import { OpencodeForks } from "../src/host/opencode-forks.ts"
-import { ownerNow, registerInstance } from "../src/host/owner.ts"
+import { OpencodeHost } from "../src/host/opencode-host.ts"
+import { registerInstance } from "../src/host/owner.ts"
 
 export type Order = { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
 
@@ -23,7 +25,8 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
-  const forks = new OpencodeForks(client, ownerNow(registerInstance()))
+  const host = new OpencodeHost(client, registerInstance(), systemClock)
+  const forks = new OpencodeForks(client, host, input.directory)
 
   const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {
     if (kind === "fork")

@@ -6,7 +6,7 @@ import { type RawEvent, toHostEvent } from "./host/events.ts"
 import { clientOn } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
-import { ownerNow, registerInstance, unregisterInstance } from "./host/owner.ts"
+import { registerInstance, unregisterInstance } from "./host/owner.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
@@ -26,7 +26,7 @@ const server: Plugin = async (input, given) => {
   if (!options.enabled) return {}
   const manager = new TaskManager({
     host,
-    forks: new OpencodeForks(client, ownerNow(instance)),
+    forks: new OpencodeForks(client, host, input.directory),
     clock: systemClock,
     options,
     randomID,

@@ -44,12 +44,11 @@ export async function forkContext(host: ForkHost, request: ForkRequest): Promise
   ])
   const reserve = Math.min(PREAMBLE_TOKENS, Math.floor(maxTokens * PREAMBLE_SHARE))
   const { maxToolResultChars } = limits
-  const trimmed = await trim(history.messages, { maxToolResultChars, maxTokens: maxTokens - reserve }, sliced(SLICE_MS))
+  const trimmed = await trim(history, { maxToolResultChars, maxTokens: maxTokens - reserve }, sliced(SLICE_MS))
   const text = preambleOf(trimmed, { maxToolResultChars, maxTokens, reserve })
   const info = infoOf(trimmed, text)
   const { sessionID, usageBefore } = await host.fork({
     parentID,
-    history,
     messages: trimmed.kept,
     title,
     agent,

@@ -1,4 +1,4 @@
-import type { Rule } from "../core/ports.ts"
+import type { NewSession } from "../core/ports.ts"
 import type { Model, TaskDraft, Usage } from "../core/task.ts"
 
 /**
@@ -40,18 +40,9 @@ export type HistoryMessage = {
   readonly handle: unknown
 }
 
-/** What a model sees of a session up to some message, oldest first. */
-export type History = { readonly messages: readonly HistoryMessage[]; readonly handle: unknown }
-
-export type NewFork = {
-  readonly parentID: string
-  readonly history: History
-  /** The messages that the fork is to hold, oldest first, out of `history`; tool results and texts may differ. */
+export type NewFork = NewSession & {
+  /** What the fork is to hold, oldest first, out of the parent's history; tool results and texts may differ. */
   readonly messages: readonly HistoryMessage[]
-  readonly title: string
-  readonly agent: string
-  readonly model?: Model
-  readonly rules: readonly Rule[]
   /** Stored as the session's record; with `usageBefore` set to what the new session starts with. */
   readonly draft: TaskDraft
 }
@@ -71,7 +62,7 @@ export interface ForkHost {
    * What the model sees of the session before `messageID`. Rejects with `notFound` where the session or the message is
    * not there.
    */
-  history(sessionID: string, messageID: string): Promise<History>
+  history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>
   /** Tokens that the model can read in one request; undefined where nobody knows. */
   contextLimit(model: Model): Promise<number | undefined>
   /**

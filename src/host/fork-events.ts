@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
-import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
-import type { HistoryMessage, NewFork } from "../fork/ports.ts"
+import type { Message, Part } from "@opencode-ai/sdk/v2/types"
+import type { HistoryMessage } from "../fork/ports.ts"
 import { fromHistoryPart, type Stored } from "./history.ts"
 
 /** A change to a session as OpenCode stores and replays it. `seq` counts them from 0, the session's creation. */
@@ -15,48 +15,37 @@ export type StoredEvent = {
 type Change = { readonly type: string; readonly data: { [key: string]: unknown } }
 
 /**
- * The events that turn `session`, an empty fork just made, into a child of its parent: first the session itself, its
- * record and its rules, then the messages. Copies get ids of their own, by the time the original was written: so they
- * sort as the originals do, and before the prompt.
+ * The events that write `messages` into a session just made. Copies get ids of their own, by the time the original was
+ * written: so they sort as the originals do, and before the prompt.
  */
-export function forkEvents(
-  session: Session,
-  input: NewFork,
-  metadata: { [key: string]: unknown },
-): readonly StoredEvent[] {
+export function forkEvents(sessionID: string, messages: readonly HistoryMessage[]): readonly StoredEvent[] {
   const newID = idMaker()
   const now = Date.now()
-  const changes: Change[] = [sessionChange(session, input, metadata)]
+  const changes: Change[] = []
   const copies = new Map<string, string>()
-  const firstID = newID("msg", createdAt(input.messages[0]))
+  const firstID = newID("msg", createdAt(messages[0]))
   let lastUserID = ""
-  for (const message of input.messages) {
+  for (const message of messages) {
     const id = copies.size === 0 ? firstID : newID("msg", createdAt(message))
     copies.set(message.id, id)
     if (message.role === "user") lastUserID = id
-    const info = copyInfo(message, { id, sessionID: session.id, parentID: parentOf(message, copies) ?? lastUserID })
-    changes.push({ type: "message.updated.1", data: { sessionID: session.id, info } })
+    const info = copyInfo(message, { id, sessionID, parentID: parentOf(message, copies) ?? lastUserID })
+    changes.push({ type: "message.updated.1", data: { sessionID, info } })
     const shared = {
       messageID: id,
-      sessionID: session.id,
+      sessionID,
       tailID: firstID,
-      answered: isAnswered(message, input.messages),
+      answered: isAnswered(message, messages),
     }
     for (const part of copyParts(message, { ...shared, newPartID: () => newID("prt", createdAt(message)) }))
-      changes.push({ type: "message.part.updated.1", data: { sessionID: session.id, part, time: now } })
+      changes.push({ type: "message.part.updated.1", data: { sessionID, part, time: now } })
   }
   return changes.map((change, index) => ({
     id: newID("evt", now),
-    aggregateID: session.id,
+    aggregateID: sessionID,
     seq: index + 1,
     ...change,
   }))
-}
-
-function sessionChange(session: Session, { parentID, title, agent, model, rules }: NewFork, metadata: unknown): Change {
-  const chosen = model && { id: model.id, providerID: model.provider, variant: model.variant }
-  const info = { ...session, parentID, title, agent, model: chosen, permission: [...rules], metadata }
-  return { type: "session.updated.1", data: { sessionID: session.id, info } }
 }
 
 const storedOf = (message: HistoryMessage): Stored => message.handle as Stored

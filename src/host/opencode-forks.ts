@@ -1,60 +1,60 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Session } from "@opencode-ai/sdk/v2/types"
-import { HostError, type Owner } from "../core/ports.ts"
+import { type Host, HostError } from "../core/ports.ts"
 import { type Model, NO_USAGE, type Usage } from "../core/task.ts"
-import type { ForkHost, History, NewFork, Preamble } from "../fork/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../fork/ports.ts"
 import { forkEvents } from "./fork-events.ts"
 import { type Stored, toHistoryMessage, visible } from "./history.ts"
 import { Kept } from "./kept.ts"
 import { call } from "./opencode.ts"
-import { encodeRecord, RECORD_KEY } from "./record.ts"
+import { Pace } from "./pace.ts"
 
-/** Messages read in one call: more would hold the host's thread for longer than a few ms. */
-const PAGE = 40
-/** Events written in one call. Each is a few ms of the host's work; between two calls others run. */
-const SLICE = 16
+/** How long one call may hold the host's thread; between two calls others run. */
+const CALL_MS = 35
+/** Messages read in one call, and events written in one. */
+const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
+const SLICE = { first: 8, most: 100, targetMs: CALL_MS }
 const KEEP_MODELS_MS = 60_000
 
 /**
  * Forks on OpenCode 1.x.
  *
- * `session.fork` up to the parent's first message makes an empty fork; what is to be inherited is then written into it
- * through the route by which OpenCode replays a session's events. So a long history costs what is kept of it, while a
- * whole fork costs all of it and then a call for every message that goes; the copies carry no cost of the parent's, no
- * stale token count that would have the host compact the fork at once, and ids older than the prompt's.
+ * The fork is a child like any other, and what it inherits is written into it through the route by which OpenCode
+ * replays a session's events. So a long history costs what is kept of it, while `session.fork` costs all of it and then
+ * a call for every message that goes; the copies carry no cost of the parent's, no stale token count that would have
+ * the host compact the fork at once, and ids older than the prompt's.
  */
 export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
-  readonly #owner: Owner
+  readonly #sessions: Pick<Host, "createSession" | "deleteSession">
+  readonly #directory: string
   readonly #contexts = new Kept<ReadonlyMap<string, number>>(KEEP_MODELS_MS, () => this.#readContexts())
 
-  constructor(client: OpencodeClient, owner: Owner) {
+  /** `directory` is the project's, as the host names it. */
+  constructor(client: OpencodeClient, sessions: Pick<Host, "createSession" | "deleteSession">, directory: string) {
     this.#client = client
-    this.#owner = owner
+    this.#sessions = sessions
+    this.#directory = directory
   }
 
-  async history(sessionID: string, messageID: string): Promise<History> {
+  async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
     const stored = await this.#stored(sessionID)
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
       throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
-    const messages = visible(stored.slice(0, end)).map(toHistoryMessage)
-    return { messages, handle: stored[0]?.info.id ?? messageID }
+    return visible(stored.slice(0, end)).map(toHistoryMessage)
   }
 
   async contextLimit({ provider, id }: Model): Promise<number | undefined> {
     return (await this.#contexts.get()).get(`${provider}/${id}`)
   }
 
-  async fork(input: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
-    const { parentID, history } = input
-    const request = this.#client.session.fork({ sessionID: parentID, messageID: String(history.handle) })
-    const session = await call("fork a session", request)
+  async fork({ messages, draft, ...session }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
+    const sessionID = await this.#sessions.createSession(session, draft)
     try {
-      await this.#fill(session, input)
-      return { sessionID: session.id, usageBefore: NO_USAGE }
+      await this.#fill(sessionID, messages)
+      return { sessionID, usageBefore: NO_USAGE }
     } catch (error) {
-      await this.deleteSession(session.id).catch(() => {})
+      await this.deleteSession(sessionID).catch(() => {})
       throw error
     }
   }
@@ -68,18 +68,19 @@ export class OpencodeForks implements ForkHost {
     )
   }
 
-  async deleteSession(sessionID: string): Promise<void> {
-    await call("delete a session", this.#client.session.delete({ sessionID }))
+  deleteSession(sessionID: string): Promise<void> {
+    return this.#sessions.deleteSession(sessionID)
   }
 
-  async #fill(session: Session, input: NewFork): Promise<void> {
-    const { id: sessionID, directory } = session
-    const owner = { ...this.#owner, seenAt: Date.now() }
-    const metadata = { [RECORD_KEY]: encodeRecord({ ...input.draft, sessionID, usageBefore: NO_USAGE }, owner) }
-    const events = forkEvents(session, input, metadata)
-    for (let at = 0; at < events.length; at += SLICE) {
-      const slice = events.slice(at, at + SLICE)
-      await call("write the history", this.#client.sync.replay({ body_directory: directory, events: slice }))
+  async #fill(sessionID: string, messages: readonly HistoryMessage[]): Promise<void> {
+    const events = forkEvents(sessionID, messages)
+    const pace = new Pace(SLICE)
+    for (let at = 0; at < events.length; ) {
+      const slice = events.slice(at, at + pace.size)
+      const begin = performance.now()
+      await call("write the history", this.#client.sync.replay({ body_directory: this.#directory, events: slice }))
+      pace.took(performance.now() - begin)
+      at += slice.length
       await new Promise<void>((resolve) => setTimeout(resolve, 0))
     }
   }
@@ -87,9 +88,12 @@ export class OpencodeForks implements ForkHost {
   /** All messages, oldest first, read in pages from the newest on. */
   async #stored(sessionID: string): Promise<readonly Stored[]> {
     const pages: Stored[][] = []
+    const pace = new Pace(PAGE)
     for (let before: string | undefined; ; ) {
-      const request = this.#client.session.messages({ sessionID, limit: PAGE, before })
+      const begin = performance.now()
+      const request = this.#client.session.messages({ sessionID, limit: pace.size, before })
       pages.push(await call("read messages", request))
+      pace.took(performance.now() - begin)
       before = (await request).response?.headers.get("x-next-cursor") ?? undefined
       if (before === undefined) return pages.reverse().flat()
     }

@@ -1,11 +1,13 @@
 import { fileURLToPath } from "node:url"
+import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
 import { type ForkRequest, forkContext } from "../../src/fork/fork.ts"
+import { systemClock } from "../../src/host/clock.ts"
 import { OpencodeForks } from "../../src/host/opencode-forks.ts"
-import { ownerNow } from "../../src/host/owner.ts"
+import { OpencodeHost } from "../../src/host/opencode-host.ts"
 import { decodeRecord } from "../../src/host/record.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -24,7 +26,7 @@ let forks: OpencodeForks
 beforeAll(async () => {
   model = await startModel()
   host = await startHost({ model, plugin: [PLUGIN] })
-  forks = new OpencodeForks(host.client, ownerNow("fork-engine"))
+  forks = forksOn(host.client)
 })
 
 afterAll(async () => {
@@ -33,6 +35,9 @@ afterAll(async () => {
 })
 
 beforeEach(() => model.reset())
+
+const forksOn = (client: OpencodeClient) =>
+  new OpencodeForks(client, new OpencodeHost(client, "fork-engine", systemClock), host.directory)
 
 let made = 0
 const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
@@ -51,8 +56,8 @@ const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
   delivery: { state: "none" },
 })
 
-const fork = (parentID: string, messageID: string, change: Partial<ForkRequest> = {}) =>
-  forkContext(forks, { draft: draftOf(parentID, messageID), title: "the fork", rules: [], limits: LIMITS, ...change })
+const fork = (parentID: string, messageID: string, change: Partial<ForkRequest> = {}, by = forks) =>
+  forkContext(by, { draft: draftOf(parentID, messageID), title: "the fork", rules: [], limits: LIMITS, ...change })
 
 /** What the model is shown when the fork gets its prompt, without the system prompt. */
 const viewOf = async (sessionID: string): Promise<ModelRequest> => {
@@ -151,8 +156,15 @@ describe("a fork of a short history", () => {
     const before = await sessionIDs()
     const draft = { ...draftOf(parent, messageID), agent: "nobody" }
     await expect(fork(parent, messageID, { draft })).rejects.toThrow(HostError)
-    const broken = { permission: "bash", pattern: 7, action: "deny" } as never
-    await expect(fork(parent, messageID, { rules: [broken] })).rejects.toThrow(HostError)
+    const refusing = createOpencodeClient({
+      baseUrl: host.url,
+      directory: host.directory,
+      fetch: (request) =>
+        new URL((request as Request).url).pathname === "/sync/replay"
+          ? Promise.reject(new Error("no"))
+          : fetch(request),
+    })
+    await expect(fork(parent, messageID, {}, forksOn(refusing))).rejects.toThrow(HostError)
     expect(await sessionIDs()).toEqual(before)
   })
 })

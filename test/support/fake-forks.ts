@@ -1,6 +1,6 @@
 import { HostError } from "../../src/core/ports.ts"
 import { type Model, NO_USAGE, type Usage } from "../../src/core/task.ts"
-import type { ForkHost, History, NewFork, Preamble } from "../../src/fork/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../../src/fork/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
 
 /** Forks on the fake host: a session of its own with one message for the parent's past, and the preamble. */
@@ -12,9 +12,9 @@ export class FakeForks implements ForkHost {
     this.#host = host
   }
 
-  async history(sessionID: string): Promise<History> {
+  async history(sessionID: string): Promise<readonly HistoryMessage[]> {
     if (!this.#host.database.sessions.has(sessionID)) throw new HostError("Session not found", { notFound: true })
-    return { messages: [], handle: undefined }
+    return []
   }
 
   async contextLimit(_model: Model): Promise<number | undefined> {

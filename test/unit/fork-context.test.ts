@@ -29,7 +29,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
   const host: ForkHost = {
     async history(sessionID, messageID) {
       asked.histories.push(`${sessionID} ${messageID}`)
-      return { messages, handle: "opaque" }
+      return messages
     },
     contextLimit: async () => context,
     async fork(input) {
@@ -59,7 +59,6 @@ describe("a fork", () => {
     expect(asked.histories).toEqual(["ses_parent msg_call"])
     expect(asked.forks[0]).toMatchObject({
       parentID: "ses_parent",
-      history: { handle: "opaque" },
       title: "t",
       agent: "general",
     })

@@ -1,6 +1,6 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
-import type { HistoryPart, NewFork } from "../../src/fork/ports.ts"
+import type { HistoryPart } from "../../src/fork/ports.ts"
 import { forkEvents } from "../../src/host/fork-events.ts"
 import { fromHistoryPart, type Stored, toHistoryMessage, visible } from "../../src/host/history.ts"
 
@@ -107,16 +107,12 @@ describe("the events that fill a fork", () => {
     stored("u2", "user", [{ type: "compaction", tail_start_id: "u1" }]),
     stored("a2", "assistant", [text("summary"), { type: "step-finish", cost: 1 }], { ...SUMMARY, cost: 1 }),
   ].map(toHistoryMessage)
-  const events = forkEvents(
-    { id: "ses_1" } as never,
-    { parentID: "ses_0", messages: history, title: "t", agent: "g", rules: [] } as never as NewFork,
-    { mine: true },
-  )
+  const events = forkEvents("ses_1", history)
   const dataOf = (type: string) => events.filter((event) => event.type === type).map(({ data }) => data as never)
 
-  test("begin with the session itself and are numbered from 1", () => {
+  test("are numbered from 1: the session's creation is 0", () => {
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
-    expect(events[0]?.data.info).toMatchObject({ id: "ses_1", parentID: "ses_0", metadata: { mine: true } })
+    expect(events[0]).toMatchObject({ aggregateID: "ses_1", type: "message.updated.1" })
   })
 
   test("give ascending ids, keep the times and the ties between messages", () => {

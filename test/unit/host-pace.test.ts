@@ -1,0 +1,19 @@
+import { expect, test } from "vitest"
+import { Pace } from "../../src/host/pace.ts"
+
+test("a call asks for as much as fits the time, within bounds, and changes by half or double at most", () => {
+  const pace = new Pace({ first: 8, most: 20, targetMs: 30 })
+  expect(pace.size).toBe(8)
+  pace.took(24)
+  expect(pace.size).toBe(10)
+  pace.took(0)
+  expect(pace.size).toBe(20)
+  pace.took(1)
+  expect(pace.size).toBe(20)
+  pace.took(1000)
+  expect(pace.size).toBe(10)
+  pace.took(40)
+  expect(pace.size).toBe(8)
+  for (let call = 0; call < 10; call++) pace.took(10_000)
+  expect(pace.size).toBe(1)
+})
