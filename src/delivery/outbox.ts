@@ -10,6 +10,8 @@ const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 /** Waits between two looks whether a busy parent has become idle, should its event have been missed. */
 const IDLE_LOOK_MS = 2000
+/** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
+const WITHOUT_AGENT_FROM = 3
 /** How often an unanswered message is put before an idle parent again. */
 const MOST_NUDGES = 3
 
@@ -128,7 +130,7 @@ export class Outbox {
       if (this.#stopped) return
       if (!this.#ports.isKnown(task.id) || this.#lanes.get(task.parentID) !== lane) return
       try {
-        await this.#send(item, lane)
+        await this.#send(item, lane, attempt)
         return
       } catch (error) {
         if (error instanceof HostError && error.notFound) {
@@ -167,9 +169,9 @@ export class Outbox {
     }
   }
 
-  async #send({ task, wake }: Item, lane: Lane): Promise<void> {
+  async #send({ task, wake }: Item, lane: Lane, attempt: number): Promise<void> {
     const { host, advance } = this.#ports
-    const persona = await host.persona(task.parentID)
+    const persona = await this.#persona(task.parentID, attempt)
     const last = lane.items.length === 1
     const wakes = last && (wake || lane.wakeOwed)
     lane.idled = false
@@ -180,6 +182,15 @@ export class Outbox {
     await advance(task, "confirmed")
     lane.wakeOwed = last ? false : lane.wakeOwed || wake
     if (wakes) lane.waking = { prompt, nudges: 0 }
+  }
+
+  /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
+  async #persona(parentID: string, attempt: number): Promise<Persona | undefined> {
+    const { host } = this.#ports
+    const persona = await host.persona(parentID)
+    if (!persona || attempt < WITHOUT_AGENT_FROM) return persona
+    const agents = await host.agents()
+    return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
   #prompt(task: Task, persona: Persona | undefined, noReply: boolean): Prompt {

@@ -44,8 +44,11 @@ export async function trim(
 ): Promise<Trimmed> {
   const { maxTokens } = limits
   const newest = await weighNewest(messages, limits, pause)
-  const factor = calibration(newest, newest.length === messages.length)
-  const { kept, from } = choose(messages, newest, factor, maxTokens)
+  const measured = calibration(newest, newest.length === messages.length)
+  const first = choose(messages, newest, measured, maxTokens)
+  // The count goes with the last answer: what keeps none has to fit for someone who cannot calibrate it.
+  const factor = first.kept.some(({ message }) => message.role === "assistant") ? measured : Math.max(1, measured)
+  const { kept, from } = factor === measured ? first : choose(messages, newest, factor, maxTokens)
   const keptIDs = new Set(kept.map(({ message }) => message.id))
   const recounted = recount(kept, factor)
   return {

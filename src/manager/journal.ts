@@ -1,10 +1,9 @@
 import { type Clock, type Host, HostError } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
+import { persistently } from "./retry.ts"
 
 /** How long a write may wait that nobody depends on: what is written meanwhile takes it along. */
 export const LATER_MS = 10_000
-/** Waits before a write is tried again. After the last one the write is given up, and the log says so. */
-const RETRY_DELAYS_MS = [50, 500, 2000] as const
 
 type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
 
@@ -70,19 +69,11 @@ export class Journal {
   }
 
   async #write(sessionID: string, taskID: string, state: () => Task | undefined): Promise<void> {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        await this.#host.saveRecord(sessionID, state())
-        return
-      } catch (error) {
-        if (error instanceof HostError && error.notFound) return
-        const delay = RETRY_DELAYS_MS[attempt]
-        if (delay === undefined) {
-          this.#host.log("error", "task record not written", { task: taskID, session: sessionID, error: String(error) })
-          return
-        }
-        await new Promise<void>((resolve) => void this.#clock.after(delay, resolve))
-      }
+    try {
+      await persistently(this.#clock, () => this.#host.saveRecord(sessionID, state()))
+    } catch (error) {
+      if (error instanceof HostError && error.notFound) return
+      this.#host.log("error", "task record not written", { task: taskID, session: sessionID, error: String(error) })
     }
   }
 }

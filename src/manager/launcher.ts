@@ -18,8 +18,7 @@ import {
   refuseUnlessResumable,
   rulesFor,
 } from "./checks.ts"
-import type { Lifecycle } from "./lifecycle.ts"
-import { persistently } from "./retry.ts"
+import type { Ending } from "./lifecycle.ts"
 import type { TaskStore } from "./store.ts"
 
 export type LaunchRequest = {
@@ -47,13 +46,14 @@ export type LauncherPorts = {
   readonly clock: Clock
   readonly options: Options
   readonly store: TaskStore
-  readonly lifecycle: Lifecycle
   readonly toaster: Toaster
   readonly forks: ForkHost
   readonly randomID: () => string
   /** Tasks run: look after them. */
   readonly watch: () => void
   readonly save: (task: Task) => Promise<void>
+  /** Ends a run with this reason and stops its session. */
+  readonly stop: (task: Task, ending: Ending) => void
   readonly background: (what: string, work: () => Promise<unknown>) => void
 }
 
@@ -132,7 +132,10 @@ export class Launcher {
         clock.now(),
       )
       if (!change || prompt === undefined) continue
-      this.#ports.background("start", () => this.#start(change.after, prompt))
+      this.#ports.background("start", async () => {
+        await this.#ports.save(change.after)
+        await this.#prompt(change.after, prompt)
+      })
       this.#ports.watch()
     }
   }
@@ -151,7 +154,8 @@ export class Launcher {
       this.#making.delete(reserved)
       if (task.fork) await this.#ports.save(task)
       if (!this.#runs(task)) throw new CallError(`Task ${task.id} was stopped before it began.`)
-      if (task.run.startedAt !== undefined) await this.#promptOrUndo(task, request.prompt)
+      // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
+      if (task.run.startedAt !== undefined) this.#ports.background("start", () => this.#prompt(task, request.prompt))
       this.#announce(task)
       return task
     } catch (error) {
@@ -207,30 +211,26 @@ export class Launcher {
     return admissible(active, options, (task) => store.hasActive(task.sessionID))
   }
 
-  async #promptOrUndo(task: Task, prompt: string): Promise<void> {
-    const { host, store, clock, background } = this.#ports
-    try {
-      await this.#prompt(task, prompt)
-    } catch (error) {
-      store.remove(task.id)
-      // The prompt may have been taken all the same: no child goes on that nobody looks after.
-      const undo = () => host.deleteSession(task.sessionID)
-      await undo().catch(() => background("undo a launch", () => persistently(clock, undo)))
-      throw error
-    }
-  }
-
-  /** Starts a run that had to wait, or a resumed one. A failure ends the run: its caller has gone. */
-  async #start(task: Task, prompt: string): Promise<void> {
-    await this.#ports.save(task)
+  /**
+   * Sends a run's prompt, if the run has not ended meanwhile. A failure ends it, since its caller has gone, and stops its
+   * session: the prompt may have been taken all the same.
+   */
+  async #prompt(task: Task, prompt: string): Promise<void> {
     if (!this.#runs(task)) return
+    const { generation, createdAt, promptID } = task.run
     try {
-      await this.#prompt(task, prompt)
-    } catch (error) {
-      this.#ports.lifecycle.end(task.id, task.run.generation, {
-        type: "failed",
-        reason: { code: "host", text: `OpenCode did not take the prompt: ${messageOf(error)}` },
+      await this.#ports.host.prompt({
+        sessionID: task.sessionID,
+        messageID: promptID,
+        agent: task.agent,
+        model: task.model,
+        parts: [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }],
       })
+      // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
+      if (!this.#runs(task)) await this.#ports.host.abort(task.sessionID)
+    } catch (error) {
+      const text = `OpenCode did not take the prompt: ${messageOf(error)}`
+      this.#ports.stop(task, { type: "failed", reason: { code: "host", text } })
     }
   }
 
@@ -238,19 +238,6 @@ export class Launcher {
   #runs(task: Task): boolean {
     const current = this.#ports.store.get(task.id)
     return current !== undefined && isActive(current) && current.run.generation === task.run.generation
-  }
-
-  /** Sends a run's prompt. A run that was ended meanwhile was stopped before it began: it is stopped again. */
-  async #prompt(task: Task, prompt: string): Promise<void> {
-    const { generation, createdAt, promptID } = task.run
-    await this.#ports.host.prompt({
-      sessionID: task.sessionID,
-      messageID: promptID,
-      agent: task.agent,
-      model: task.model,
-      parts: [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }],
-    })
-    if (!this.#runs(task)) await this.#ports.host.abort(task.sessionID)
   }
 
   #draft(

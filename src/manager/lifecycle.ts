@@ -69,7 +69,7 @@ export class Lifecycle {
     outbox.post(after, saved)
     background.run("settle", async () => {
       await saved
-      this.#release(taskID)
+      this.letGo(taskID)
     })
     if (!ending.silent) toaster.ended(after)
     host.log("info", "task ended", {
@@ -107,13 +107,14 @@ export class Lifecycle {
     if (waiters.size === 0 && this.#waiters.get(task.id) === waiters) this.#waiters.delete(task.id)
   }
 
-  /** Lets every waiting call go, at the plugin's own end. */
-  releaseAll(): void {
-    for (const id of [...this.#waiters.keys()]) this.#release(id)
+  /** Lets the calls go that wait for this task: its run has ended, here or in the process that runs it. */
+  letGo(taskID: string): void {
+    for (const finish of [...(this.#waiters.get(taskID) ?? [])]) finish()
   }
 
-  #release(taskID: string): void {
-    for (const finish of [...(this.#waiters.get(taskID) ?? [])]) finish()
+  /** Lets every waiting call go, at the plugin's own end. */
+  releaseAll(): void {
+    for (const id of [...this.#waiters.keys()]) this.letGo(id)
   }
 
   #outcome(task: Task, ending: Ending): Outcome {

@@ -82,7 +82,7 @@ export class Recovery {
   }
 
   async #takeIn(records: readonly TaskRecord[]): Promise<void> {
-    const { store, host, clock } = this.#ports
+    const { store, host, clock, lifecycle } = this.#ports
     const orphans: TaskRecord[] = []
     for (const record of records) {
       const { task, owner } = record
@@ -91,6 +91,7 @@ export class Recovery {
       if (ownership === "ours") continue
       if (ownership === "alive") {
         store.addForeign(task)
+        if (!isActive(task)) lifecycle.letGo(task.id)
         continue
       }
       store.add(task, clock.now())

@@ -1,14 +1,15 @@
-import type { Clock } from "../core/ports.ts"
+import { type Clock, HostError } from "../core/ports.ts"
 
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
 
-/** Does the work, and a few times again when it fails. Rejects with the last error. */
+/** Does the work, and a few times again when it fails, unless what it is about is gone. Rejects with the last error. */
 export async function persistently<Result>(clock: Clock, work: () => Promise<Result>): Promise<Result> {
   for (const delay of DELAYS_MS) {
     try {
       return await work()
-    } catch {
+    } catch (error) {
+      if (error instanceof HostError && error.notFound) throw error
       await new Promise<void>((resolve) => void clock.after(delay, resolve))
     }
   }

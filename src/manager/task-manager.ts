@@ -97,12 +97,12 @@ export class TaskManager {
       clock,
       options,
       store,
-      lifecycle: this.#lifecycle,
       toaster,
       forks: ports.forks,
       randomID: ports.randomID,
       watch: () => this.#timekeeper.wake(),
       save: (task) => this.#journal.save(task),
+      stop: (task, ending) => this.#halt(task, ending),
       background: (what, work) => background.run(what, work),
     })
     this.#watcher = new Watcher({

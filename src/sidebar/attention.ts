@@ -6,18 +6,18 @@ import type { Change } from "./source.ts"
 
 /**
  * Desktop notifications for what happens in children. Toasts are the server half's, and sounds the host's own: it
- * plays one for every session that ends or asks, and tells the desktop of root sessions (so of forks), but of no
- * child. Only what is missing is added here, so that nothing is told twice.
+ * plays one for every session that ends or asks, and tells the desktop of root sessions, but of no child. Only what is
+ * missing is added here, so that nothing is told twice.
  */
 export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
-  const notify = (child: boolean, { title, message }: { title: string; message: string }) => {
-    if (!child || !enabled()) return
+  const notify = ({ title, message }: { title: string; message: string }) => {
+    if (!enabled()) return
     api.attention.notify({ title, message, notification: { when: "blurred" }, sound: false }).catch(() => {})
   }
   return {
-    onChange: ({ seen, child, before }: Change) => {
-      if (before && isActive(before) && !isActive(seen.task)) notify(child, endToast(seen.task))
+    onChange: ({ seen, before }: Change) => {
+      if (before && isActive(before) && !isActive(seen.task)) notify(endToast(seen.task))
     },
-    onAsk: (ask: Ask, { seen, child }: Change) => notify(child, askToast(seen.task, ask)),
+    onAsk: (ask: Ask, { seen }: Change) => notify(askToast(seen.task, ask)),
   }
 }

@@ -12,14 +12,13 @@ import type { Seen } from "./view-model.ts"
 
 /** Changes are told at most this often: a child that streams has hundreds of events a second. */
 const TELL_EVERY_MS = 100
-const MOST_SESSIONS = 1000
 
 /** What a session's record was, and what it has become. Told for every known task of the project. */
-export type Change = { readonly seen: Seen; readonly child: boolean; readonly before: Task | undefined }
+export type Change = { readonly seen: Seen; readonly before: Task | undefined }
 
 export type Source = ReturnType<typeof createSource>
 
-type Entry = { task: Task; child: boolean; tracker: ProgressTracker | undefined }
+type Entry = { task: Task; tracker: ProgressTracker | undefined }
 
 const EVENTS = [
   "session.status",
@@ -64,9 +63,9 @@ export function createSource(
     const usage = toUsage(session.tokens, session.cost)
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now(), usage) : undefined
     tracker?.used(usage)
-    const entry = { task, tracker, child: session.parentID !== undefined }
+    const entry = { task, tracker }
     entries.set(session.id, entry)
-    if (live) listeners.onChange?.({ seen: seenOf(entry), child: entry.child, before: known?.task })
+    if (live) listeners.onChange?.({ seen: seenOf(entry), before: known?.task })
     tell()
   }
 
@@ -79,8 +78,7 @@ export function createSource(
     const entry = entries.get(sessionID)
     if (!entry?.tracker) return
     if (!apply(entry.task, entry.tracker, event)) return
-    if (event.type === "asked")
-      listeners.onAsk?.(event.ask, { seen: seenOf(entry), child: entry.child, before: entry.task })
+    if (event.type === "asked") listeners.onAsk?.(event.ask, { seen: seenOf(entry), before: entry.task })
     tell()
   }
 
@@ -173,15 +171,13 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
   }
 }
 
-/** The session itself, its children, and whatever else changed since it began. */
+/** The session itself, which may be a task's, and its children. */
 async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
-  const { data: session } = await api.client.session.get({ sessionID })
-  if (!session) return []
-  const [children, recent] = await Promise.all([
+  const [session, children] = await Promise.all([
+    api.client.session.get({ sessionID }),
     api.client.session.children({ sessionID }),
-    api.client.session.list({ start: session.time.created, limit: MOST_SESSIONS }),
   ])
-  return [session, ...(recent.data ?? []), ...(children.data ?? [])]
+  return [...(session.data ? [session.data] : []), ...(children.data ?? [])]
 }
 
 /** Tool calls, retries and questions of runs that began before we listened. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
-import { fates, launchMany, notificationsOf, statuses } from "../support/killing.ts"
+import { fates, launchMany, notificationsOf } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
 
@@ -114,4 +114,3 @@ describe("random kills", () => {
     console.log(`kill rounds: ${rounds}, tasks by status:`, Object.fromEntries(tally))
   })
 })
-void statuses

@@ -228,6 +228,53 @@ describe.each([
     await screen.waitFor("Allow once")
     await screen.keys("Enter")
     await screen.waitFor(/Agent "Ask first" finished/)
+    const toasts = () =>
+      host.events.all.flatMap(({ type, properties }) => {
+        const { title, message } = properties as { title?: string; message?: string }
+        return type === "tui.toast.show" && message?.includes("Ask first") ? [title] : []
+      })
+    await eventually(() => toasts().includes("Background agent finished"))
+    expect(toasts()).toEqual([
+      "Background agent launched",
+      "A background agent asks for permission",
+      "Background agent finished",
+    ])
+  })
+
+  test("answers a question of which several choices may be ticked", async () => {
+    const sessionID = await openSession(host)
+    const screen = await attach(sessionID, size)
+    const labels = ["Apples", "Bread", "Cheese"]
+    const question = {
+      question: "What is to be bought?",
+      header: "Shopping",
+      multiple: true,
+      options: labels.map((label) => ({ label, description: `some ${label.toLowerCase()}` })),
+    }
+    model.use((request) => {
+      if (request.lastUser !== "Buy it") return undefined
+      const [result] = request.toolResults
+      return result
+        ? { text: `They said ${result.content}` }
+        : { tools: [{ name: "question", args: { questions: [question] } }] }
+    })
+    const child = await launch(sessionID, "Buy it")
+    await eventually(async () => (await unwrap(host.client.question.list())).length > 0)
+    await openTasks(screen)
+    await screen.waitFor(/Buy it general, waiting for/)
+    await screen.keys("Enter")
+    await screen.waitFor("Answer its question")
+    await screen.keys("Enter")
+    await screen.waitFor(/\[ \] Apples/)
+    await screen.keys("Enter")
+    await screen.waitFor(/\[x\] Apples/)
+    await screen.keys("Down", "Down", "Enter")
+    await screen.waitFor(/\[x\] Cheese/)
+    expect(await screen.screen()).toMatch(/\[ \] Bread/)
+    await screen.keys("Down", "Enter")
+    await idle(host, child)
+    const answer = (await unwrap(host.client.session.messages({ sessionID: child }))).at(-1)
+    expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Cheese/)
   })
 })
 

@@ -1,23 +1,19 @@
 import fc from "fast-check"
 import { test } from "vitest"
-import { callFaults, eventFaults, expectRest, Life, stepArbitrary } from "../support/chaos.ts"
+import { callFaults, eventFaults, expectRest, Life, lifeCommands, Model } from "../support/chaos.ts"
 
 /** More of them by hand: `PROPERTY_RUNS=5000 npx vitest run test/property`. */
 const RUNS = Number(process.env.PROPERTY_RUNS ?? 200)
 const TIMEOUT_MS = 600_000
 
-/** Lives one life to its rest, whatever its steps and faults are. */
+/** Lives one life to its rest, whatever its commands and faults are. */
 const live = (restarts: boolean) =>
-  fc.asyncProperty(
-    fc.array(stepArbitrary(restarts), { maxLength: 30 }),
-    callFaults(restarts),
-    eventFaults,
-    async (steps, calls, events) => {
-      const life = new Life(calls, events)
-      await life.play(steps)
-      await expectRest(life)
-    },
-  )
+  fc.asyncProperty(lifeCommands(restarts), callFaults(restarts), eventFaults, async (commands, calls, events) => {
+    const model = new Model()
+    const real = new Life(calls, events)
+    await fc.asyncModelRun(() => ({ model, real }), commands)
+    await expectRest(real, model)
+  })
 
 test("whatever comes, in whatever order: one end and one notification a run, and rest", { timeout: TIMEOUT_MS }, () =>
   fc.assert(live(false), { numRuns: RUNS }),

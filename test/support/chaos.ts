@@ -14,7 +14,7 @@ import { Rig } from "./rig.ts"
  * whatever the order. Everything random comes from fast-check, so that a failure can be played again.
  */
 
-export type Step =
+type Step =
   | { readonly do: "launch"; readonly kind: keyof typeof REPLIES; readonly batch?: string; readonly timeout?: number }
   | { readonly do: "cancel" | "resume" | "output" | "abort" | "delete" | "say"; readonly which: number }
   | { readonly do: "wait"; readonly which: number; readonly ms: number }
@@ -47,8 +47,11 @@ const OPTIONS = {
 const which = fc.nat({ max: 5 })
 const passing = fc.record({ do: fc.constant("pass" as const), ms: fc.constantFrom(0, 1, 5, 20, 300, 2500, 12_000) })
 
-/** Steps that one process can live through; `restart` adds its death and return. */
-export const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
+/** The commands of a life. `restart` adds the process's death and return to what one process can live through. */
+export const lifeCommands = (restart: boolean): fc.Arbitrary<Iterable<fc.AsyncCommand<Model, Life>>> =>
+  fc.commands([stepArbitrary(restart).map((step) => new Command(step))], { maxCommands: 30 })
+
+const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
   fc.oneof(
     { weight: 5, arbitrary: passing },
     {
@@ -105,12 +108,39 @@ export const eventFaults: fc.Arbitrary<readonly EventFault[]> = fc.array(
 
 const TERMINAL: readonly Status[] = ["completed", "error", "cancelled"]
 
-export class Life {
-  readonly rig = new Rig({ options: OPTIONS })
-  /** All tasks there ever were, as last seen, and those that were told to be forgotten. */
+/** What is known of a life from the outside: it is what the next look at the tasks is held against. */
+export class Model {
+  /** All tasks there ever were, as last seen. */
   readonly seen = new Map<string, Task>()
+  /** Those that were told to be forgotten. */
   readonly cleared = new Set<string>()
   restarts = 0
+}
+
+/** One step, and a look at what must hold after it. */
+class Command implements fc.AsyncCommand<Model, Life> {
+  readonly #step: Step
+
+  constructor(step: Step) {
+    this.#step = step
+  }
+
+  /** A step that is about a task needs one. */
+  check({ seen }: Readonly<Model>): boolean {
+    return !("which" in this.#step) || seen.size > 0
+  }
+
+  run(model: Model, life: Life): Promise<void> {
+    return life.live(this.#step, model)
+  }
+
+  toString(): string {
+    return JSON.stringify(this.#step)
+  }
+}
+
+export class Life {
+  readonly rig = new Rig({ options: OPTIONS })
   readonly #callFaults: CallFault[]
   readonly #eventFaults: EventFault[]
   #faulty = true
@@ -127,34 +157,34 @@ export class Life {
     this.#arm()
   }
 
-  async play(steps: readonly Step[]): Promise<void> {
-    for (const step of steps) {
-      await this.#do(step)
-      await this.rig.settle()
-      if (this.rig.host.isDead) await this.#restart()
-      this.check()
-    }
+  async live(step: Step, model: Model): Promise<void> {
+    await this.#do(step, model)
+    await this.rig.settle()
+    if (this.rig.host.isDead) await this.#restart(model)
+    this.#check(model)
   }
 
   /** The faults end, and time passes until all there was to do has been done. */
-  async rest(): Promise<void> {
+  async rest(model: Model): Promise<void> {
     this.#faulty = false
-    if (this.rig.host.isDead) await this.#restart()
+    if (this.rig.host.isDead) await this.#restart(model)
     await this.rig.clock.advance(60_000)
     await this.rig.manager.ready(this.rig.parent)
     await this.rig.clock.advance(600_000)
-    this.check()
+    this.#check(model)
   }
 
-  check(): void {
+  #check({ seen }: Model): void {
     const views = this.rig.manager.list(this.rig.parent)
     const holding = views.filter(({ task }) => isActive(task) && !isQueued(task))
     if (holding.length > CAPS.tasks) throw new Error(`${holding.length} tasks run, ${CAPS.tasks} may`)
     for (const { task } of views) {
-      const before = this.seen.get(task.id)
-      this.seen.set(task.id, task)
+      const before = seen.get(task.id)
+      seen.set(task.id, task)
       if (before) this.#checkChange(before, task)
     }
+    const told = this.rig.notices().map(({ id }) => id)
+    if (new Set(told).size < told.length) throw new Error(`told twice: ${told}`)
   }
 
   #checkChange(before: Task, after: Task): void {
@@ -163,7 +193,7 @@ export class Life {
     throw new Error(`${after.id} went from ${before.status} to ${after.status} without a resume`)
   }
 
-  async #do(step: Step): Promise<void> {
+  async #do(step: Step, model: Model): Promise<void> {
     const { rig } = this
     const views = rig.manager.list(rig.parent)
     const task = "which" in step ? views[step.which % Math.max(1, views.length)]?.task : undefined
@@ -177,7 +207,7 @@ export class Life {
       case "cancelAll":
         return this.#try(rig.manager.cancel({ type: "all" }, rig.caller))
       case "clear":
-        for (const { task } of views) this.cleared.add(task.id)
+        for (const { task } of views) model.cleared.add(task.id)
         return this.#try(rig.manager.clear(rig.parent))
       case "tick":
         return this.#try(rig.manager.tick())
@@ -185,7 +215,7 @@ export class Life {
         rig.host.say(rig.parent, "DO slow")
         return
       case "restart":
-        return this.#restart()
+        return this.#restart(model)
     }
     if (!task) return
     const { id, sessionID } = task
@@ -228,10 +258,10 @@ export class Life {
     })
   }
 
-  async #restart(): Promise<void> {
-    this.restarts++
+  async #restart(model: Model): Promise<void> {
+    model.restarts++
     // What was not written down when the process died never was.
-    for (const task of this.seen.values()) if (!TERMINAL.includes(this.#recorded(task))) this.seen.delete(task.id)
+    for (const task of model.seen.values()) if (!TERMINAL.includes(this.#recorded(task))) model.seen.delete(task.id)
     this.rig.restart()
     this.rig.host.asking.add("bash")
     this.#arm()
@@ -247,8 +277,8 @@ export class Life {
 }
 
 /** Once all has come to rest: each task has ended in one way, each of its runs was told once, and nothing goes on. */
-export async function expectRest(life: Life): Promise<void> {
-  await life.rest()
+export async function expectRest(life: Life, model: Model): Promise<void> {
+  await life.rest(model)
   const { rig } = life
   const views = rig.manager.list(rig.parent)
   expect(views.filter(({ task }) => isActive(task))).toEqual([])
@@ -263,8 +293,8 @@ export async function expectRest(life: Life): Promise<void> {
     if (delivery.state === "confirmed") expect(runs, id).toContain(last)
     // A resume that comes before the run before it was told takes the place of that run's record: a crash just then
     // loses what its caller knows already.
-    if (life.restarts > 0) expect(runs.length, count).toBeLessThanOrEqual(run.generation + 1)
-    else if (!life.cleared.has(id)) expect(runs.length, count).toBe(run.generation + 1)
+    if (model.restarts > 0) expect(runs.length, count).toBeLessThanOrEqual(run.generation + 1)
+    else if (!model.cleared.has(id)) expect(runs.length, count).toBe(run.generation + 1)
   }
   const busy = [...(await rig.host.activity()).keys()]
   expect(busy.filter((id) => rig.host.database.sessions.has(id))).toEqual([])

@@ -112,6 +112,14 @@ describe("the provider's count", () => {
     for (const absurd of [1, estimate * 10]) expect((await trim(history(absurd), LIMITS)).tokens).toBe(estimate)
   })
 
+  test("does not let in more than fits once the answer that carries it is gone", async () => {
+    const history = [counted(agent("a1", "b".repeat(800)), 120), user("u1", "word ".repeat(300))]
+    const once = await trim(history, { ...LIMITS, maxTokens: 250 })
+    const twice = await trim(once.kept, { ...LIMITS, maxTokens: 250 })
+    expect(once.factor).toBe(1)
+    expect(twice.kept.map(({ parts }) => parts)).toEqual(once.kept.map(({ parts }) => parts))
+  })
+
   test("never makes more tokens than there are bytes", async () => {
     const { tokens } = await trim([user("u1", "a ".repeat(3000)), counted(agent("a1", "b"), 8000)], LIMITS)
     expect(tokens).toBeLessThanOrEqual(6015)

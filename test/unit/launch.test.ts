@@ -44,6 +44,31 @@ describe("a launch", () => {
     expect(JSON.stringify(rig.host.stored(task.sessionID).metadata)).not.toContain("FIND")
   })
 
+  test("whose prompt the host does not take ends as failed and is told once", async () => {
+    const rig = new Rig()
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID !== rig.parent ? { fail: new HostError("out of order") } : undefined
+    const task = await rig.ended((await rig.launch()).id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "host", text: "OpenCode did not take the prompt: out of order" } },
+    })
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.timers.pending).toBe(0)
+  })
+
+  test("whose prompt the host took although it says that it did not does not go on by itself", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    rig.host.onCall = (method, sessionID) =>
+      method === "prompt" && sessionID !== rig.parent ? { fail: new HostError("lost"), after: true } : undefined
+    const task = await rig.ended((await rig.launch()).id)
+    expect(task.status).toBe("error")
+    await rig.clock.advance(10_000)
+    expect((await rig.host.activity()).has(task.sessionID)).toBe(false)
+  })
+
   test("says nothing on the screen when toasts are off", async () => {
     const rig = new Rig({ options: { toasts: false } })
     await rig.ended((await rig.launch()).id)
@@ -145,41 +170,6 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.host.database.sessions.size).toBe(sessions)
     rig.host.onCall = () => undefined
     expect((await rig.launch()).status).toBe("running")
-  })
-
-  test("when the host does not take the prompt", async () => {
-    const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
-    rig.host.onCall = failing("prompt")
-    await expect(rig.launch()).rejects.toThrow("The task could not be launched: out of order")
-    expect(rig.host.database.sessions.size).toBe(sessions)
-    expect(rig.manager.list(rig.parent)).toEqual([])
-    await rig.clock.advance(60_000)
-    expect(rig.notices()).toEqual([])
-  })
-
-  test("when the session that could not be prompted cannot be deleted either", async () => {
-    const rig = new Rig()
-    rig.host.onCall = (method) =>
-      ["prompt", "deleteSession"].includes(method) ? { fail: new HostError("gone mad") } : undefined
-    await expect(rig.launch()).rejects.toThrow("The task could not be launched: gone mad")
-    expect(rig.manager.list(rig.parent)).toEqual([])
-  })
-
-  test("when the host took the prompt and says that it did not; the child does not go on by itself", async () => {
-    const rig = new Rig()
-    rig.onPrompt("FIND", { hang: true })
-    const sessions = rig.host.database.sessions.size
-    let failures = 1
-    rig.host.onCall = (method) => {
-      if (method === "prompt") return { fail: new HostError("lost"), after: true }
-      return method === "deleteSession" && failures-- > 0 ? { fail: new HostError("not now") } : undefined
-    }
-    await expect(rig.launch()).rejects.toThrow("The task could not be launched: lost")
-    await rig.clock.advance(1000)
-    expect(rig.host.database.sessions.size).toBe(sessions)
-    expect((await rig.host.activity()).size).toBe(0)
-    expect(rig.timers.pending).toBe(0)
   })
 
   test("above the launch rate, and says when to try again", async () => {

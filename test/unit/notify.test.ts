@@ -109,6 +109,21 @@ describe("a notification", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("comes from the default agent where the parent's own is no longer configured, and not before that is sure", async () => {
+    const rig = new Rig()
+    const parent = rig.openParent({ agent: "gone" })
+    const { id } = await rig.launch({}, parent)
+    const agents: (string | undefined)[] = []
+    const prompt = rig.host.prompt.bind(rig.host)
+    rig.host.prompt = (message) => {
+      agents.push(message.agent)
+      return prompt(message)
+    }
+    await rig.ended(id, parent)
+    expect(agents).toEqual(["gone", "gone", "gone", undefined])
+    expect(rig.notices(parent)).toMatchObject([{ agent: "build" }])
+  })
+
   test("is given up when the parent is gone", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()

@@ -215,6 +215,23 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toEqual([])
   })
 
+  test("a call that waits for it comes back when it ends there", async () => {
+    const { rig, id, sessionID } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    const waiting = other.manager.output(id, rig.caller, 600_000)
+    await rig.clock.advance(1000)
+    rig.host.abortByUser(sessionID)
+    const since = rig.clock.now()
+    let status: string | undefined
+    void waiting.then(({ view }) => {
+      status = view.task.status
+    })
+    await rig.clock.until(() => status !== undefined)
+    expect(status).toBe("cancelled")
+    expect(rig.clock.now() - since).toBeLessThan(60_000)
+  })
+
   test("sees how it ends there, and says nothing of it", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)

@@ -15,12 +15,12 @@ const setUp = (enabled: boolean) => {
 
 test("tells the desktop when a child ends and when it asks, without a sound of its own", () => {
   const { notify, attention } = setUp(true)
-  attention.onChange({ seen: { task: running }, child: true, before: undefined })
-  attention.onChange({ seen: { task: running }, child: true, before: running })
+  attention.onChange({ seen: { task: running }, before: undefined })
+  attention.onChange({ seen: { task: running }, before: running })
   expect(notify).not.toHaveBeenCalled()
-  attention.onChange({ seen: { task: completed }, child: true, before: running })
-  attention.onChange({ seen: { task: completed }, child: true, before: completed })
-  attention.onAsk(ask, { seen: { task: running }, child: true, before: running })
+  attention.onChange({ seen: { task: completed }, before: running })
+  attention.onChange({ seen: { task: completed }, before: completed })
+  attention.onAsk(ask, { seen: { task: running }, before: running })
   const shared = { notification: { when: "blurred" }, sound: false }
   expect(notify.mock.calls).toEqual([
     [{ title: "Background agent finished", message: "Look around in 2.5s", ...shared }],
@@ -28,17 +28,11 @@ test("tells the desktop when a child ends and when it asks, without a sound of i
   ])
 })
 
-test("leaves to the host what the host tells itself: sessions without a parent", () => {
-  const { notify, attention } = setUp(true)
-  attention.onChange({ seen: { task: completed }, child: false, before: running })
-  expect(notify).not.toHaveBeenCalled()
-})
-
 test("is silent unless it is wanted, and survives a host that refuses", () => {
   const { notify, attention } = setUp(false)
-  attention.onChange({ seen: { task: completed }, child: true, before: running })
+  attention.onChange({ seen: { task: completed }, before: running })
   expect(notify).not.toHaveBeenCalled()
   const eager = setUp(true)
   eager.notify.mockRejectedValueOnce(new Error("no"))
-  expect(() => eager.attention.onAsk(ask, { seen: { task: running }, child: true, before: running })).not.toThrow()
+  expect(() => eager.attention.onAsk(ask, { seen: { task: running }, before: running })).not.toThrow()
 })
