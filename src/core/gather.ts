@@ -6,6 +6,7 @@ export class Gather<Item> {
   readonly #ms: number
   readonly #handOver: (items: readonly Item[]) => void
   readonly #items: Item[] = []
+  #cancel = () => {}
 
   /** `handOver` must not throw. */
   constructor(clock: Clock, ms: number, handOver: (items: readonly Item[]) => void) {
@@ -15,7 +16,13 @@ export class Gather<Item> {
   }
 
   add(item: Item): void {
-    if (this.#items.length === 0) this.#clock.after(this.#ms, () => this.#handOver(this.#items.splice(0)))
+    if (this.#items.length === 0) this.#cancel = this.#clock.after(this.#ms, () => this.flush())
     this.#items.push(item)
+  }
+
+  /** Hands over what there is now. */
+  flush(): void {
+    this.#cancel()
+    if (this.#items.length > 0) this.#handOver(this.#items.splice(0))
   }
 }

@@ -29,8 +29,10 @@ export class Toaster {
     if (this.#enabled) this.#news.add(endToast(task))
   }
 
-  /** At once: somebody is waited for. */
+  /** At once, and after what came before it: somebody is waited for. */
   asked(task: Task, ask: Ask): void {
-    if (this.#enabled) this.#host.toast(askToast(task, ask))
+    if (!this.#enabled) return
+    this.#news.flush()
+    this.#host.toast(askToast(task, ask))
   }
 }
