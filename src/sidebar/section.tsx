@@ -20,7 +20,7 @@ export function BackgroundAgents(props: Props) {
   const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)
   const theme = () => props.api.theme.current
   const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
-  const clock = createClock(() => tasks().some(({ task }) => isActive(task)))
+  const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
   const section = createMemo(() => sectionOf(tasks(), clock.now()))
   const foldable = () => tasks().length >= FOLDS_FROM
   createEffect(() => void props.source.load(props.sessionID))
