@@ -71,7 +71,11 @@ describe("a launch", () => {
 
   test("says nothing on the screen when toasts are off", async () => {
     const rig = new Rig({ options: { toasts: false } })
+    rig.host.asking.add("bash")
+    rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
+    await rig.launch({ prompt: "ASK" })
     await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(1000)
     expect(rig.host.toasts).toEqual([])
   })
 

@@ -1,0 +1,251 @@
+import { describe, expect, test } from "vitest"
+import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import { Outbox } from "../../src/delivery/outbox.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+import { deliveryOf, taskOf } from "../support/tasks.ts"
+
+/** The outbox alone, on a host that does what a test says. How it works with the rest is in `notify.test.ts`. */
+
+const PARENT = "ses_parent"
+const BUILD: AgentInfo = { name: "build", description: "", mode: "primary" }
+
+/** A task whose last run has ended and was not told yet. */
+const owing = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {}): Task =>
+  taskOf({ id, status: "completed", delivery: deliveryOf({ wake }), ...more, run: { endedAt: 5000, ...more.run } })
+
+const setUp = () => {
+  const clock = new FakeClock()
+  const sent: Prompt[] = []
+  const states: string[] = []
+  const logs: unknown[] = []
+  const world = {
+    busy: false,
+    agent: "build",
+    agents: [BUILD],
+    stores: true,
+    /** What the parent holds since the message that was to wake it. */
+    since: [] as Partial<Message>[],
+    failures: [] as HostError[],
+    known: true,
+    looks: 0,
+  }
+  const stored = new Set<string>()
+  const host = {
+    persona: async () => ({ agent: world.agent }),
+    agents: async () => world.agents,
+    activity: async () => {
+      world.looks++
+      return new Map<string, Activity>(world.busy ? [[PARENT, { type: "busy" }]] : [])
+    },
+    prompt: async (prompt: Prompt) => {
+      sent.push(prompt)
+      const failure = world.failures.shift()
+      if (failure) throw failure
+      if (world.stores) stored.add(prompt.messageID)
+    },
+    hasMessage: async (_session: string, id: string) => stored.has(id),
+    messagesSince: async () => world.since,
+    log: (...line: unknown[]) => logs.push(line),
+  } as unknown as Host
+  const outbox = new Outbox({
+    host,
+    clock,
+    isKnown: () => world.known,
+    compose: ({ id }) => ({ visible: `visible ${id}`, hidden: `hidden ${id}` }),
+    advance: async ({ id }, state) => void states.push(`${id} ${state}`),
+    run: (_what, work) => void work(),
+  })
+  const told = () => sent.map(({ parts, noReply }) => `${parts[0]?.text}${noReply ? " (no reply)" : ""}`)
+  return { clock, world, outbox, sent, told, states, logs }
+}
+
+describe("a message", () => {
+  test("has two parts with ids of their own, the second hidden", async () => {
+    const { clock, outbox, sent, states } = setUp()
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(100)
+    expect(sent[0]?.parts).toMatchObject([
+      { text: "visible bg_aaaaaaaa" },
+      { text: "hidden bg_aaaaaaaa", synthetic: true },
+    ])
+    expect(sent[0]?.parts.map(({ id }) => /^prt_[0-9a-f]{12}\w+$/.test(id))).toEqual([true, true])
+    expect(sent[0]?.parts[0]?.id).not.toBe(sent[0]?.parts[1]?.id)
+    expect(states).toEqual(["bg_aaaaaaaa sent", "bg_aaaaaaaa confirmed"])
+  })
+
+  test("is sent for what is owed alone, and once a run", async () => {
+    const { clock, outbox, told } = setUp()
+    const task = owing("bg_aaaaaaaa")
+    outbox.post({ ...task, delivery: { state: "none" } })
+    outbox.post({ ...task, delivery: deliveryOf({ state: "confirmed" }) })
+    expect(outbox.owes(PARENT)).toBe(false)
+    outbox.post(task)
+    outbox.post(task)
+    outbox.post(owing("bg_aaaaaaaa", true, { run: { generation: 1 } }))
+    outbox.post(owing("bg_bbbbbbbb", true, { delivery: deliveryOf({ state: "sent" }) }))
+    expect(outbox.owes(PARENT)).toBe(true)
+    await clock.advance(1000)
+    expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
+  })
+
+  test("waits for what it depends on", async () => {
+    const { clock, outbox, told } = setUp()
+    let ready = () => {}
+    outbox.post(owing("bg_aaaaaaaa"), new Promise<void>((resolve) => (ready = resolve)))
+    await clock.advance(60_000)
+    expect(told()).toEqual([])
+    ready()
+    await clock.advance(100)
+    expect(told()).toHaveLength(1)
+  })
+
+  test("that is not to wake the parent leaves that to none, one that is to wake it to the last", async () => {
+    const { clock, outbox, told } = setUp()
+    outbox.post(owing("bg_aaaaaaaa", true))
+    outbox.post(owing("bg_bbbbbbbb", false))
+    await clock.advance(1000)
+    expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
+    outbox.post(owing("bg_cccccccc", false))
+    await clock.advance(1000)
+    expect(told().at(-1)).toBe("visible bg_cccccccc (no reply)")
+  })
+
+  test("that wakes nobody waits for a busy parent, and goes as soon as that is idle", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.busy = true
+    outbox.post(owing("bg_aaaaaaaa", false))
+    await clock.advance(5000)
+    expect(told()).toEqual([])
+    const { looks } = world
+    world.busy = false
+    outbox.parentIdle(PARENT)
+    await clock.advance(0)
+    expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)"])
+    expect(world.looks).toBe(looks + 1)
+  })
+
+  test("that wakes nobody goes with one that does, whatever the parent does", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.busy = true
+    outbox.post(owing("bg_aaaaaaaa", false))
+    await clock.advance(100)
+    outbox.post(owing("bg_bbbbbbbb", true))
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
+  })
+
+  test("is tried again after the waits that grow, with a word in the log", async () => {
+    const { clock, world, outbox, told, logs } = setUp()
+    world.failures = Array.from({ length: 6 }, () => new HostError("no"))
+    outbox.post(owing("bg_aaaaaaaa"))
+    const counts: number[] = []
+    for (const ms of [0, 250, 1000, 4000, 15_000, 60_000, 60_000]) {
+      await clock.advance(ms)
+      counts.push(told().length)
+    }
+    expect(counts).toEqual([1, 2, 3, 4, 5, 6, 7])
+    expect(logs).toHaveLength(6)
+    expect(logs[0]).toEqual([
+      "warn",
+      "notification not accepted, trying again",
+      { task: "bg_aaaaaaaa", session: PARENT, attempt: 0, error: "HostError: no" },
+    ])
+  })
+
+  test("that is taken and never shown is not told", async () => {
+    const { clock, world, outbox, states, logs } = setUp()
+    world.stores = false
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(5000)
+    expect(states).not.toContain("bg_aaaaaaaa confirmed")
+    expect(JSON.stringify(logs)).toContain("The host took the notification but does not show it.")
+  })
+
+  test("keeps an agent that the host has, however often it fails", async () => {
+    const { clock, world, outbox, sent } = setUp()
+    world.agents = [BUILD, { ...BUILD, name: "plan" }]
+    world.failures = Array.from({ length: 5 }, () => new HostError("no"))
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(120_000)
+    expect(new Set(sent.map(({ agent }) => agent))).toEqual(new Set(["build"]))
+    expect(sent).toHaveLength(6)
+  })
+
+  test("goes nowhere once its task is forgotten, its parent is gone or the plugin has ended", async () => {
+    for (const end of ["forgotten", "gone", "ended"] as const) {
+      const { clock, world, outbox, told } = setUp()
+      world.failures = [new HostError("no")]
+      outbox.post(owing("bg_aaaaaaaa"))
+      await clock.advance(0)
+      if (end === "forgotten") world.known = false
+      if (end === "gone") outbox.parentDeleted(PARENT)
+      if (end === "ended") outbox.stop()
+      await clock.advance(600_000)
+      expect(told(), end).toHaveLength(1)
+    }
+  })
+})
+
+describe("a message that was to wake the parent", () => {
+  const woken = async () => {
+    const all = setUp()
+    all.outbox.post(owing("bg_aaaaaaaa"))
+    await all.clock.advance(100)
+    const question: Partial<Message> = { id: all.sent[0]?.messageID ?? "", role: "user" }
+    return { ...all, question }
+  }
+  /** The parent has become idle, and the outbox has looked what it said. */
+  const idle = async ({ clock, outbox }: Pick<ReturnType<typeof setUp>, "clock" | "outbox">) => {
+    outbox.parentIdle(PARENT)
+    await clock.advance(0)
+  }
+
+  test("and has an answer is not put before it again", async () => {
+    const all = await woken()
+    all.world.since = [all.question, { id: "msg_answer", role: "assistant", parentID: all.question.id }]
+    await idle(all)
+    all.world.since = []
+    await idle(all)
+    expect(all.told()).toHaveLength(1)
+    expect(all.outbox.owes(PARENT)).toBe(false)
+  })
+
+  test("and was read with a later one is answered", async () => {
+    const all = await woken()
+    const later: Partial<Message> = { id: "msg_later", role: "user" }
+    all.world.since = [all.question, later, { id: "msg_answer", role: "assistant", parentID: "msg_later" }]
+    await idle(all)
+    expect(all.told()).toHaveLength(1)
+  })
+
+  test("and was never read is put before it again, three times at most", async () => {
+    const all = await woken()
+    all.world.since = [all.question, { id: "msg_old", role: "assistant", parentID: "msg_before" }]
+    const counts: number[] = []
+    for (let turn = 0; turn < 5; turn++) {
+      await idle(all)
+      counts.push(all.told().length)
+    }
+    expect(counts).toEqual([2, 3, 4, 4, 4])
+    expect(new Set(all.sent.map(({ messageID }) => messageID)).size).toBe(1)
+  })
+
+  test("and was never read is looked after also when the parent became idle while it was on its way", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.stores = false
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(1)
+    outbox.parentIdle(PARENT)
+    world.stores = true
+    await clock.advance(10_000)
+    expect(told().length).toBeGreaterThan(1)
+  })
+
+  test("is of no more interest when the parent is gone", async () => {
+    const all = await woken()
+    all.outbox.parentDeleted(PARENT)
+    await idle(all)
+    expect(all.told()).toHaveLength(1)
+  })
+})
