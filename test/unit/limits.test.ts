@@ -81,6 +81,7 @@ describe("the launch rate", () => {
   test("forgets launches once they are a minute old", () => {
     expect(launchDelay([1000], 1, 1000 + MINUTE_MS - 1)).toBe(1)
     expect(launchDelay([1000], 1, 1000 + MINUTE_MS)).toBe(0)
+    expect(launchDelay([1000], 1, 1000 + 3 * MINUTE_MS)).toBe(0)
   })
 
   test("is off at 0", () => {

@@ -52,6 +52,7 @@ describe("ids", () => {
 describe("names in error texts", () => {
   test("are counted where there are too many", () => {
     expect(listed(["a", "b"])).toBe("a, b")
+    expect(listed(["a", "b"], 2)).toBe("a, b")
     expect(listed(["a", "b", "c"], 2)).toBe("a, b and 1 more")
     expect(listed([])).toBe("")
   })
@@ -64,6 +65,7 @@ describe("names in error texts", () => {
     expect(nearest("qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq", names)).toEqual([])
     expect(nearest("", names)).toEqual([])
     expect(nearest("abc", ["", "abd"])).toEqual(["abd"])
+    expect(nearest("abcd", ["abxx", "abcx"])).toEqual(["abcx", "abxx"])
   })
 
   test("come in errors of a name of their own", () => {
