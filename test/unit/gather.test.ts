@@ -6,6 +6,7 @@ test("what comes within the time is handed over in one go, what comes later in a
   const clock = new FakeClock()
   const handed: (readonly number[])[] = []
   const gather = new Gather<number>(clock, 100, (items) => handed.push(items))
+  gather.flush()
   await clock.advance(1000)
   expect(handed).toEqual([])
   gather.add(1)
