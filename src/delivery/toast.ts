@@ -1,4 +1,5 @@
 import { duration } from "../core/duration.ts"
+import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
 
@@ -30,10 +31,8 @@ export function summarize(toasts: readonly Toast[]): readonly Toast[] {
   return [...kinds.values()].map((alike) => {
     const [first] = alike as [Toast]
     if (alike.length === 1) return first
-    const named = alike.slice(0, MOST_NAMED).map(({ message }) => message)
-    const more = alike.length - named.length
-    const message = `${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`
-    return { ...first, title: `${alike.length} × ${first.title}`, message }
+    const messages = alike.map(({ message }) => message)
+    return { ...first, title: `${alike.length} × ${first.title}`, message: listed(messages, MOST_NAMED) }
   })
 }
 

@@ -1,6 +1,7 @@
 import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
 import type { Persona } from "../core/ports.ts"
 import type { RawEvent } from "./events.ts"
+import { remember } from "./remember.ts"
 
 /** Sessions and messages remembered at most: those in use now, however many there are. */
 const MOST_SESSIONS = 256
@@ -59,12 +60,4 @@ export class Known {
     const persona = { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
     remember(this.#speakers, sessionID, { at: time.created, persona }, MOST_SESSIONS)
   }
-}
-
-/** Puts an entry last and lets the oldest go. */
-function remember<Value>(map: Map<string, Value>, key: string, value: Value, most: number): void {
-  map.delete(key)
-  map.set(key, value)
-  const oldest = map.size > most ? map.keys().next().value : undefined
-  if (oldest !== undefined) map.delete(oldest)
 }

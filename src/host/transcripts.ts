@@ -2,6 +2,7 @@ import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import type { Message, MessagePart } from "../core/ports.ts"
 import { messageOf, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
+import { remember } from "./remember.ts"
 
 /** Sessions listened to at most; a prompt to one more makes the first of them be asked instead. */
 const MOST_SESSIONS = 256
@@ -21,10 +22,7 @@ export class Transcripts {
 
   /** Listens to a session from this prompt on; what was heard since an earlier one is forgotten. */
   follow(sessionID: string, promptID: string): void {
-    this.#sessions.delete(sessionID)
-    this.#sessions.set(sessionID, { promptID, messages: new Map() })
-    const oldest = this.#sessions.size > MOST_SESSIONS ? this.#sessions.keys().next().value : undefined
-    if (oldest !== undefined) this.#sessions.delete(oldest)
+    remember(this.#sessions, sessionID, { promptID, messages: new Map() }, MOST_SESSIONS)
   }
 
   /** Takes in an event of the host; most cost a look at their type. */

@@ -181,3 +181,12 @@ export class Rig {
     return manager
   }
 }
+
+/** A rig with one task that has begun to answer and does not end by itself. */
+export const running = async (options: RigOptions["options"] = {}) => {
+  const rig = new Rig({ options })
+  rig.onPrompt("FIND", { hang: true, text: "so far" })
+  const task = await rig.launch()
+  await rig.clock.advance(100)
+  return { rig, task, ...task }
+}

@@ -1,15 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { Rig } from "../support/rig.ts"
-
-const HANG = { hang: true, text: "so far" } as const
-
-const running = async (options: object = {}) => {
-  const rig = new Rig({ options })
-  rig.onPrompt("FIND", HANG)
-  const task = await rig.launch()
-  await rig.clock.advance(100)
-  return { rig, task, ...task }
-}
+import { Rig, running } from "../support/rig.ts"
 
 describe("what somebody at the screen asks for", () => {
   const asked = async (rig: Rig, sessionID: string, request: object) => {

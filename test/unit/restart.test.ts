@@ -1,17 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { HostError, LEASE_MS } from "../../src/core/ports.ts"
 import { FakeHost } from "../support/fake-host.ts"
-import { Rig } from "../support/rig.ts"
-
-const HANG = { hang: true, text: "so far" } as const
-
-const running = async (options: object = {}) => {
-  const rig = new Rig({ options })
-  rig.onPrompt("FIND", HANG)
-  const task = await rig.launch()
-  await rig.clock.advance(100)
-  return { rig, task, ...task }
-}
+import { Rig, running } from "../support/rig.ts"
 
 describe("after a crash and a restart", () => {
   test("a task that ran is ended as interrupted, told once, and its parent woken", async () => {
