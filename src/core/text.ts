@@ -1,0 +1,43 @@
+/**
+ * Text for readers, and text that a child or its provider made: names, paths, reasons, questions, descriptions. Such
+ * text is data. It stands on one line, opens and closes no tag, and hides nothing.
+ */
+
+/** Longest piece of foreign text in a line of ours, in UTF-16 units. */
+export const MOST_LINE_CHARS = 200
+
+/** Marks, directions and invisible letters that show nothing and could say something to a model. */
+const INVISIBLE = /[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const GAP = /[\s\u0000-\u001f\u007f-\u009f]+/g
+/** `<` where a tag could begin. */
+const TAG_START = /<(?=[\p{L}/!?])/gu
+
+/**
+ * Foreign text as one line of at most `most` characters: no line breaks, no control or invisible characters, and `‹`
+ * where a tag could begin. What went through once comes out unchanged the second time.
+ */
+export function oneLine(text: string, most = MOST_LINE_CHARS): string {
+  return cut(text.replace(INVISIBLE, "").replace(GAP, " ").trim(), most).replace(TAG_START, "‹")
+}
+
+/** The text, or its beginning and an ellipsis, together at most `most` characters. */
+export const cut = (text: string, most: number): string =>
+  text.length <= most ? text : `${head(text, most - 1).trimEnd()}…`
+
+/** The first `most` UTF-16 units of a text, one less where a pair would be split. */
+export function head(text: string, most: number): string {
+  const last = text.charCodeAt(most - 1)
+  const splitsPair = text.length > most && last >= 0xd800 && last <= 0xdbff
+  return text.slice(0, splitsPair ? most - 1 : most)
+}
+
+/** `1 task`, `1,200 tasks`; `many` where the plural is not made with an s. */
+export const count = (number: number, one: string, many = `${one}s`): string =>
+  `${number.toLocaleString("en-US")} ${number === 1 ? one : many}`
+
+/** A longer foreign text between a pair of tags that it cannot close or open itself. `id`: one of ours. */
+export function between(tag: string, id: string, text: string): string {
+  const safe = text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*/?[\\s\\p{Cf}]*${tag})`, "giu"), "&lt;")
+  return `<${tag} id="${id}">\n${safe}\n</${tag}>`
+}
