@@ -35,10 +35,7 @@ export function install() {
     fail(`Node ${OLDEST_NODE.join(".")} or newer is needed; this is ${process.versions.node}.`)
   if (NEEDED.every((name) => existsSync(join(ROOT, "node_modules", name)))) return
   console.log("Installing the development dependencies, OpenCode among them. This happens once and may take a minute.")
-  const locked = existsSync(join(ROOT, "package-lock.json"))
-  if (locked && npm(["ci", ...QUIET]).ok) return
-  // A lock made on one platform may lack another's packages, which `npm ci` refuses. The versions in package.json are exact.
-  if (npm(["install", "--no-save", ...QUIET], { show: true }).ok) return
+  if (npm(["ci", ...QUIET], { show: true }).ok) return
   fail("The installation failed; npm says why above.")
 }
 
