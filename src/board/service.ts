@@ -1,0 +1,107 @@
+import type { BoardStatus, BoardTask, Resource, Step, TaskState } from "./task.ts"
+
+/** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
+export type Actor =
+  | { readonly kind: "agent"; readonly agent: string; readonly sessionID: string; readonly messageID?: string }
+  | { readonly kind: "user" }
+
+export const USER: Actor = Object.freeze({ kind: "user" })
+
+export type NewStep = { readonly title: string; readonly details?: string; readonly done?: boolean }
+
+export type NewTask = {
+  readonly title: string
+  readonly description?: string
+  /** Without it the calling agent; a person has to name one. */
+  readonly owner?: string
+  /** `active` unless said. */
+  readonly status?: "draft" | "active"
+  readonly steps?: readonly NewStep[]
+  readonly resources?: readonly Resource[]
+}
+
+/** What is left out stays as it is. `done` and `canceled` archive, as `complete` and `cancel` do. */
+export type TaskPatch = {
+  readonly title?: string
+  readonly description?: string
+  readonly owner?: string
+  readonly status?: BoardStatus
+}
+
+export type StepPatch = { readonly title?: string; readonly details?: string; readonly done?: boolean }
+
+export type NewSubtask = { readonly title: string; readonly description?: string; readonly owner: string }
+
+/**
+ * Why a call was refused. `invalid`: an argument is wrong (400). `not found`: no such task, step or resource (404).
+ * `conflict`: the state forbids it (409). `unavailable`: the board's files cannot be read or written (503).
+ */
+export type BoardErrorCode = "invalid" | "not found" | "conflict" | "unavailable"
+
+/** The text is for the reader: what happened, what was expected, what to do next. */
+export class BoardError extends Error {
+  override readonly name = "BoardError"
+  readonly code: BoardErrorCode
+  constructor(code: BoardErrorCode, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** A change that ended tasks: the one asked for, what went with it, and which of its subtasks still run. */
+export type Archived = {
+  readonly task: BoardTask
+  /** Subtasks that were canceled with it, at any depth. */
+  readonly canceled: readonly BoardTask[]
+  /** Subtasks that go on although it is done. */
+  readonly open: readonly BoardTask[]
+}
+
+/** An agent that may own tasks. */
+export type BoardAgent = { readonly name: string; readonly description: string }
+
+/**
+ * Everything that can be done with the board, for tools, screen, page and HTTP alike. All that comes back is a frozen
+ * snapshot; ids are taken with or without `#`. Every promise may reject with a `BoardError`, and with nothing else.
+ */
+export interface Board {
+  /** The tasks that are not archived, oldest first. */
+  list(): Promise<readonly BoardTask[]>
+  /** A task, of history too (then with `archivedAt`). */
+  get(id: string): Promise<BoardTask>
+  /** Archived tasks, newest first; 20 unless said. */
+  history(limit?: number): Promise<readonly BoardTask[]>
+
+  create(input: NewTask, by: Actor): Promise<BoardTask>
+  update(id: string, patch: TaskPatch, by: Actor): Promise<Archived>
+  complete(id: string, by: Actor): Promise<Archived>
+  cancel(id: string, by: Actor): Promise<Archived>
+
+  /** Replaces the plan. */
+  updateSteps(id: string, steps: readonly NewStep[], by: Actor): Promise<BoardTask>
+  updateStep(id: string, index: number, patch: StepPatch, by: Actor): Promise<BoardTask>
+  createSubtask(
+    id: string,
+    index: number,
+    input: NewSubtask,
+    by: Actor,
+  ): Promise<{ readonly parent: BoardTask; readonly subtask: BoardTask }>
+  addResource(id: string, resource: Resource, by: Actor): Promise<BoardTask>
+  removeResource(id: string, index: number, by: Actor): Promise<BoardTask>
+  /** Reaches the person; only from a task's thread. */
+  notifyUser(message: string, by: Actor): Promise<BoardTask>
+
+  /** Has the owner work on it now; rejects with the reason why not. */
+  run(id: string): Promise<void>
+
+  /** Of a task as just read. Never throws. */
+  state(task: BoardTask): TaskState
+  /** The agents that may own tasks. */
+  agents(): Promise<readonly BoardAgent[]>
+  /** The ids of the tasks that run or are queued to run. */
+  inFlight(): readonly string[]
+  /** Called (without news: read again) whenever tasks or their states may have changed. Returns the end of it. */
+  subscribe(listener: () => void): () => void
+}
+
+export type { BoardStatus, BoardTask, Resource, Step, TaskState }
