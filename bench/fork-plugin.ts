@@ -9,6 +9,7 @@ import { clientOn } from "../src/host/opencode.ts"
 import { OpencodeForks } from "../src/host/opencode-forks.ts"
 import { OpencodeHost } from "../src/host/opencode-host.ts"
 import { registerInstance } from "../src/host/owner.ts"
+import { installationKey, signerOf } from "../src/host/signature.ts"
 
 export type Order = { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
 
@@ -25,7 +26,7 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
-  const host = new OpencodeHost(client, registerInstance(), systemClock)
+  const host = new OpencodeHost(client, registerInstance(), signerOf(installationKey()), systemClock)
   const forks = new OpencodeForks(client, host, input.directory)
 
   const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
 import type { HostEvent } from "./core/ports.ts"
@@ -7,6 +8,7 @@ import { clientOn } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { installationKey, type Signer, signerOf } from "./host/signature.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
@@ -21,7 +23,9 @@ const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const instance = registerInstance()
   const client = clientOn(input.client)
-  const host = new OpencodeHost(client, instance, systemClock)
+  const { signer, problem: keyless } = signerHere()
+  const host = new OpencodeHost(client, instance, signer, systemClock)
+  if (keyless) host.log("warn", keyless)
   for (const problem of problems) host.log("warn", problem)
   if (!options.enabled) return {}
   const manager = new TaskManager({
@@ -72,6 +76,16 @@ const server: Plugin = async (input, given) => {
     } catch (error) {
       host.log("error", "a hook failed", { error: String(error) })
     }
+  }
+}
+
+/** Where no key can be kept, what this process writes is believed by this process alone. */
+function signerHere(): { signer: Signer; problem?: string } {
+  try {
+    return { signer: signerOf(installationKey()) }
+  } catch (error) {
+    const problem = `No key could be kept for signing records, so tasks will be forgotten at a restart: ${String(error)}`
+    return { signer: signerOf(randomBytes(32)), problem }
   }
 }
 

@@ -61,11 +61,19 @@ export type TaskRecord = { readonly task: Task; readonly owner: Owner }
 
 /**
  * Who runs a task: one instance of this plugin in one process. `seenAt` is when the record was last written; an owner
- * that has not renewed it for `LEASE_MS` has lost the task, whatever else is known of its process.
+ * that has not renewed it for `LEASE_MS` has lost the task, whatever else is known of its process. What the system does
+ * not tell is "".
  */
 export type Owner = {
   readonly pid: number
-  readonly startedAt: number
+  /** The machine or container, over restarts of it. */
+  readonly machine: string
+  /** The present run of the machine's kernel. */
+  readonly boot: string
+  /** Where the pid is counted: each container has its own. */
+  readonly namespace: string
+  /** When the process started, in the kernel's ticks since boot: pids are used again. */
+  readonly started: string
   readonly instance: string
   readonly seenAt: number
 }

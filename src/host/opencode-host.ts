@@ -26,7 +26,8 @@ import { Kept } from "./kept.ts"
 import { Known } from "./known.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
-import { decodeRecord, decodeRequest, encodeRecord, isForeignVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
+import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
+import type { Signer } from "./signature.ts"
 import { Transcripts } from "./transcripts.ts"
 
 /** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
@@ -42,6 +43,7 @@ const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
   readonly #instance: string
+  readonly #signer: Signer
   readonly #known = new Known()
   readonly #transcripts = new Transcripts()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
@@ -50,10 +52,11 @@ export class OpencodeHost implements Host {
   readonly #infos: Gather<{ readonly message: string; readonly fields: LogFields }>
   readonly #models = new Kept<readonly string[]>(KEEP_MS, () => this.#readModels())
 
-  /** `instance` names the plugin instance that owns what is written here. */
-  constructor(client: OpencodeClient, instance: string, clock: Clock) {
+  /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
+  constructor(client: OpencodeClient, instance: string, signer: Signer, clock: Clock) {
     this.#client = client
     this.#instance = instance
+    this.#signer = signer
     this.#infos = new Gather(clock, LOG_GATHER_MS, (lines) => {
       const [first] = lines
       if (first && lines.length === 1) this.#writeLog("info", first.message, first.fields)
@@ -77,7 +80,7 @@ export class OpencodeHost implements Host {
         agent,
         model: model && { providerID: model.provider, id: model.id, variant: model.variant },
         permission: [...rules],
-        metadata: { [RECORD_KEY]: encodeRecord(draft, ownerNow(this.#instance)) },
+        metadata: { [RECORD_KEY]: this.#record(draft) },
       }),
     )
     return session.id
@@ -91,12 +94,12 @@ export class OpencodeHost implements Host {
 
   async session(sessionID: string): Promise<SessionInfo | undefined> {
     const session = await this.#find("read a session", this.#client.session.get({ sessionID }))
-    return session && toSession(session)
+    return session && this.#toSession(session)
   }
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
     const known = this.#known.row(sessionID)
-    return known ? toSession(known) : this.session(sessionID)
+    return known ? this.#toSession(known) : this.session(sessionID)
   }
 
   /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */
@@ -209,14 +212,14 @@ export class OpencodeHost implements Host {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    const record = task && { [RECORD_KEY]: encodeRecord(task, ownerNow(this.#instance)) }
+    const record = task && { [RECORD_KEY]: this.#record(task) }
     return this.#inTurn(sessionID, () => {
       const known = this.#known.row(sessionID)?.metadata
       // Nobody else has written here: nothing has to be merged, and the session not to be read first.
-      if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isForeignVersion(known))
+      if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
         return this.#writeMetadata(sessionID, record ?? {})
       return this.#edit(sessionID, (metadata) => {
-        if (isForeignVersion(metadata)) return undefined
+        if (isNewerVersion(metadata)) return undefined
         const { [RECORD_KEY]: _ours, ...others } = metadata
         return { ...others, ...record }
       })
@@ -233,13 +236,12 @@ export class OpencodeHost implements Host {
 
   async recordsSince(since: number): Promise<readonly TaskRecord[]> {
     const sessions = await call("list sessions", this.#client.session.list({ start: since, limit: MOST_SESSIONS }))
-    return sessions.flatMap(toRecord)
+    return sessions.flatMap((session) => this.#recordIn(session) ?? [])
   }
 
   async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
     const children = await this.#find("list children", this.#client.session.children({ sessionID: parentID }))
-    const records = (children ?? []).flatMap(toRecord)
-    return records.filter(({ task }) => task.parentID === parentID)
+    return (children ?? []).flatMap((session) => this.#recordIn(session) ?? [])
   }
 
   ownership(owner: Owner): "ours" | "alive" | "dead" {
@@ -305,6 +307,25 @@ export class OpencodeHost implements Host {
     }
   }
 
+  #record(task: TaskDraft): unknown {
+    return encodeRecord(task, ownerNow(this.#instance), this.#signer)
+  }
+
+  #recordIn(session: Session): TaskRecord | undefined {
+    return decodeRecord(session, this.#signer)
+  }
+
+  #toSession(session: Session): SessionInfo {
+    return {
+      id: session.id,
+      parentID: session.parentID,
+      title: session.title,
+      rules: session.permission ?? [],
+      usage: toUsage(session.tokens, session.cost),
+      record: this.#recordIn(session),
+    }
+  }
+
   async #readAgents(): Promise<readonly AgentInfo[]> {
     const agents = await call("read the agents", this.#client.app.agents())
     return agents.filter(({ hidden }) => !hidden).map(toAgent)
@@ -318,20 +339,4 @@ export class OpencodeHost implements Host {
 
 function modelFields(model: Model | undefined) {
   return model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
-}
-
-function toRecord(session: Session): TaskRecord[] {
-  const record = decodeRecord(session.metadata, session.id)
-  return record ? [record] : []
-}
-
-function toSession(session: Session): SessionInfo {
-  return {
-    id: session.id,
-    parentID: session.parentID,
-    title: session.title,
-    rules: session.permission ?? [],
-    usage: toUsage(session.tokens, session.cost),
-    record: decodeRecord(session.metadata, session.id),
-  }
 }

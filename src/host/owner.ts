@@ -1,11 +1,7 @@
-import { randomUUID } from "node:crypto"
-import { readFileSync } from "node:fs"
+import { createHash, randomUUID } from "node:crypto"
+import { readFileSync, readlinkSync } from "node:fs"
+import { hostname } from "node:os"
 import { LEASE_MS, type Owner } from "../core/ports.ts"
-
-/** How far two computations of one process's start time may lie apart, in ms. */
-const START_TOLERANCE_MS = 3000
-/** The kernel tells a process's start in ticks of this many ms. */
-const TICK_MS = 10
 
 /** The instances of this plugin that live in this process: the host makes one for each directory it serves. */
 const instances = sharedSet(Symbol.for("superagents.instances"))
@@ -19,26 +15,46 @@ export function registerInstance(): string {
 
 export const unregisterInstance = (instance: string): void => void instances.delete(instance)
 
-const pid = process.pid
-const startedAt = Math.round(Date.now() - process.uptime() * 1000)
+/** What tells a process from every other, here and elsewhere. */
+type Identity = Omit<Owner, "instance" | "seenAt">
+
+const self: Identity = {
+  pid: process.pid,
+  machine: digest(`${read("/etc/machine-id")}\n${hostname()}`),
+  boot: read("/proc/sys/kernel/random/boot_id"),
+  namespace: namespaceOf("self"),
+  started: startOf("self"),
+}
 
 /** This instance, as a record written now names it. */
-export const ownerNow = (instance: string): Owner => ({ pid, startedAt, instance, seenAt: Date.now() })
+export const ownerNow = (instance: string): Owner => ({ ...self, instance, seenAt: Date.now() })
 
-/** Whether a record's owner is the instance that asks, another one that lives, or gone. */
+/**
+ * Whether a record's owner is the instance that asks, another one that lives, or gone. One of which the system tells
+ * nothing (another machine's, another container's) counts as living as long as it renews its records.
+ */
 export function ownershipOf(owner: Owner, instance: string): "ours" | "alive" | "dead" {
   if (owner.instance === instance) return "ours"
-  const here = owner.pid === pid && Math.abs(owner.startedAt - startedAt) < START_TOLERANCE_MS
-  if (here) return instances.has(owner.instance) ? "alive" : "dead"
-  if (owner.pid === pid || !isRunning(owner.pid)) return "dead"
-  const started = startOf(owner.pid)
-  if (started !== undefined) return Math.abs(started - owner.startedAt) < START_TOLERANCE_MS ? "alive" : "dead"
+  const alive = lives(owner)
+  if (alive !== undefined) return alive ? "alive" : "dead"
   return Date.now() - owner.seenAt < LEASE_MS ? "alive" : "dead"
 }
 
-function isRunning(other: number): boolean {
+/** Undefined where the system does not tell. */
+function lives(owner: Owner): boolean | undefined {
+  if (owner.machine !== self.machine) return undefined
+  // The same machine has been started again since: nothing of then is left.
+  if (owner.boot !== self.boot) return false
+  if (owner.namespace !== self.namespace) return undefined
+  if (owner.pid === self.pid) return owner.started === self.started && instances.has(owner.instance)
+  if (!isRunning(owner.pid)) return false
+  const started = startOf(owner.pid)
+  return started === "" || owner.started === "" ? undefined : started === owner.started
+}
+
+function isRunning(pid: number): boolean {
   try {
-    process.kill(other, 0)
+    process.kill(pid, 0)
     return true
   } catch (error) {
     // Somebody else's process answers EPERM: it runs.
@@ -46,17 +62,31 @@ function isRunning(other: number): boolean {
   }
 }
 
-/** When a process started, in ms since the epoch; undefined where the system does not tell. */
-function startOf(other: number): number | undefined {
+/** When a process started, in ticks since boot; "" where the system does not tell. */
+export function startOf(pid: number | "self"): string {
+  const stat = read(`/proc/${pid}/stat`)
+  // The process's name stands in brackets and may hold anything; the 22nd field is the 20th after it.
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? ""
+}
+
+function namespaceOf(pid: number | "self"): string {
   try {
-    const stat = readFileSync(`/proc/${other}/stat`, "utf8")
-    // The process's name stands in brackets and may hold anything; the 22nd field is the 20th after it.
-    const ticks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19])
-    const boot = /^btime (\d+)$/m.exec(readFileSync("/proc/stat", "utf8"))?.[1]
-    return Number.isFinite(ticks) && boot ? Number(boot) * 1000 + ticks * TICK_MS : undefined
+    return readlinkSync(`/proc/${pid}/ns/pid`)
   } catch {
-    return undefined
+    return ""
   }
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim()
+  } catch {
+    return ""
+  }
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("base64url").slice(0, 16)
 }
 
 /** A set that all copies of this module in the process share. */

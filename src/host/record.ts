@@ -1,12 +1,14 @@
 import { z } from "zod"
 import type { Owner, TaskRecord, TaskRequest } from "../core/ports.ts"
 import type { Task, TaskDraft } from "../core/task.ts"
+import type { Signer } from "./signature.ts"
 
 /** The key of our record among a session's metadata. */
 export const RECORD_KEY = "superagents"
 /** The key of what the companion wants done with the session's task. */
 export const REQUEST_KEY = "superagentsRequest"
-const VERSION = 1
+/** 1 was not signed. */
+const VERSION = 2
 
 const Usage = z.object({
   input: z.number(),
@@ -86,48 +88,74 @@ const Draft = z.object({
   retrievedAt: z.number().optional(),
 })
 
-const Record = z.object({
+const RecordSchema = z.object({
   version: z.literal(VERSION),
-  /** The session the record was written for: a fork's copy of it names another. Absent in a session's first moment. */
+  /** The session the record was written for: a copy of it names another. Absent in a session's first moment. */
   session: z.string().optional(),
-  owner: z.object({ pid: z.number(), startedAt: z.number(), instance: z.string(), seenAt: z.number() }),
+  owner: z.object({
+    pid: z.number(),
+    machine: z.string(),
+    boot: z.string(),
+    namespace: z.string(),
+    started: z.string(),
+    instance: z.string(),
+    seenAt: z.number(),
+  }),
   task: Draft,
 })
 
+/** A session's row, as far as a record has to do with it. */
+type Row = { readonly id: string; readonly parentID?: string; readonly metadata?: unknown }
+
 /** The record as it is put into metadata. The session's id is not repeated in the task. */
-export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: Owner): unknown {
+export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: Owner, signer: Signer): unknown {
   const { sessionID, ...task } = draft
-  return { version: VERSION, session: sessionID, owner, task }
+  const record = { version: VERSION, session: sessionID, owner, task }
+  return { ...record, signature: signer.sign(record) }
 }
 
 /**
- * The record in a session's metadata; undefined where there is none, where a newer version wrote it, or where it was
- * written for another session.
+ * The record in a session's metadata; undefined where there is none, where a newer version wrote it, or where it is not
+ * this session's: a copy, or below another parent. With `signer`, only what this installation wrote is believed; a
+ * screen, which acts on nothing, may do without.
  */
-export function decodeRecord(metadata: unknown, sessionID: string): TaskRecord | undefined {
-  if (typeof metadata !== "object" || metadata === null || !Object.hasOwn(metadata, RECORD_KEY)) return undefined
-  const parsed = Record.safeParse((metadata as { [RECORD_KEY]: unknown })[RECORD_KEY])
+export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined {
+  const stored = stripped(metadata)
+  if (!stored || (signer && !signer.isSigned(stored.record, stored.signature))) return undefined
+  const parsed = RecordSchema.safeParse(stored.record)
   if (!parsed.success) return undefined
   const { session, owner, task } = parsed.data
-  if (session !== undefined && session !== sessionID) return undefined
-  return { owner, task: { ...task, sessionID } satisfies Task }
+  if (session !== undefined && session !== id) return undefined
+  // What the host makes by copying has no parent: then the record has to name this very session.
+  const isOfParent = (parentID ?? "") === task.parentID || (parentID === undefined && session === id)
+  return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
 }
 
-const Request = z.object({
+/** What was signed, and the signature; undefined where the metadata has no record. */
+function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknown }>; signature: unknown } | undefined {
+  const stored = entry(metadata, RECORD_KEY)
+  if (typeof stored !== "object" || stored === null) return undefined
+  const { signature, ...record } = stored as { signature?: unknown }
+  return { record, signature }
+}
+
+const RequestSchema = z.object({
   id: z.string().min(1),
   action: z.enum(["cancel", "clear", "resume"]),
   prompt: z.string().optional(),
 })
 
 /** The companion's request in a session's metadata, if there is one that can be read. */
-export function decodeRequest(metadata: unknown): TaskRequest | undefined {
-  if (typeof metadata !== "object" || metadata === null || !Object.hasOwn(metadata, REQUEST_KEY)) return undefined
-  return Request.safeParse((metadata as { [REQUEST_KEY]: unknown })[REQUEST_KEY]).data
-}
+export const decodeRequest = (metadata: unknown): TaskRequest | undefined =>
+  RequestSchema.safeParse(entry(metadata, REQUEST_KEY)).data
 
 /** True where the metadata holds a record that a newer version wrote: it is left alone. */
-export function isForeignVersion(metadata: unknown): boolean {
-  if (typeof metadata !== "object" || metadata === null || !Object.hasOwn(metadata, RECORD_KEY)) return false
-  const record = (metadata as { [RECORD_KEY]: unknown })[RECORD_KEY]
-  return typeof record === "object" && record !== null && "version" in record && record.version !== VERSION
+export function isNewerVersion(metadata: unknown): boolean {
+  const { version } = (stripped(metadata)?.record ?? {}) as { version?: unknown }
+  return typeof version === "number" && version > VERSION
 }
+
+const entry = (metadata: unknown, key: string): unknown =>
+  typeof metadata === "object" && metadata !== null && Object.hasOwn(metadata, key)
+    ? (metadata as { [key: string]: unknown })[key]
+    : undefined

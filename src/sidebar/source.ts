@@ -55,7 +55,7 @@ export function createSource(
 
   /** Takes a session as the host tells it. The record decides; the rest of the row is usage. */
   const take = (session: Session, live: boolean) => {
-    const record = decodeRecord(session.metadata, session.id)
+    const record = decodeRecord(session)
     const known = entries.get(session.id)
     if (!record) return forget(session.id)
     const { task } = record

@@ -74,14 +74,32 @@ export function sessionContract(driver: Driver): void {
 export function recordContract(driver: Driver): void {
   describe("a record", () => {
     test("is written and removed without touching what others keep there", async () => {
-      const sessionID = await driver.child()
+      const parentID = await driver.world.openSession()
+      const sessionID = await driver.child({ parentID })
       await driver.world.setMetadata(sessionID, { theirs: { kept: true } })
-      const task = { ...draftOf(), sessionID, status: "completed" as const }
+      const task = { ...draftOf(), parentID, sessionID, status: "completed" as const }
       await driver.host.saveRecord(sessionID, task)
       expect(await driver.world.metadata(sessionID)).toHaveProperty("theirs", { kept: true })
       expect((await driver.host.session(sessionID))?.record?.task).toEqual(task)
       await driver.host.saveRecord(sessionID, undefined)
       expect(await driver.world.metadata(sessionID)).toEqual({ theirs: { kept: true } })
+    })
+
+    test("that names another parent than its session's is not believed", async () => {
+      const sessionID = await driver.child({ parentID: await driver.world.openSession() })
+      const elsewhere = await driver.world.openSession()
+      await driver.host.saveRecord(sessionID, { ...draftOf(), parentID: elsewhere, sessionID })
+      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
+    })
+
+    test("that was changed by somebody else is not believed", async () => {
+      const parentID = await driver.world.openSession()
+      const sessionID = await driver.child({ parentID })
+      await driver.host.saveRecord(sessionID, { ...draftOf(), parentID, sessionID })
+      const { superagents, ...others } = (await driver.world.metadata(sessionID)) as { superagents: { task: object } }
+      const forged = { ...superagents, task: { ...superagents.task, agent: "another" } }
+      await driver.world.setMetadata(sessionID, { ...others, superagents: forged })
+      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
     })
 
     test("that a newer version wrote is left alone", async () => {

@@ -10,6 +10,7 @@ import { openSession, unwrap } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
 import { startHost } from "../support/host.ts"
 import { startModel } from "../support/model.ts"
+import { SIGNER } from "../support/records.ts"
 
 const PAUSE_MS = 500
 const PATIENCE_MS = 15_000
@@ -23,7 +24,7 @@ async function makeWorld(hears: boolean): Promise<World> {
   const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
-  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance, systemClock)
+  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance, SIGNER, systemClock)
   let heard = 0
   return {
     get host() {

@@ -14,6 +14,7 @@ import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
 import { openWithPast, type PastMessage } from "../support/past.ts"
+import { SIGNER } from "../support/records.ts"
 
 const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
@@ -37,7 +38,7 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 const forksOn = (client: OpencodeClient) =>
-  new OpencodeForks(client, new OpencodeHost(client, "fork-engine", systemClock), host.directory)
+  new OpencodeForks(client, new OpencodeHost(client, "fork-engine", SIGNER, systemClock), host.directory)
 
 let made = 0
 const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
@@ -114,7 +115,7 @@ describe("a fork of a short history", () => {
     const { sessionID, info } = await fork(parent, messageID, { draft, rules })
     const session = await unwrap(host.client.session.get({ sessionID }))
     expect(session).toMatchObject({ parentID: parent, title: "the fork", agent: "general", permission: rules, cost: 0 })
-    expect(decodeRecord(session.metadata, sessionID)?.task).toEqual({ ...draft, sessionID, fork: info })
+    expect(decodeRecord(session, SIGNER)?.task).toEqual({ ...draft, sessionID, fork: info })
     expect((await viewOf(sessionID)).tools).not.toContain("bash")
     const roots = await unwrap(host.client.session.list({ roots: true, limit: 1000 }))
     expect(roots.map(({ id }) => id)).not.toContain(sessionID)

@@ -8,6 +8,7 @@ import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { ownerOf, SIGNER } from "../support/records.ts"
 import { startTui, type Tui } from "../support/tui.ts"
 
 const source = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
@@ -291,8 +292,7 @@ test("without the server half, tasks of earlier are shown and nobody pretends to
   const bare = await startHost({ model })
   try {
     const parent = await openSession(bare)
-    const owner = { pid: 1, startedAt: 1, instance: "gone", seenAt: 1 }
-    const metadata = { [RECORD_KEY]: encodeRecord(leftBehind(parent), owner) as unknown }
+    const metadata = { [RECORD_KEY]: encodeRecord(leftBehind(parent), ownerOf("gone"), SIGNER) }
     const child = await unwrap(bare.client.session.create({ parentID: parent, title: "child", metadata }))
     tui = await startTui({ host: bare, sessionID: parent, plugin: [source("tui.tsx")] })
     await tui.waitFor(/Background agents 1 running/)

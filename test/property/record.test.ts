@@ -1,16 +1,18 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Owner } from "../../src/core/ports.ts"
-import { STATUSES, type Task } from "../../src/core/task.ts"
+import { STATUSES, type Task, type TaskDraft } from "../../src/core/task.ts"
 import {
   decodeRecord,
   decodeRequest,
   encodeRecord,
-  isForeignVersion,
+  isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
 } from "../../src/host/record.ts"
+import { signerOf } from "../../src/host/signature.ts"
 import { jsonCopy } from "../support/fake-database.ts"
+import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 
 const whole = fc.nat()
@@ -86,57 +88,97 @@ const task = fc.record({
   delivery,
   retrievedAt: some(whole),
 }) as fc.Arbitrary<Task>
-const owner = fc.record({ pid: whole, startedAt: whole, instance: fc.string(), seenAt: whole }) as fc.Arbitrary<Owner>
+const owner = fc.record({
+  pid: whole,
+  machine: fc.string(),
+  boot: fc.string(),
+  namespace: fc.string(),
+  started: fc.string(),
+  instance: fc.string(),
+  seenAt: whole,
+})
+
+/** The row of the session that a task's record is written into. */
+const rowOf = (given: TaskDraft & { sessionID?: string }, by: Owner = ownerOf(), others: object = {}) =>
+  jsonCopy({
+    id: given.sessionID ?? "ses_any",
+    parentID: given.parentID,
+    metadata: { ...others, [RECORD_KEY]: encodeRecord(given, by, SIGNER) as { task: Task; version: number } },
+  })
 
 describe("a record", () => {
   test("comes back from its session as it went in", () => {
     fc.assert(
       fc.property(task, owner, (given, by) => {
-        const metadata = jsonCopy({ theirs: 1, [RECORD_KEY]: encodeRecord(given, by) })
-        expect(decodeRecord(metadata, given.sessionID)).toEqual({ task: jsonCopy(given), owner: by })
-        expect(isForeignVersion(metadata)).toBe(false)
+        const row = rowOf(given, by, { theirs: 1 })
+        expect(decodeRecord(row, SIGNER)).toEqual({ task: jsonCopy(given), owner: by })
+        expect(isNewerVersion(row.metadata)).toBe(false)
       }),
     )
   })
 
-  test("is a session's own: in another session it is a copy, and not read", () => {
-    const metadata = { [RECORD_KEY]: encodeRecord(taskOf(), { pid: 1, startedAt: 1, instance: "i", seenAt: 1 }) }
-    expect(decodeRecord(metadata, "ses_child")?.task.id).toBe("bg_aaaaaaaa")
-    expect(decodeRecord(metadata, "ses_fork")).toBeUndefined()
+  test("comes back whatever order its keys are handed over in", () => {
+    const { id, parentID, metadata } = rowOf(taskOf())
+    const turned = Object.fromEntries(Object.entries(metadata[RECORD_KEY]).reverse())
+    expect(decodeRecord({ id, parentID, metadata: { [RECORD_KEY]: turned } }, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
   })
 
-  test("that was written before its session had an id is read in any", () => {
+  test("is a session's own: in another session it is a copy, and not read", () => {
+    const row = rowOf(taskOf())
+    expect(decodeRecord(row, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
+    expect(decodeRecord({ ...row, id: "ses_fork" }, SIGNER)).toBeUndefined()
+    expect(decodeRecord({ ...row, id: "ses_fork", parentID: undefined }, SIGNER)).toBeUndefined()
+  })
+
+  test("is believed below its parent alone, or without one where it names this very session", () => {
+    const row = rowOf(taskOf())
+    expect(decodeRecord({ ...row, parentID: "ses_other" }, SIGNER)).toBeUndefined()
+    expect(decodeRecord({ ...row, parentID: undefined }, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
+  })
+
+  test("that was written before its session had an id is read below its parent, and in no copy of it", () => {
     const { sessionID: _none, ...draft } = taskOf()
-    const metadata = { [RECORD_KEY]: encodeRecord(draft, { pid: 1, startedAt: 1, instance: "i", seenAt: 1 }) }
-    expect(decodeRecord(metadata, "ses_any")?.task.sessionID).toBe("ses_any")
+    const row = rowOf(draft)
+    expect(decodeRecord(row, SIGNER)?.task.sessionID).toBe("ses_any")
+    expect(decodeRecord({ ...row, id: "ses_copy", parentID: undefined }, SIGNER)).toBeUndefined()
+  })
+
+  test("that somebody else wrote, or changed, or did not sign is not believed; a screen may show it", () => {
+    const row = rowOf(taskOf())
+    const record = row.metadata[RECORD_KEY]
+    const changed = { ...record, task: { ...record.task, status: "completed" } }
+    const unsigned = { ...record, signature: undefined }
+    const oddlySigned = { ...record, signature: "x" }
+    const foreign = encodeRecord(taskOf(), ownerOf(), signerOf(new Uint8Array(32)))
+    for (const forged of [changed, unsigned, oddlySigned, foreign]) {
+      const forgedRow = { ...row, metadata: jsonCopy({ [RECORD_KEY]: forged }) }
+      expect(decodeRecord(forgedRow, SIGNER)).toBeUndefined()
+      expect(decodeRecord(forgedRow)?.task.id).toBe("bg_aaaaaaaa")
+    }
   })
 
   test("of a newer version is seen as such, and not read", () => {
-    const metadata = {
-      [RECORD_KEY]: {
-        ...(encodeRecord(taskOf(), { pid: 1, startedAt: 1, instance: "i", seenAt: 1 }) as object),
-        version: 2,
-      },
-    }
-    expect(decodeRecord(metadata, "ses_child")).toBeUndefined()
-    expect(isForeignVersion(metadata)).toBe(true)
+    const row = rowOf(taskOf())
+    row.metadata[RECORD_KEY].version++
+    expect(decodeRecord(row)).toBeUndefined()
+    expect(isNewerVersion(row.metadata)).toBe(true)
   })
 
   test("that is garbage is not read, and nothing throws", () => {
     const garbage = fc.oneof(fc.anything(), fc.record({ [RECORD_KEY]: fc.anything(), [REQUEST_KEY]: fc.anything() }))
     fc.assert(
       fc.property(garbage, (metadata) => {
-        expect(decodeRecord(metadata, "ses_child")).toBeUndefined()
-        isForeignVersion(metadata)
+        expect(decodeRecord({ id: "ses_child", metadata })).toBeUndefined()
+        isNewerVersion(metadata)
         decodeRequest(metadata)
       }),
     )
   })
 
   test("that is garbage is no newer version, unless it says so", () => {
-    for (const record of [undefined, null, 7, {}, { other: 1 }])
-      expect(isForeignVersion({ [RECORD_KEY]: record })).toBe(false)
-    for (const metadata of [undefined, null, "x", {}]) expect(isForeignVersion(metadata)).toBe(false)
+    for (const record of [undefined, null, 7, {}, { other: 1 }, { version: 1 }])
+      expect(isNewerVersion({ [RECORD_KEY]: record })).toBe(false)
+    for (const metadata of [undefined, null, "x", {}]) expect(isNewerVersion(metadata)).toBe(false)
   })
 })
 

@@ -242,8 +242,8 @@ export class Life {
   }
 
   #recorded({ sessionID }: Task): Status {
-    const metadata = this.rig.host.database.sessions.get(sessionID)?.metadata
-    return decodeRecord(metadata, sessionID)?.task.status ?? "running"
+    const session = this.rig.host.database.sessions.get(sessionID)
+    return (session && decodeRecord(session)?.task.status) ?? "running"
   }
 
   #tell(type: "idle" | "error" | "deleted", sessionID: string): void {

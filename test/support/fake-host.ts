@@ -19,12 +19,13 @@ import {
   decodeRecord,
   decodeRequest,
   encodeRecord,
-  isForeignVersion,
+  isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
 } from "../../src/host/record.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
+import { ownerOf, SIGNER } from "./records.ts"
 
 /** What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. */
 export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | "forget" | undefined
@@ -48,12 +49,12 @@ export class FakeHost extends FakeProcess implements Host {
 
   /** How a record written now names this process. */
   get owner(): Owner {
-    return { pid: 1, startedAt: 1, instance: this.instance, seenAt: this.clock.now() }
+    return ownerOf(this.instance, this.clock.now())
   }
 
   createSession(input: NewSession, draft: TaskDraft): Promise<string> {
     return this.#call("createSession", input.parentID, () => {
-      const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner) })
+      const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner, SIGNER) })
       const { parentID, title, agent, model, rules } = input
       return this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
     })
@@ -72,7 +73,7 @@ export class FakeHost extends FakeProcess implements Host {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
       const { id, parentID, title, rules, usage, metadata } = session
-      return { id, parentID, title, rules, usage, record: decodeRecord(jsonCopy(metadata), id) }
+      return { id, parentID, title, rules, usage, record: decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER) }
     })
   }
 
@@ -161,9 +162,12 @@ export class FakeHost extends FakeProcess implements Host {
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
     return this.#call("saveRecord", sessionID, () => {
       const session = this.#find(sessionID)
-      if (isForeignVersion(session.metadata)) return
+      if (isNewerVersion(session.metadata)) return
       const { [RECORD_KEY]: _ours, ...others } = session.metadata
-      this.writeMetadata(sessionID, { ...others, ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner) }) })
+      this.writeMetadata(sessionID, {
+        ...others,
+        ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner, SIGNER) }),
+      })
     })
   }
 
@@ -217,8 +221,8 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   #records(wanted: (session: StoredSession) => boolean): TaskRecord[] {
-    return [...this.database.sessions.values()].filter(wanted).flatMap((session) => {
-      return decodeRecord(jsonCopy(session.metadata), session.id) ?? []
+    return [...this.database.sessions.values()].filter(wanted).flatMap(({ id, parentID, metadata }) => {
+      return decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER) ?? []
     })
   }
 

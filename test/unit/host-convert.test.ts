@@ -1,5 +1,3 @@
-import { spawn } from "node:child_process"
-import { once } from "node:events"
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
 import { describePermission, describeQuestion } from "../../src/host/asks.ts"
@@ -7,7 +5,6 @@ import { systemClock } from "../../src/host/clock.ts"
 import { toAgent, toError, toMessage, toUsage } from "../../src/host/convert.ts"
 import { Kept } from "../../src/host/kept.ts"
 import { call, clientOn } from "../../src/host/opencode.ts"
-import { ownerNow, ownershipOf, registerInstance, unregisterInstance } from "../../src/host/owner.ts"
 
 describe("the host's words become ours:", () => {
   test("usage, with nothing for what is missing", () => {
@@ -221,34 +218,5 @@ describe("the real clock", () => {
     } finally {
       vi.useRealTimers()
     }
-  })
-})
-
-describe("the owner of a record is", () => {
-  test("ours when it is this very instance", () => {
-    const instance = registerInstance()
-    expect(ownershipOf(ownerNow(instance), instance)).toBe("ours")
-  })
-
-  test("alive while another instance of this process is there, dead afterwards", () => {
-    const other = registerInstance()
-    expect(ownershipOf(ownerNow(other), "me")).toBe("alive")
-    unregisterInstance(other)
-    expect(ownershipOf(ownerNow(other), "me")).toBe("dead")
-  })
-
-  test("alive while its process is, dead when that is gone or another one has its number", async () => {
-    const child = spawn("sleep", ["60"])
-    const pid = child.pid ?? 0
-    const owner = { ...ownerNow("other"), pid, startedAt: Date.now() }
-    expect(ownershipOf(owner, "me")).toBe("alive")
-    expect(ownershipOf({ ...owner, startedAt: 0 }, "me")).toBe("dead")
-    child.kill()
-    await once(child, "exit")
-    expect(ownershipOf(owner, "me")).toBe("dead")
-  })
-
-  test("dead when an earlier process had our number", () => {
-    expect(ownershipOf({ ...ownerNow("other"), startedAt: 0 }, "me")).toBe("dead")
   })
 })

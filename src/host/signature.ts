@@ -1,0 +1,80 @@
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { homedir } from "node:os"
+import { join } from "node:path"
+
+/** Signs what this installation writes, so that what others wrote is not believed. */
+export type Signer = {
+  /** The signature of a JSON value; the order of its keys does not matter. */
+  readonly sign: (value: unknown) => string
+  readonly isSigned: (value: unknown, signature: unknown) => boolean
+}
+
+const KEY_BYTES = 32
+const KEY_FILE = "record.key"
+
+/** HMAC-SHA256 under this key. */
+export function signerOf(key: Uint8Array): Signer {
+  const digest = (value: unknown) => createHmac("sha256", key).update(canonical(value)).digest()
+  return {
+    sign: (value) => digest(value).toString("base64url"),
+    isSigned(value, signature) {
+      if (typeof signature !== "string") return false
+      const given = Buffer.from(signature, "base64url")
+      const expected = digest(value)
+      return given.length === expected.length && timingSafeEqual(given, expected)
+    },
+  }
+}
+
+/**
+ * The key of this installation, made at the first call for it: a file that only the user can read. Of several processes
+ * that make it at once, all get the same. Throws where the folder can neither be read nor written.
+ */
+export function installationKey(folder: string = dataFolder()): Uint8Array {
+  const file = join(folder, KEY_FILE)
+  const existing = readKey(file)
+  if (existing) return existing
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const draft = `${file}.${process.pid}.${randomBytes(4).toString("hex")}`
+  writeFileSync(draft, randomBytes(KEY_BYTES).toString("hex"), { mode: 0o600, flag: "wx", flush: true })
+  try {
+    publish(draft, file)
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  const made = readKey(file)
+  if (!made) throw new Error(`The key in ${file} cannot be read back.`)
+  return made
+}
+
+/** Beside OpenCode's own data; the host finds its folder in the same way. */
+const dataFolder = (): string =>
+  join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
+
+/** The first one stays, unless what is there is no key. */
+function publish(draft: string, file: string): void {
+  try {
+    linkSync(draft, file)
+  } catch {
+    if (!readKey(file)) renameSync(draft, file)
+  }
+}
+
+function readKey(file: string): Uint8Array | undefined {
+  try {
+    const key = Buffer.from(readFileSync(file, "utf8").trim(), "hex")
+    return key.length === KEY_BYTES ? key : undefined
+  } catch (error) {
+    if ((error as { code?: string }).code === "ENOENT") return undefined
+    throw error
+  }
+}
+
+/** JSON with the keys of every object in order: a database may hand them back in another. */
+const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_key, inner: unknown) =>
+    typeof inner === "object" && inner !== null && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : inner,
+  )

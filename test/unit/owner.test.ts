@@ -1,0 +1,55 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { describe, expect, test } from "vitest"
+import { LEASE_MS } from "../../src/core/ports.ts"
+import { ownerNow, ownershipOf, registerInstance, startOf, unregisterInstance } from "../../src/host/owner.ts"
+
+const other = ownerNow("other")
+const expired = Date.now() - LEASE_MS - 1000
+
+describe("the owner of a record is", () => {
+  test("ours when it is this very instance", () => {
+    const instance = registerInstance()
+    expect(ownershipOf(ownerNow(instance), instance)).toBe("ours")
+  })
+
+  test("alive while another instance of this process is there, dead afterwards", () => {
+    const instance = registerInstance()
+    expect(ownershipOf(ownerNow(instance), "me")).toBe("alive")
+    unregisterInstance(instance)
+    expect(ownershipOf(ownerNow(instance), "me")).toBe("dead")
+  })
+
+  test("alive while its process is, dead when that is gone or another one has its number", async () => {
+    const child = spawn("sleep", ["60"])
+    const pid = child.pid ?? 0
+    const owner = { ...other, pid, started: startOf(pid), seenAt: expired }
+    const reused = { ...owner, started: "1" }
+    try {
+      expect(ownershipOf(owner, "me")).toBe("alive")
+      expect(ownershipOf(reused, "me")).toBe("dead")
+    } finally {
+      child.kill()
+    }
+    await once(child, "exit")
+    expect(ownershipOf({ ...owner, seenAt: Date.now() }, "me")).toBe("dead")
+  })
+
+  test("dead when an earlier process had our number", () => {
+    expect(ownershipOf({ ...other, started: "1" }, "me")).toBe("dead")
+  })
+
+  test("dead when the machine was started again since, whoever has its number now", () => {
+    expect(ownershipOf({ ...other, pid: 1, boot: "an earlier one" }, "me")).toBe("dead")
+  })
+
+  test.each([
+    ["of another machine", { machine: "another", boot: "another" }],
+    ["of another container on this one", { namespace: "pid:[1]" }],
+    ["whose start nobody tells", { pid: process.ppid, started: "" }],
+  ])("unknown %s: alive as long as it renews its records", (_what, more) => {
+    const owner = { ...other, pid: 999_999, ...more }
+    expect(ownershipOf({ ...owner, seenAt: Date.now() - LEASE_MS / 2 }, "me")).toBe("alive")
+    expect(ownershipOf({ ...owner, seenAt: expired }, "me")).toBe("dead")
+  })
+})

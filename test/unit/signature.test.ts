@@ -1,0 +1,69 @@
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { installationKey, signerOf } from "../../src/host/signature.ts"
+
+let folder: string
+const file = () => join(folder, "record.key")
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-key-"))
+})
+afterEach(() => {
+  vi.unstubAllEnvs()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+describe("the installation's key", () => {
+  test("is made once, is the user's alone, and is found again", () => {
+    const key = installationKey(folder)
+    expect(key).toHaveLength(32)
+    expect(installationKey(folder)).toEqual(key)
+    expect(statSync(file()).mode & 0o777).toBe(0o600)
+    expect(readdirSync(folder)).toEqual(["record.key"])
+  })
+
+  test("lies beside OpenCode's own data", () => {
+    vi.stubEnv("XDG_DATA_HOME", folder)
+    const key = installationKey()
+    expect(readFileSync(join(folder, "opencode", "superagents", "record.key"), "utf8")).toBe(
+      Buffer.from(key).toString("hex"),
+    )
+  })
+
+  test("is made anew where the file holds none", () => {
+    writeFileSync(file(), "not a key")
+    const key = installationKey(folder)
+    expect(key).toHaveLength(32)
+    expect(installationKey(folder)).toEqual(key)
+  })
+
+  test("cannot be had where there is no folder for it, and the caller hears of it", () => {
+    writeFileSync(join(folder, "taken"), "")
+    expect(() => installationKey(join(folder, "taken"))).toThrow()
+  })
+
+  test.skipIf(process.getuid?.() === 0)("cannot be had where it may not be read", () => {
+    installationKey(folder)
+    chmodSync(file(), 0)
+    expect(() => installationKey(folder)).toThrow()
+  })
+})
+
+describe("a signature", () => {
+  const signer = signerOf(new Uint8Array(32).fill(1))
+
+  test("holds for the value, in any order of its keys, and for no other", () => {
+    const signature = signer.sign({ a: 1, b: [{ c: 2, d: undefined }] })
+    expect(signer.isSigned({ b: [{ c: 2 }], a: 1 }, signature)).toBe(true)
+    expect(signer.isSigned({ b: [{ c: 3 }], a: 1 }, signature)).toBe(false)
+    expect(signer.isSigned({ a: 1 }, signature)).toBe(false)
+  })
+
+  test("of another key, cut short, or no text at all, is none", () => {
+    const signature = signer.sign({ a: 1 })
+    expect(signerOf(new Uint8Array(32)).isSigned({ a: 1 }, signature)).toBe(false)
+    for (const wrong of [signature.slice(0, -2), "", undefined, 7]) expect(signer.isSigned({ a: 1 }, wrong)).toBe(false)
+  })
+})
