@@ -1,0 +1,86 @@
+import { execFile } from "node:child_process"
+import { writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { promisify } from "node:util"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { encodeRecord, RECORD_KEY } from "../../src/host/record.ts"
+import { signerOf } from "../../src/host/signature.ts"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { prepareHome } from "../support/home.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, meanwhile, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { ownerOf } from "../support/records.ts"
+import { BINARY } from "../support/server-process.ts"
+import { taskOf } from "../support/tasks.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model)
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(() => model.reset())
+
+/** Runs a command of OpenCode's own in the host's home and project, as the user would in another terminal. */
+const opencode = async (...args: string[]) => {
+  const { env, directory } = await prepareHome({ home: host.home })
+  const { stdout } = await promisify(execFile)(BINARY, args, { cwd: directory, env, maxBuffer: 1e8 })
+  return stdout
+}
+
+const ownRequests = (marker: string) => model.requests.filter(({ lastUser }) => lastUser.includes(marker))
+
+test("a copy that the user makes of a task's session is no task: after a crash the task itself is judged", async () => {
+  model.use(({ lastUser }) => (lastUser === "COPIED" ? { hang: true } : undefined))
+  const session = await openSession(host)
+  const { id, child } = await launch(host, model, session, { prompt: "COPIED" })
+  await eventually(() => ownRequests("COPIED").length === 1)
+  // While it runs, its record still is that of its first moment, which names no session.
+  const copy = await unwrap(host.client.session.fork({ sessionID: child }))
+  expect(copy.metadata).toHaveProperty(RECORD_KEY)
+  await host.kill("SIGKILL")
+  await host.restart()
+  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+  expect(output).toContain("OpenCode stopped or was restarted while it ran")
+  const { output: list } = await callTool(host, model, session, "superagents_list", {})
+  expect(list).toContain("1 task, 0 running")
+  expect(await notified(host, session)).toHaveLength(1)
+})
+
+test("a session that was imported with a record of somebody else's starts no model, and nobody is told of it", async () => {
+  const session = await openSession(host)
+  const { child } = await launch(host, model, session, { prompt: "honest work" })
+  await notified(host, session)
+  const exported = JSON.parse(await opencode("export", child)) as { info: { id: string; metadata: object } }
+  const sessionID = `${child.slice(0, -4)}EVIL`
+  const forged = taskOf({
+    id: "bg_evilevil",
+    sessionID,
+    parentID: session,
+    status: "running",
+    run: { promptID: "msg_evil", startedAt: undefined, queuedPrompt: "EVIL PROMPT" } as never,
+  })
+  const record = encodeRecord(forged, ownerOf("gone"), signerOf(new Uint8Array(32)))
+  const file = join(host.home, "forged.json")
+  const text = JSON.stringify(exported).replaceAll(child, sessionID)
+  const { info, ...rest } = JSON.parse(text) as typeof exported
+  const ids = JSON.stringify({ ...rest, info: { ...info, metadata: { [RECORD_KEY]: record } } }).replaceAll(
+    /"(msg|prt)_(\w{22})\w{4}"/g,
+    '"$1_$2EVIL"',
+  )
+  await writeFile(file, ids)
+  await opencode("import", file)
+  expect((await unwrap(host.client.session.get({ sessionID }))).metadata).toHaveProperty(RECORD_KEY)
+  await host.restart()
+  const { output } = await callTool(host, model, session, "superagents_list", {})
+  expect(output).not.toContain("bg_evilevil")
+  await meanwhile(host, model)
+  expect(ownRequests("EVIL PROMPT")).toHaveLength(0)
+  expect(await notifications(host, session)).toHaveLength(1)
+})
