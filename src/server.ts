@@ -3,7 +3,7 @@ import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
 import type { HostEvent } from "./core/ports.ts"
 import { systemClock } from "./host/clock.ts"
-import { type RawEvent, toHostEvent } from "./host/events.ts"
+import { EventReader, type RawEvent } from "./host/events.ts"
 import { clientOn } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
@@ -39,6 +39,7 @@ const server: Plugin = async (input, given) => {
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   systemClock.after(0, () => void manager.recover())
+  const events = new EventReader()
   const tools = toolsFor(manager, options.taskTimeout)
   return {
     tool: Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool)])),
@@ -65,7 +66,7 @@ const server: Plugin = async (input, given) => {
 
   function hear(listener: { handle(event: HostEvent): void }, event: RawEvent) {
     host.hear(event)
-    const heard = toHostEvent(event, Date.now())
+    const heard = events.read(event, Date.now())
     if (heard) listener.handle(heard)
   }
 

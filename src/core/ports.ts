@@ -212,6 +212,8 @@ export type HostEvent =
       readonly delta: string
       readonly messageID: string
     }
+  /** The model thinks: a sign of life, and nothing of what it says. */
+  | { readonly type: "thinking"; readonly sessionID: string }
   | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly finish: string }
   | {
       readonly type: "updated"

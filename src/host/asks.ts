@@ -1,4 +1,4 @@
-const MOST_CHARS = 200
+import { oneLine } from "../core/text.ts"
 
 /** One line that says what a permission question is about: `bash: rm -rf build`. */
 export function describePermission(permission = "a permission", patterns: readonly string[] = []): string {
@@ -8,8 +8,3 @@ export function describePermission(permission = "a permission", patterns: readon
 
 export const describeQuestion = (questions: readonly { question?: string }[] = []): string =>
   oneLine(questions.flatMap(({ question }) => question ?? []).join(" / ") || "a question")
-
-function oneLine(text: string): string {
-  const line = text.replace(/\s+/g, " ").trim()
-  return line.length > MOST_CHARS ? `${line.slice(0, MOST_CHARS - 1)}…` : line
-}

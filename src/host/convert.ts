@@ -1,6 +1,7 @@
 import type { Agent, Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import type { AgentInfo, Message, MessagePart } from "../core/ports.ts"
 import type { Usage } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 
 /** OpenCode's token counts and cost as usage; what is missing counts as none. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
@@ -25,11 +26,14 @@ export function toError(error: unknown): { name: string; message: string } {
   if (typeof error !== "object" || error === null) return { name: "Error", message: String(error ?? "unknown error") }
   const { name, message, data } = error as { name?: unknown; message?: unknown; data?: { message?: unknown } }
   const text = [data?.message, message, name].find((candidate) => typeof candidate === "string" && candidate !== "")
-  return { name: typeof name === "string" ? name : "Error", message: firstLine(String(text ?? "unknown error")) }
+  return { name: typeof name === "string" ? name : "Error", message: errorLine(String(text ?? "unknown error")) }
 }
 
-/** The host hands over stack traces as messages; a reader needs the first line. */
-const firstLine = (text: string): string => text.split("\n    at ")[0]?.trim().slice(0, 2000) ?? ""
+/** Providers' own words, shortened here if anywhere. */
+const MOST_ERROR_CHARS = 2000
+
+/** The host hands over stack traces as messages; a reader needs what stands before them. */
+const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
   return messageOf(
@@ -68,8 +72,14 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   return [{ type: "tool", callID, tool, state: state.status, refused }, ...files]
 }
 
+/** A file's name holds what its maker likes, line breaks too. */
 const below = (directory: string, file: string): string =>
-  directory !== "" && file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : file
+  oneLine(
+    directory !== "" && file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : file,
+    MOST_PATH_CHARS,
+  )
+
+const MOST_PATH_CHARS = 400
 
 /** What the host writes into a call whose permission or question was refused. */
 const isRefusal = (error: string): boolean => /rejected permission|dismissed this question/i.test(error)

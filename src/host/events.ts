@@ -1,23 +1,33 @@
 import type { HostEvent } from "../core/ports.ts"
+import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toError, toUsage } from "./convert.ts"
 import { decodeRequest } from "./record.ts"
+import { remember } from "./remember.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }
 
+/** Parts of thinking that are open, remembered at most: one for each session that works. */
+const MOST_THOUGHTS = 256
+
 /**
- * An event of OpenCode 1.x in the core's words; undefined for those that tell us nothing. Runs for every event of the
- * host, so it looks at the type first and builds nothing for the many that do not concern us.
+ * Reads events of OpenCode 1.x into the core's words; undefined for those that tell us nothing. Runs for every event of
+ * the host, so it looks at the type first and builds nothing for the many that do not concern us.
  */
-export function toHostEvent(event: RawEvent, now: number): HostEvent | undefined {
-  const convert = CONVERTERS[event.type]
-  if (!convert) return undefined
-  try {
-    return convert((event.properties ?? {}) as Properties, now)
-  } catch {
-    // A payload of another shape than we know: a hint that cannot be read is no hint.
-    return undefined
+export class EventReader {
+  /** Ids of parts that hold thinking: the host tells their deltas as it does those of a text. */
+  readonly #thoughts = new Map<string, true>()
+
+  read(event: RawEvent, now: number): HostEvent | undefined {
+    const convert = CONVERTERS[event.type]
+    if (!convert) return undefined
+    try {
+      return convert((event.properties ?? {}) as Properties, now, this.#thoughts)
+    } catch {
+      // A payload of another shape than we know: a hint that cannot be read is no hint.
+      return undefined
+    }
   }
 }
 
@@ -61,7 +71,9 @@ type Part = {
   state?: { status?: string }
 }
 
-const CONVERTERS: Readonly<Record<string, (properties: Properties, now: number) => HostEvent | undefined>> = {
+type Convert = (properties: Properties, now: number, thoughts: Map<string, true>) => HostEvent | undefined
+
+const CONVERTERS: Readonly<Record<string, Convert>> = {
   __proto__: null as never,
   "session.created": ({ info }) =>
     info?.id ? { type: "created", sessionID: info.id, parentID: info.parentID } : undefined,
@@ -81,7 +93,7 @@ const CONVERTERS: Readonly<Record<string, (properties: Properties, now: number) 
     if (status.type === "busy") return { type: "active", sessionID, activity: { type: "busy" } }
     if (status.type !== "retry") return undefined
     const { attempt = 0, message = "" } = status
-    return { type: "active", sessionID, activity: { type: "retry", attempt, message } }
+    return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message) } }
   },
   "session.error": ({ sessionID, error }) =>
     sessionID ? { type: "error", sessionID, error: toError(error) } : undefined,
@@ -89,19 +101,24 @@ const CONVERTERS: Readonly<Record<string, (properties: Properties, now: number) 
     if (info?.role !== "assistant" || !info.finish || !info.id || !info.sessionID) return undefined
     return { type: "answered", sessionID: info.sessionID, messageID: info.id, finish: info.finish }
   },
-  "message.part.updated": ({ part }) => {
+  "message.part.updated": ({ part }, _now, thoughts) => {
     if (!part?.sessionID || !part.messageID) return undefined
     const { sessionID, messageID } = part
     if (part.type === "tool" && part.callID && part.tool) {
       const ended = part.state?.status === "completed" || part.state?.status === "error"
       return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended }
     }
+    if (part.type === "reasoning" && part.id) {
+      remember(thoughts, part.id, true, MOST_THOUGHTS)
+      return { type: "thinking", sessionID }
+    }
     // The parts of a user's message have no time.
     if (part.type !== "text" || !part.id || !part.time) return undefined
     return { type: "text", sessionID, messageID, partID: part.id, text: part.text ?? "" }
   },
-  "message.part.delta": ({ sessionID, messageID, partID, field, delta }) => {
+  "message.part.delta": ({ sessionID, messageID, partID, field, delta }, _now, thoughts) => {
     if (!sessionID || !messageID || !partID || field !== "text" || !delta) return undefined
+    if (thoughts.has(partID)) return { type: "thinking", sessionID }
     return { type: "text-delta", sessionID, messageID, partID, delta }
   },
   "permission.asked": ({ id, sessionID, permission, patterns }, now) => {

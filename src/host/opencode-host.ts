@@ -19,6 +19,7 @@ import type {
 } from "../core/ports.ts"
 import { HostError } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { toAgent, toMessage, toUsage } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
@@ -125,7 +126,7 @@ export class OpencodeHost implements Host {
     for (const [sessionID, status] of Object.entries(statuses)) {
       if (status.type === "busy") working.set(sessionID, { type: "busy" })
       if (status.type === "retry")
-        working.set(sessionID, { type: "retry", attempt: status.attempt, message: status.message })
+        working.set(sessionID, { type: "retry", attempt: status.attempt, message: oneLine(status.message) })
     }
     return working
   }

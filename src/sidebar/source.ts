@@ -5,7 +5,7 @@ import type { HostEvent } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/asks.ts"
 import { toMessage, toUsage } from "../host/convert.ts"
-import { type RawEvent, toHostEvent } from "../host/events.ts"
+import { EventReader, type RawEvent } from "../host/events.ts"
 import { decodeRecord } from "../host/record.ts"
 import { ProgressTracker } from "../manager/progress.ts"
 import type { Seen } from "./view-model.ts"
@@ -38,6 +38,7 @@ export function createSource(
   api: TuiPluginApi,
   listeners: { onChange?: (change: Change) => void; onAsk?: (ask: Ask, change: Change) => void } = {},
 ) {
+  const events = new EventReader()
   const entries = new Map<string, Entry>()
   const loading = new Map<string, Promise<void>>()
   const [version, setVersion] = createSignal(0)
@@ -94,7 +95,7 @@ export function createSource(
     }),
     ...EVENTS.map((type) =>
       on(type, (event) => {
-        const heard = toHostEvent(event, Date.now())
+        const heard = events.read(event, Date.now())
         if (heard) return hear(heard)
         if (type === "session.status") calm(event)
       }),

@@ -67,6 +67,17 @@ export function promptContract(driver: Driver): void {
       expect(text).toMatchObject({ text: "one two", messageID })
     })
 
+    test("is told of without what its model only thought", async () => {
+      driver.world.onPrompt("THINK", { text: "said", reasoning: "thought" })
+      const sessionID = await driver.child()
+      await driver.answered(await driver.send(sessionID, "THINK"))
+      await driver.heard(sessionID, "thinking")
+      await driver.heard(sessionID, "idle")
+      const events = driver.heardOf(sessionID)
+      expect(events.flatMap((event) => (event.type === "text-delta" ? [event.delta] : [])).join("")).toBe("said")
+      expect(JSON.stringify(events)).not.toContain("thought")
+    })
+
     test("sent twice under one message id is one message and one answer", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "twice")

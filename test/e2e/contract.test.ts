@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { HostEvent } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/host/clock.ts"
-import { type RawEvent, toHostEvent } from "../../src/host/events.ts"
+import { EventReader, type RawEvent } from "../../src/host/events.ts"
 import { OpencodeHost } from "../../src/host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "../../src/host/owner.ts"
 import { hostContract, type World } from "../contract/host-contract.ts"
@@ -33,8 +33,9 @@ async function makeWorld(hears: boolean): Promise<World> {
     },
     instance,
     get events() {
+      const reader = new EventReader()
       return opencode.events.all.flatMap((event): HostEvent[] => {
-        const heard = toHostEvent(event as RawEvent, 0)
+        const heard = reader.read(event as RawEvent, 0)
         return heard ? [heard] : []
       })
     },

@@ -143,6 +143,7 @@ export class Turn {
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
     const partID = this.#ports.database.nextID("prt")
+    if (reply.reasoning) this.#ports.emit({ type: "thinking", sessionID: this.#session.id })
     const size = Math.max(1, Math.ceil(reply.text.length / (reply.chunks ?? 1)))
     for (let start = 0; start < reply.text.length; start += size) {
       if (start > 0 && (await this.#wait(reply.pace ?? 1)) === "aborted") return "aborted"

@@ -23,7 +23,7 @@ describe("the host's words become ours:", () => {
     [undefined, "Error", "unknown error"],
     [null, "Error", "unknown error"],
     [{ name: "E", message: "first line\n    at somewhere (file.ts:1)\n    at else" }, "E", "first line"],
-    [{ name: "E", message: "x".repeat(9000) }, "E", "x".repeat(2000)],
+    [{ name: "E", message: "x".repeat(9000) }, "E", `${"x".repeat(1999)}…`],
   ])("the error %j", (error, name, message) => {
     expect(toError(error)).toEqual({ name, message })
   })
