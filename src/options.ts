@@ -6,6 +6,7 @@ z.config(z.locales.en())
 const MAX_TIMER_MS = 2_147_483_647
 const milliseconds = z.int().min(0).max(MAX_TIMER_MS)
 const count = z.int().min(0)
+const dollars = z.number().min(0)
 
 /**
  * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
@@ -27,6 +28,21 @@ export const OptionsSchema = z.strictObject({
   taskTimeout: milliseconds.default(1_800_000).describe("Longest duration of a run, in ms. 0: any."),
   stallTimeout: milliseconds.default(600_000).describe("Longest silence of a run, in ms. 0: any."),
   maxTokensPerTask: count.default(0).describe("Input, output and reasoning tokens of a run. 0: any."),
+  maxTokensPerSession: count
+    .default(0)
+    .describe("The same of all tasks of a session and of the tasks below them, ended ones too. 0: any."),
+  maxCostPerTask: dollars
+    .default(0)
+    .describe("What a task may cost, all its runs and its own tasks together, in US dollars. 0: any."),
+  maxCostPerSession: dollars
+    .default(0)
+    .describe("What all tasks of a session and the tasks below them may cost, ended ones too, in US dollars. 0: any."),
+  maxCostPerDay: dollars
+    .default(0)
+    .describe("What all tasks of the project may cost within 24 hours, in US dollars. 0: any."),
+  lastWord: milliseconds
+    .default(60_000)
+    .describe("How long before its time limit a run is asked for its last word, in ms. 0: it is not."),
   permissionTimeout: milliseconds
     .default(300_000)
     .describe("How long a child's question may stay open before it is refused, in ms. 0: for ever."),

@@ -9,15 +9,19 @@ export type SlotLimits = {
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
+const never = () => false
+
 /**
  * The queued tasks that may start now, in the order in which they came. A slot is held by every active task that has
  * been admitted; nothing is counted beside the tasks themselves, so no slot can leak. `active` are the active tasks of
- * all sessions; `waitsForOwn` tells those that use no model because they only wait for their own tasks.
+ * all sessions; `waitsForOwn` tells those that use no model because they only wait for their own tasks,
+ * `waitsForOthers` those that others have to complete before: they hold no slot, and no place in the queue.
  */
 export function admissible(
   active: Iterable<Task>,
   limits: SlotLimits,
-  waitsForOwn: (task: Task) => boolean = () => false,
+  waitsForOwn: (task: Task) => boolean = never,
+  waitsForOthers: (task: Task) => boolean = never,
 ): readonly Task[] {
   const bySession = new Map<string, number>()
   const byModel = new Map<string, number>()
@@ -27,8 +31,8 @@ export function admissible(
     if (task.model && !waitsForOwn(task)) add(byModel, modelKey(task.model))
   }
   for (const task of active) {
-    if (isQueued(task)) queued.push(task)
-    else take(task)
+    if (!isQueued(task)) take(task)
+    else if (!waitsForOthers(task)) queued.push(task)
   }
   queued.sort(byAge)
   return queued.filter((task) => {
@@ -42,9 +46,16 @@ export function admissible(
 }
 
 /** The place of a queued task among the queued ones of its session, from 1. */
-export function placeInQueue(task: Task, active: Iterable<Task>): number {
+export function placeInQueue(
+  task: Task,
+  active: Iterable<Task>,
+  waitsForOthers: (task: Task) => boolean = never,
+): number {
   let place = 1
-  for (const other of active) if (isQueued(other) && other.parentID === task.parentID && byAge(other, task) < 0) place++
+  for (const other of active) {
+    const stands = isQueued(other) && other.parentID === task.parentID && !waitsForOthers(other)
+    if (stands && byAge(other, task) < 0) place++
+  }
   return place
 }
 

@@ -16,17 +16,21 @@ export type Phase =
   | "waiting for permission"
   | "waiting for an answer"
   | "waiting for its own tasks"
+  | "saying its last word"
+  | `waiting for ${string}`
 
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
 export type Reason = { readonly code: ReasonCode; readonly text: string }
 
-type ReasonCode =
+export type ReasonCode =
   | "provider"
   | "host"
   | "empty"
   | "timeout"
   | "silence"
   | "tokens"
+  | "budget"
+  | "after"
   | "interrupted"
   | "cancelled"
   | "aborted"
@@ -43,6 +47,8 @@ export type Usage = {
   readonly cacheRead: number
   readonly cacheWrite: number
   readonly cost: number
+  /** Something was used that the host does not know of: a step that was stopped in its middle. */
+  readonly atLeast?: true
 }
 
 export const NO_USAGE: Usage = Object.freeze({
@@ -75,6 +81,14 @@ export type Run = {
   readonly timeout: number
   /** The session's usage when the run began, so that a run's own usage is a difference. */
   readonly usageBefore: Usage
+  /** What this run may cost, its own tasks included, and what the task had cost when it began; in US dollars. */
+  readonly budget?: { readonly max: number; readonly before: number }
+  /** Of earlier runs that ended within a day before this one began: when, and what they had cost. */
+  readonly recent?: readonly { readonly endedAt: number; readonly cost: number }[]
+  /** Ids of the tasks that have to complete before this run begins. */
+  readonly after?: readonly string[]
+  /** When it was asked for its last word. */
+  readonly lastWordAt?: number
   /** The prompt, kept only while the run waits for its slot. */
   readonly queuedPrompt?: string
 }
@@ -156,6 +170,22 @@ export type Progress = {
   readonly openCalls: number
   /** Answers without text or tool call, in a row. */
   readonly emptyAnswers: number
+  /** What the last whole step used: the next one may use as much. */
+  readonly lastStep?: Usage
+  /** How far its last word has come, once it was asked for it. */
+  readonly lastWord?: LastWord
+}
+
+/**
+ * The last word of a run, at or near a limit: `told` from when it is asked for, `speaking` while a request that asks
+ * for it is under way, `spoke` when that step has ended.
+ */
+export type LastWord = {
+  readonly state: "told" | "speaking" | "spoke"
+  readonly reason: Reason
+  readonly at: number
+  /** When it was stopped in what it did and asked once more. */
+  readonly againAt?: number
 }
 
 export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"
@@ -174,10 +204,19 @@ export function waited(task: Task, now: number): number {
   return Math.max(0, (task.run.startedAt ?? task.run.endedAt ?? now) - task.run.createdAt)
 }
 
-/** The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active. */
-export function phaseOf(task: Task, progress: Progress, ownTasks: boolean): Phase | undefined {
+/**
+ * The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active, `waitsFor`
+ * names those that must complete before it begins.
+ */
+export function phaseOf(
+  task: Task,
+  progress: Progress,
+  ownTasks: boolean,
+  waitsFor: readonly string[] = [],
+): Phase | undefined {
   if (!isActive(task)) return undefined
-  if (isQueued(task)) return "queued"
+  if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
+  if (task.run.lastWordAt !== undefined) return "saying its last word"
   const ask = progress.asks[0]
   if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"
   if (progress.retry) return "retrying"

@@ -47,6 +47,12 @@ describe("admission", () => {
     expect(ids(admissible(active, limits, ({ id }) => id === "r"))).toEqual(["a"])
   })
 
+  test("passes over those that others have to complete before: they hold no slot", () => {
+    const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
+    const active = [queued("a", 1), queued("b", 2)]
+    expect(ids(admissible(active, limits, undefined, ({ id }) => id === "a"))).toEqual(["b"])
+  })
+
   test("knows models without a limit, limits of 0, and names that every object has", () => {
     const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/other": 1, "p/m": 0 } }
     const odd = { provider: "constructor", id: "x" }
@@ -65,6 +71,11 @@ test("a place in the queue counts the session's older queued tasks", () => {
   expect(active.filter(({ run }) => run.startedAt === undefined).map((task) => placeInQueue(task, active))).toEqual([
     1, 2, 1, 3,
   ])
+})
+
+test("a place in the queue leaves out those that others have to complete before", () => {
+  const active = [queued("a", 1), queued("b", 2)]
+  expect(placeInQueue(active[1] as Task, active, ({ id }) => id === "a")).toBe(1)
 })
 
 describe("the launch rate", () => {

@@ -57,6 +57,13 @@ describe("the phase", () => {
   })
 })
 
+test("the phase names what a task waits for before it begins, and its last word", () => {
+  expect(phaseOf(queued, progressOf(), false, ["bg_a", "bg_b"])).toBe("waiting for bg_a, bg_b")
+  expect(phaseOf(taskOf({ run: { lastWordAt: 5 } }), progressOf({ asks: [askOf()] }), true)).toBe(
+    "saying its last word",
+  )
+})
+
 describe("usage", () => {
   const one = { input: 10, output: 5, reasoning: 1, cacheRead: 100, cacheWrite: 7, cost: 0.5 }
 

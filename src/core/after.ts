@@ -1,0 +1,70 @@
+import { isQueued, type Reason, type Task } from "./task.ts"
+import { between, count, head, oneLine } from "./text.ts"
+
+/**
+ * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
+ * beside them that could get out of step.
+ */
+
+/** Longest part of an answer that stands in front of the prompt of a task that waited for it, in UTF-16 units. */
+export const MOST_ANSWER_CHARS = 8000
+
+type Find = (id: string) => Task | undefined
+
+/** The tasks that a run still waits for, in the order given; none where it may begin, or has. */
+export function waitsFor(task: Task, find: Find): readonly string[] {
+  if (!isQueued(task)) return []
+  return (task.run.after ?? []).filter((id) => find(id)?.status !== "completed")
+}
+
+/** A task that will never begin, and why. */
+export type Stranded = { readonly task: Task; readonly reason: Reason }
+
+/**
+ * The tasks that wait for one that has ended in anything but `completed`, or was cleared, and those that wait for them
+ * in turn; each after the one that strands it.
+ */
+export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[] {
+  const found = new Map<string, Stranded>()
+  for (let news: readonly Stranded[] | undefined; news?.length !== 0; ) {
+    news = tasks.flatMap((task) => {
+      const reason = found.has(task.id) ? undefined : reasonFor(task, find, found)
+      return reason ? { task, reason } : []
+    })
+    for (const each of news) found.set(each.task.id, each)
+  }
+  return [...found.values()]
+}
+
+function reasonFor(task: Task, find: Find, found: ReadonlyMap<string, Stranded>): Reason | undefined {
+  for (const id of waitsFor(task, find)) {
+    const other = find(id)
+    const fate = found.has(id) ? "was cancelled" : fateOf(other)
+    if (fate) return { code: "after", text: `It never began: it waited for ${nameOf(id, other)}, which ${fate}.` }
+  }
+  return undefined
+}
+
+/** What became of a task for which no other can wait any more; undefined where it can. */
+export function fateOf(task: Task | undefined): string | undefined {
+  if (!task) return "was cleared"
+  if (task.status === "error") return "failed"
+  return task.status === "cancelled" ? "was cancelled" : undefined
+}
+
+const nameOf = (id: string, task: Task | undefined): string => (task ? `${id} (${oneLine(task.description)})` : id)
+
+/** A task that was waited for, and its answer. */
+export type Answered = { readonly task: Task; readonly text: string }
+
+/** The prompt of a run that waited, behind the answers that it waited for: data between tags that they cannot close. */
+export function withAnswers(prompt: string, answers: readonly Answered[]): string {
+  if (answers.length === 0) return prompt
+  const pieces = answers.map(({ task, text }) => {
+    const shown = head(text, MOST_ANSWER_CHARS)
+    const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
+    const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
+    return `${task.id}, ${oneLine(task.description)}${cut}:\n${body}`
+  })
+  return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
+}

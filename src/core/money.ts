@@ -1,0 +1,20 @@
+/** Amounts for readers. Costs are US dollars, as the host counts them. */
+
+/** Amounts of money closer than this are the same: sums of them are not exact. */
+export const SAME_USD = 1e-9
+
+/** What was spent: `$0.0841`, `$1,234.50`. `atLeast`: the host does not know all of it. */
+export const dollars = (amount: number, atLeast = false): string => {
+  const digits = amount >= 100 ? 2 : 4
+  return `${atLeast ? "at least " : ""}$${fixed(amount, digits, digits)}`
+}
+
+/** What may be spent, as somebody set it: `$0.50`, `$0.0005`. */
+export const budget = (amount: number): string => `$${fixed(amount, 2, 6)}`
+
+/** `$0.0841 of $0.50`, or what was spent alone where `allowed` is 0, which means any. */
+export const spentOf = (amount: number, allowed: number, atLeast = false): string =>
+  allowed > 0 ? `${dollars(amount, atLeast)} of ${budget(allowed)}` : dollars(amount, atLeast)
+
+const fixed = (amount: number, least: number, most: number): string =>
+  amount.toLocaleString("en-US", { minimumFractionDigits: least, maximumFractionDigits: most })
