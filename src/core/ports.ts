@@ -164,7 +164,10 @@ export interface Host {
   refuse(ask: Ask, message: string): Promise<void>
   /** The open questions of all sessions of this process. */
   openAsks(): Promise<readonly Ask[]>
-  /** Writes the task into its session's metadata, or removes it; the keys of others stay. */
+  /**
+   * Writes the task into its session's metadata, or removes it; the keys of others stay. Rejects as taken over where
+   * this process has not written for so long that another one took the task.
+   */
   saveRecord(sessionID: string, task: Task | undefined): Promise<void>
   /** Removes the companion's request of this id from the session's metadata. */
   clearRequest(sessionID: string, requestID: string): Promise<void>
@@ -224,14 +227,19 @@ export type HostEvent =
   | { readonly type: "asked"; readonly ask: Ask }
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 
-/** A call to the host that failed. `ambiguous`: it may have been carried out all the same. */
+/**
+ * A call to the host that failed. `ambiguous`: it may have been carried out all the same. `takenOver`: another process
+ * has taken the task for abandoned, and owns it now.
+ */
 export class HostError extends Error {
   override readonly name = "HostError"
   readonly notFound: boolean
   readonly ambiguous: boolean
-  constructor(message: string, options: { notFound?: boolean; ambiguous?: boolean } = {}) {
+  readonly takenOver: boolean
+  constructor(message: string, options: { notFound?: boolean; ambiguous?: boolean; takenOver?: boolean } = {}) {
     super(message)
     this.notFound = options.notFound ?? false
     this.ambiguous = options.ambiguous ?? false
+    this.takenOver = options.takenOver ?? false
   }
 }

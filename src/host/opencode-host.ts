@@ -17,7 +17,7 @@ import type {
   TaskRecord,
   Toast,
 } from "../core/ports.ts"
-import { HostError } from "../core/ports.ts"
+import { HostError, LEASE_MS } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
@@ -28,6 +28,7 @@ import { Known } from "./known.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
+import { remember } from "./remember.ts"
 import type { Signer } from "./signature.ts"
 import { Transcripts } from "./transcripts.ts"
 
@@ -35,6 +36,8 @@ import { Transcripts } from "./transcripts.ts"
 const KEEP_MS = 300_000
 /** What is no trouble is written to the log together: every call costs the host milliseconds of its one thread. */
 const LOG_GATHER_MS = 1000
+/** Sessions whose last write is remembered at most; one more costs a read before its next write. */
+const MOST_RENEWALS = 1024
 /** The most sessions that one look-up takes in. */
 const MOST_SESSIONS = 5000
 /** How many of the newest messages are read, until the one looked for is among them. */
@@ -45,6 +48,9 @@ export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
   readonly #instance: string
   readonly #signer: Signer
+  readonly #clock: Clock
+  /** When each session's record was last written here. */
+  readonly #renewals = new Map<string, number>()
   readonly #known = new Known()
   readonly #transcripts = new Transcripts()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
@@ -58,6 +64,7 @@ export class OpencodeHost implements Host {
     this.#client = client
     this.#instance = instance
     this.#signer = signer
+    this.#clock = clock
     this.#infos = new Gather(clock, LOG_GATHER_MS, (lines) => {
       const [first] = lines
       if (first && lines.length === 1) this.#writeLog("info", first.message, first.fields)
@@ -84,6 +91,7 @@ export class OpencodeHost implements Host {
         metadata: { [RECORD_KEY]: this.#record(draft) },
       }),
     )
+    this.#renewed(session.id)
     return session.id
   }
 
@@ -215,16 +223,33 @@ export class OpencodeHost implements Host {
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task && { [RECORD_KEY]: this.#record(task) }
     return this.#inTurn(sessionID, () => {
-      const known = this.#known.row(sessionID)?.metadata
+      const known = this.#holds(sessionID) ? this.#known.row(sessionID)?.metadata : undefined
+      this.#renewed(sessionID)
       // Nobody else has written here: nothing has to be merged, and the session not to be read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
         return this.#writeMetadata(sessionID, record ?? {})
-      return this.#edit(sessionID, (metadata) => {
+      return this.#edit(sessionID, (metadata, session) => {
         if (isNewerVersion(metadata)) return undefined
+        this.#refuseTakenOver(session)
         const { [RECORD_KEY]: _ours, ...others } = metadata
         return { ...others, ...record }
       })
     })
+  }
+
+  #renewed(sessionID: string): void {
+    remember(this.#renewals, sessionID, this.#clock.now(), MOST_RENEWALS)
+  }
+
+  /** Whether nobody can have taken this session's task over since the last write: not so after a long sleep. */
+  #holds(sessionID: string): boolean {
+    return this.#clock.now() - (this.#renewals.get(sessionID) ?? Number.NEGATIVE_INFINITY) < LEASE_MS
+  }
+
+  #refuseTakenOver(session: Session): void {
+    const record = this.#recordIn(session)
+    if (record && this.ownership(record.owner) === "alive")
+      throw new HostError(`another process has taken task ${record.task.id} over`, { takenOver: true })
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {
@@ -272,10 +297,10 @@ export class OpencodeHost implements Host {
 
   async #edit(
     sessionID: string,
-    edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
+    edit: (metadata: Record<string, unknown>, session: Session) => Record<string, unknown> | undefined,
   ): Promise<void> {
     const session = await call("read a session", this.#client.session.get({ sessionID }))
-    const metadata = edit(session.metadata ?? {})
+    const metadata = edit(session.metadata ?? {}, session)
     if (metadata) await this.#writeMetadata(sessionID, metadata)
   }
 

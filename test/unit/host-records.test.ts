@@ -1,0 +1,56 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { expect, test } from "vitest"
+import { type HostError, LEASE_MS } from "../../src/core/ports.ts"
+import { OpencodeHost } from "../../src/host/opencode-host.ts"
+import { ownerNow, registerInstance } from "../../src/host/owner.ts"
+import { encodeRecord, RECORD_KEY } from "../../src/host/record.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+import { SIGNER } from "../support/records.ts"
+import { taskOf } from "../support/tasks.ts"
+
+/** One session, in a client that has no other routes; counts its reads. */
+const clientOf = (row: { id: string; parentID: string; metadata: object }) => {
+  const calls = { reads: 0 }
+  const get = async () => {
+    calls.reads++
+    return { data: structuredClone(row) }
+  }
+  const update = async ({ metadata }: { metadata: object }) => {
+    row.metadata = structuredClone(metadata)
+    return { data: row }
+  }
+  return { calls, client: { session: { get, update } } as unknown as OpencodeClient }
+}
+
+const row = () => ({ id: "ses_child", parentID: "ses_parent", metadata: {} as { [key: string]: unknown } })
+
+test("an owner that slept longer than its lease looks before it writes: what was taken over meanwhile is left alone", async () => {
+  const clock = new FakeClock()
+  const session = row()
+  const { client } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  await host.saveRecord("ses_child", taskOf())
+  const other = registerInstance()
+  const theirs = encodeRecord(taskOf({ status: "error" }), ownerNow(other), SIGNER)
+  session.metadata = { [RECORD_KEY]: theirs }
+  await clock.advance(LEASE_MS)
+  const saved = host.saveRecord("ses_child", taskOf({ status: "completed" }))
+  await expect(saved).rejects.toMatchObject({ takenOver: true } satisfies Partial<HostError>)
+  expect(session.metadata[RECORD_KEY]).toEqual(theirs)
+})
+
+test("an owner that writes within its lease reads nothing first", async () => {
+  const clock = new FakeClock()
+  const session = row()
+  const { client, calls } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  await host.saveRecord("ses_child", taskOf())
+  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  const { reads } = calls
+  await clock.advance(LEASE_MS - 1)
+  await host.saveRecord("ses_child", taskOf({ status: "completed" }))
+  expect(calls.reads).toBe(reads)
+  await clock.advance(LEASE_MS)
+  await host.saveRecord("ses_child", taskOf())
+  expect(calls.reads).toBe(reads + 1)
+})
