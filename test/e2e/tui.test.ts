@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs"
-import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
@@ -83,7 +82,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
   test("shows nothing before there is anything to show", async () => {
     const screen = await attach(await openSession(host), size)
     await screen.waitFor("Context")
-    expect(await screen.screen()).not.toContain("Background agents")
+    expect(screen.screen()).not.toContain("Background agents")
   })
 
   test("shows a task appear, count up and end, and its notification without the hidden part", async () => {
@@ -99,7 +98,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     await screen.waitFor(/Background agents 1 running/)
     await screen.waitFor(/Count the files\s+\d+s\n.*working · 1 call · glob$/m)
     const seconds = (text: string) => Number(/Count the files\s+(\d+)s/.exec(text)?.[1])
-    const before = seconds(await screen.screen())
+    const before = seconds(screen.screen())
     await screen.waitFor((text) => seconds(text) >= before + 2)
     open()
     await screen.waitFor(/Background agents 1 done/)
@@ -355,6 +354,6 @@ test("a terminal that is its own host shows it all, and nothing is written acros
   await tui.waitFor(/Background agents 1 running/, { timeout: FIRST_TURN_MS })
   const text = await tui.waitFor((shown) => /✓ Look around/.test(shown) && /Task Progress: 1\/1/.test(shown))
   expect(text).not.toContain("superagents_output tools")
-  const stderr = readFileSync(join(tui.root, "tui.err"), "utf8")
+  const stderr = readFileSync(tui.errorFile, "utf8")
   expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("npm "))).toEqual([])
 }, 150_000)

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net"
 import { createServer } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
+import { reap } from "./reap.ts"
 
 export const BINARY = fileURLToPath(new URL("../../node_modules/.bin/opencode", import.meta.url))
 
@@ -15,19 +16,6 @@ const living = new Set<ChildProcess>()
 process.on("exit", () => {
   for (const child of living) child.kill("SIGKILL")
 })
-
-/** Kills the child also when this process dies without an "exit": its end closes the pipe that `read` waits on. */
-const guard = (child: ChildProcess) => {
-  const reaper = spawn("/bin/sh", ["-c", `read -r _; kill -9 ${child.pid}`], {
-    stdio: ["pipe", "ignore", "ignore"],
-    detached: true,
-  })
-  reaper.on("error", () => {})
-  reaper.stdin.on("error", () => {})
-  reaper.unref()
-  ;(reaper.stdin as unknown as { unref?: () => void }).unref?.()
-  child.once("exit", () => reaper.kill("SIGKILL"))
-}
 
 /** `--port 0` would take 4096 when it is free, so that one test's dead host could be answered for by another's. */
 export const freePort = async () => {
@@ -60,7 +48,7 @@ export const startServer = async ({ cwd, env, port, print }: StartOptions) => {
     })
   })
   gone.then(() => living.delete(child))
-  if (child.pid) guard(child)
+  if (child.pid) child.once("exit", reap(child.pid))
 
   const kill = async (signal: NodeJS.Signals = "SIGKILL") => {
     if (living.has(child)) child.kill(signal)
