@@ -4,10 +4,11 @@ import { customAlphabet } from "nanoid"
 import type { HostEvent } from "./core/ports.ts"
 import { systemClock } from "./host/clock.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
-import { clientOn } from "./host/opencode.ts"
+import { clientOn, transportOf } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { unsuitableHere } from "./host/routes.ts"
 import { installationKey, type Signer, signerOf } from "./host/signature.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
@@ -17,6 +18,7 @@ import { renderForCompaction, usageLine } from "./tools/render.ts"
 import { withAgents } from "./tools/task.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
+const WRONG_HOST = "superagents: another OpenCode is needed"
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 const server: Plugin = async (input, given) => {
@@ -39,15 +41,29 @@ const server: Plugin = async (input, given) => {
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   systemClock.after(0, () => void manager.recover())
+  let unsuitable: string | undefined
+  let told = false
+  systemClock.after(0, () => {
+    void unsuitableHere(transportOf(input.client)).then((why) => {
+      if (why) host.log("error", why)
+      unsuitable = why
+    })
+  })
   const events = new EventReader()
   const tools = toolsFor(manager, options.taskTimeout)
+  const hostTools = Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const)
   return {
-    tool: Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool)])),
+    // Read by the host at the first request to a model, when it is known whether the tools can work.
+    get tool() {
+      return unsuitable ? {} : Object.fromEntries(hostTools)
+    },
     event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
     // The first request to a model: by now there is a screen that can show what is wrong with the options.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
         for (const message of problems.splice(0)) host.toast({ title: CHECK_OPTIONS, message, variant: "warning" })
+        if (unsuitable && !told) host.toast({ title: WRONG_HOST, message: unsuitable, variant: "error" })
+        told ||= unsuitable !== undefined
         const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),

@@ -4,9 +4,20 @@ import { HostError } from "../core/ports.ts"
 /** How long one call to the host may take. The host answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000
 
-/** The plugin input's client, as far as we need it: in the terminal UI no server listens, so its transport is used. */
+/** How the client that the host hands to a plugin speaks to it: in the terminal UI no server listens. */
+export type Transport = {
+  readonly baseUrl: string
+  readonly headers: Record<string, string>
+  readonly fetch: (request: Request) => Promise<Response>
+}
+
 type HandedClient = {
-  readonly _client: { getConfig(): { baseUrl?: string; headers?: unknown; fetch?: unknown } }
+  readonly _client: { getConfig(): { baseUrl?: string; headers?: unknown; fetch?: Transport["fetch"] } }
+}
+
+export function transportOf(handed: unknown): Transport {
+  const { baseUrl = "", headers, fetch = globalThis.fetch } = (handed as HandedClient)._client.getConfig()
+  return { baseUrl, headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)), fetch }
 }
 
 /** A typed client of every route, on the transport of the client that the host hands to a plugin. */

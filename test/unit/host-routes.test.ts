@@ -1,0 +1,46 @@
+import { expect, test } from "vitest"
+import { hostVersion, missingRoutes, unsuitable } from "../../src/host/routes.ts"
+
+const PAGE = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } })
+const JSON_ANSWER = (status = 200, body: unknown = {}) => Response.json(body, { status })
+
+const transportOf = (answer: (route: string) => Response | Promise<Response>) => {
+  const asked: string[] = []
+  const fetch = async ({ method, url }: Request) => {
+    const route = `${method} ${new URL(url).pathname}`
+    asked.push(route)
+    return answer(route)
+  }
+  return { baseUrl: "http://localhost", headers: { "x-directory": "/p" }, fetch, asked }
+}
+
+test("a host that has all routes lacks none, whatever it says of a session that is not there", async () => {
+  const transport = transportOf((route) => (route.includes("ses_") ? JSON_ANSWER(404) : JSON_ANSWER()))
+  expect(await missingRoutes(transport)).toEqual([])
+  expect(transport.asked.length).toBeGreaterThan(5)
+})
+
+test("a route that is answered with the web page, or not found in words, is missing", async () => {
+  const transport = transportOf((route) => {
+    if (route === "GET /question") return PAGE()
+    if (/PATCH .session.ses_/.test(route)) return new Response("Not Found", { status: 404 })
+    return JSON_ANSWER()
+  })
+  expect(await missingRoutes(transport)).toEqual(["PATCH /session/:id", "GET /question"])
+})
+
+test("what cannot be asked counts as there", async () => {
+  const failing = transportOf(() => Promise.reject(new Error("refused")))
+  expect(await missingRoutes(failing)).toEqual([])
+  const broken = transportOf(() => new Response("oops", { status: 502 }))
+  expect(await missingRoutes(broken)).toEqual([])
+})
+
+test("the words say what is missing, which OpenCode this is, and which it should be", async () => {
+  const transport = transportOf(() => JSON_ANSWER(200, { healthy: true, version: "1.25.0" }))
+  const text = unsuitable(["GET /question", "GET /permission"], await hostVersion(transport))
+  expect(text).toContain("OpenCode (1.25.0)")
+  expect(text).toContain("lacks GET /question, GET /permission.")
+  expect(text).toContain("1.18.33")
+  expect(unsuitable(["GET /question"], await hostVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
+})
