@@ -62,6 +62,17 @@ export const OptionsSchema = z.strictObject({
     .enum(["each", "last", "never"])
     .default("each")
     .describe("Which notifications start the parent's model: each, the last of a batch, or none."),
+  notifyAnswerChars: z
+    .int()
+    .min(0)
+    .max(20_000)
+    .default(4000)
+    .describe("Longest answer that comes whole with the notification; of a longer one comes the beginning. 0: none."),
+  childPrompt: z
+    .union([z.boolean(), z.string().trim().min(1).max(10_000)])
+    .default(true)
+    .describe("What a fresh agent's system prompt says of working in the background: a text. true: ours, false: none."),
+  verbose: z.boolean().default(false).describe("Log every call to the host, every transition and every notification."),
   toasts: z.boolean().default(true).describe("Toasts at launch, end and when a question waits."),
   osNotifications: z
     .boolean()

@@ -14,7 +14,7 @@ import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
-import { renderForCompaction, usageLine } from "./tools/render.ts"
+import { renderForCompaction } from "./tools/render-list.ts"
 import { withAgents } from "./tools/task.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
@@ -37,7 +37,6 @@ const server: Plugin = async (input, given) => {
     options,
     randomID,
     development: isDevelopment(),
-    usageLine,
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   systemClock.after(0, () => void manager.recover())
@@ -50,7 +49,7 @@ const server: Plugin = async (input, given) => {
     })
   })
   const events = new EventReader()
-  const tools = toolsFor(manager, options.taskTimeout)
+  const tools = toolsFor(manager, options)
   const hostTools = Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const)
   return {
     // Read by the host at the first request to a model, when it is known whether the tools can work.

@@ -9,6 +9,9 @@ export const namedBatch = (name: string): string => `name:${name}`
 export const batchName = (key: string): string | undefined =>
   key.startsWith("name:") ? key.slice("name:".length) : undefined
 
+/** What a batch is called before a reader: its name, or the id of the first task of an unnamed one. */
+export const batchLabel = (key: string): string => batchName(key) ?? key.slice(key.indexOf(":") + 1)
+
 /**
  * The batch a new task joins. A name decides; without one, the task joins the unnamed batch that its session still
  * has running, or opens a new one.

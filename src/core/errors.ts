@@ -12,6 +12,10 @@ export function listed(names: readonly string[], most = 8): string {
   return names.length > most ? `${shown} and ${names.length - most} more` : shown
 }
 
+/** What there is to choose from, as a sentence. */
+export const thereAre = (names: readonly string[], most?: number): string =>
+  names.length > 0 ? `There are: ${listed(names, most)}.` : "There are none."
+
 /** The names that resemble `wanted`: those that contain it or are contained in it, then those within few edits. */
 export function nearest(wanted: string, names: readonly string[], most = 3): readonly string[] {
   const target = wanted.toLowerCase()

@@ -89,6 +89,10 @@ export type Run = {
   readonly after?: readonly string[]
   /** When it was asked for its last word. */
   readonly lastWordAt?: number
+  /** Tool calls of the runs before this one; absent where there were none. */
+  readonly toolCallsBefore?: number
+  /** What the runs before this one cost is not known in full. */
+  readonly atLeastBefore?: boolean
   /** The prompt, kept only while the run waits for its slot. */
   readonly queuedPrompt?: string
 }
@@ -98,9 +102,14 @@ export type Outcome = {
   readonly reason?: Reason
   /** Something a reader of the answer has to know although the run succeeded. */
   readonly note?: string
+  /** Of this run. */
   readonly toolCalls: number
+  /** The last tools that were called, oldest first. */
+  readonly recentTools?: readonly string[]
   /** Of the whole task, inherited history left out, its own tasks not counted. */
   readonly usage: Usage
+  /** A step was cut off, and the host did not tell what it cost: `usage` is the least it was. */
+  readonly atLeast?: boolean
   readonly openTodos: number
   readonly filesChanged: readonly string[]
 }

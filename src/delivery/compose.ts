@@ -1,48 +1,124 @@
+import { accountOf, nameOf, noText } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
+import { listed } from "../core/errors.ts"
+import { type Figures, figuresLine } from "../core/figures.ts"
 import { elapsed, type Task } from "../core/task.ts"
+import { between, count, head, oneLine } from "../core/text.ts"
 
 /** Parts of a notification's message: without both, it was not stored whole. */
 export const NOTICE_PARTS = 2
 
-/** The two texts of a notification: what the user reads, and what only the model does. */
-export type Notice = { readonly visible: string; readonly hidden: string }
+/** Of an answer that is too long to come whole. */
+const BEGINNING_CHARS = 1000
+
+/** All that a notification tells, as it is when the notification is sent. */
+export type News = {
+  readonly task: Task
+  readonly whole: Figures
+  readonly thisRun: Figures
+  /** What the run had written; absent where that could not be read. */
+  readonly answer?: string
+  /** Tasks of the session that have not ended, or whose end is still to be told. */
+  readonly running: readonly Task[]
+  /** Ended tasks of the session whose answers the parent has not got, this one left out. */
+  readonly notFetched: readonly Task[]
+}
+
+export type NoticeOptions = {
+  /** Longest answer that comes whole; 0: none comes. */
+  readonly notifyAnswerChars: number
+  /** Adds the mark that tells a developer that a hidden hint is attached. */
+  readonly development: boolean
+}
 
 /**
- * The notification of an ended run, in the words of the specification. `development` adds the mark that tells a
- * developer that a hidden hint is attached. `usage` is a line of figures for the model, empty for none.
+ * The two texts of a notification: what the user reads, and what only the model does. `handsOver`: the answer is in it
+ * whole, so that it counts as fetched.
  */
-export function compose(task: Task, usage: string, development: boolean): Notice {
-  const { delivery } = task
-  const figures = delivery.state === "none" ? { done: 0, total: 0, running: 0 } : delivery
-  const visible = `${headline(task)}\nTask Progress: ${figures.done}/${figures.total}`
-  return {
-    visible: development ? `${visible}\n[hint attached]` : visible,
-    hidden: [...reasonLines(task), ...(usage === "" ? [] : [usage]), ...guidance(task, figures)].join("\n"),
-  }
+export type Notice = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
+
+/**
+ * The notification of an ended run, in the words of the specification; its lines come last in the hidden part, as they
+ * stand there. What the agent wrote is data between tags.
+ */
+export function compose(news: News, { notifyAnswerChars, development }: NoticeOptions): Notice {
+  const { task } = news
+  const { done, total } = progressOf(task)
+  const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
+  const shown = development ? `${visible}\n[hint attached]` : visible
+  if (isOwnCancel(task))
+    return { visible: shown, hidden: automatic(task, "cancelled, by your own call."), handsOver: false }
+  const answer = answerOf(news, notifyAnswerChars)
+  const hidden = [
+    automatic(task, `${task.status}.`),
+    ...accountOf(task),
+    figuresLine(news.whole, news.thisRun, task.run.generation > 0),
+    ...answer.lines,
+    ...guidance(news, answer.whole),
+  ]
+  return { visible: shown, hidden: hidden.join("\n"), handsOver: answer.whole && task.retrievedAt === undefined }
 }
+
+const progressOf = ({ delivery }: Task) => (delivery.state === "none" ? { done: 0, total: 0 } : delivery)
+
+const isOwnCancel = ({ outcome }: Task): boolean => outcome?.reason?.code === "cancelled"
 
 function headline(task: Task): string {
   const time = duration(elapsed(task, 0))
-  const subject = task.run.generation > 0 ? `Resume #${task.run.generation}` : `Agent "${task.description}"`
+  const resumed = task.run.generation > 0
+  const subject = resumed ? `Resume #${task.run.generation}` : `Agent "${oneLine(task.description)}"`
   if (task.status === "cancelled") return `⊘ **${subject} cancelled after ${time}.**`
   if (task.status === "error") return `✗ **${subject} failed in ${time}.**`
-  return `✓ **${subject} ${task.run.generation > 0 ? "completed" : "finished"} in ${time}.**`
+  return `✓ **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
 }
 
-function reasonLines(task: Task): string[] {
-  const lines = [`Task ${task.id}: ${task.status}.`]
-  const { outcome } = task
-  if (outcome?.reason) lines.push(`Reason: ${outcome.reason.text}`)
-  if (outcome?.note) lines.push(`Note: ${outcome.note}`)
-  if (outcome && outcome.openTodos > 0) lines.push(`Note: the agent left ${outcome.openTodos} of its todos open.`)
-  return lines
+/** A model takes a message for the user's unless it says otherwise. The visible part names all but resumed tasks. */
+function automatic(task: Task, end: string): string {
+  const { generation } = task.run
+  const subject = generation > 0 ? `Resume #${generation} of task ${nameOf(task)}` : `Task ${task.id}`
+  return `Automatic message, not written by the user. ${subject}: ${end}`
 }
 
-function guidance(task: Task, { total, running }: { total: number; running: number }): string[] {
-  if (running === 0) return [`All ${total} tasks finished.`, "Use superagents_output tools to see agent responses."]
+/** The answer as far as it comes along; `whole`: nothing is left to fetch. */
+function answerOf(
+  { task, answer }: News,
+  most: number,
+): { readonly lines: readonly string[]; readonly whole: boolean } {
+  if (task.retrievedAt !== undefined) return { lines: ["You have fetched its answer already."], whole: true }
+  if (answer === undefined || most === 0) return { lines: [], whole: false }
+  if (answer === "") return { lines: [noText(task)], whole: true }
+  const name = task.status === "completed" ? "answer" : "text so far"
+  if (answer.length <= most)
+    return {
+      lines: [`Its whole ${name}, so it need not be fetched:`, between("task_output", task.id, answer)],
+      whole: true,
+    }
+  const beginning = head(answer, Math.min(BEGINNING_CHARS, most))
+  const rest = `superagents_output(task_id="${task.id}", offset=${beginning.length})`
+  return {
+    lines: [
+      `Its ${name} has ${count(answer.length, "character")}, of which these are the first ${beginning.length.toLocaleString("en-US")}; ${rest} reads on:`,
+      between("task_output", task.id, beginning),
+    ],
+    whole: false,
+  }
+}
+
+/** What runs and what was not fetched, by name, and then the specification's hint for the case. */
+function guidance({ task, running, notFetched }: News, whole: boolean): string[] {
+  if (running.length > 0)
+    return [
+      `Still running: ${listed(running.map(nameOf))}`,
+      `If you need results immediately, use superagents_output(task_id="${task.id}").`,
+      "You can continue working or just say 'waiting' and halt.",
+      "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
+    ]
+  const unfetched = whole ? notFetched : [...notFetched, task]
   return [
-    `If you need results immediately, use superagents_output(task_id="${task.id}").`,
-    "You can continue working or just say 'waiting' and halt.",
-    "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
+    unfetched.length > 0
+      ? `Not fetched yet: ${listed(unfetched.map(nameOf))}`
+      : "You have every answer; nothing is left to fetch.",
+    `All ${progressOf(task).total} tasks finished.`,
+    "Use superagents_output tools to see agent responses.",
   ]
 }

@@ -44,6 +44,8 @@ const Run = z.object({
   endedAt: z.number().optional(),
   timeout: z.number(),
   usageBefore: Usage,
+  toolCallsBefore: z.int().min(0).optional(),
+  atLeastBefore: z.boolean().optional(),
   queuedPrompt: z.string().optional(),
 })
 
@@ -51,7 +53,9 @@ const Outcome = z.object({
   reason: Reason.optional(),
   note: z.string().optional(),
   toolCalls: z.number(),
+  recentTools: z.array(z.string()).optional(),
   usage: Usage,
+  atLeast: z.boolean().optional(),
   openTodos: z.number(),
   filesChanged: z.array(z.string()),
 })

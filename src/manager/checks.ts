@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto"
-import { CallError, listed, nearest } from "../core/errors.ts"
+import { CallError, listed, nearest, thereAre } from "../core/errors.ts"
 import { modelKey } from "../core/limits.ts"
 import type { AgentInfo, Host, Rule, SessionInfo } from "../core/ports.ts"
 import type { Model, Task } from "../core/task.ts"
@@ -13,8 +13,15 @@ import type { TaskStore } from "./store.ts"
  */
 type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
 
-/** Tools that a child at the depth limit is not offered: ours to launch with, and OpenCode's own. */
-const LAUNCHING_TOOLS = ["superagents_task", "task"] as const
+/** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
+const USELESS_AT_LIMIT = [
+  "superagents_task",
+  "superagents_output",
+  "superagents_list",
+  "superagents_cancel",
+  "superagents_clear",
+  "task",
+] as const
 
 /** The model of this name, as `provider/model`. */
 export async function chooseModel({ host, options }: CheckPorts, wanted: string): Promise<Model> {
@@ -25,7 +32,7 @@ export async function chooseModel({ host, options }: CheckPorts, wanted: string)
   const models = await host.models()
   if (!models.includes(wanted)) {
     const close = nearest(wanted, models)
-    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : `There are: ${listed(models)}.`
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
     throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
   }
   const slash = wanted.indexOf("/")
@@ -80,17 +87,20 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
   const agent = agents.find((candidate) => candidate.name === name)
   if (agent) return agent
   const names = agents.map((candidate) => candidate.name)
-  throw new CallError(`No agent "${name}" (argument \`agent\`). There are: ${listed(names, 20)}.`)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). ${thereAre(names, 20)}`)
 }
 
 /**
  * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
- * OpenCode's own tasks. At the depth limit a child is not offered the launching tools.
+ * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
  */
 export function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
   const inherited = parent?.rules.filter(isInherited) ?? []
   if (!atLimit) return inherited
-  return [...inherited, ...LAUNCHING_TOOLS.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+  return [
+    ...inherited,
+    ...USELESS_AT_LIMIT.map((permission) => ({ permission, pattern: "*", action: "deny" as const })),
+  ]
 }
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"

@@ -1,6 +1,8 @@
+import { nameOf } from "../core/account.ts"
 import { batchName, namedBatch } from "../core/batch.ts"
-import { CallError, listed } from "../core/errors.ts"
+import { CallError, listed, thereAre } from "../core/errors.ts"
 import { isActive, type Task } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 
 /**
  * The one task among `own` that `reference` names: a task id, a child session's id, or a prefix of either that fits
@@ -17,8 +19,22 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   throw new CallError(
     own.length === 0
       ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
-      : `No task "${wanted}" in this session. There are: ${named(own)}.`,
+      : `No task "${wanted}" in this session. ${thereAre(own.map(nameOf))}`,
   )
+}
+
+/**
+ * The key of the batch among `own` that `reference` names: by its name, or by the id of any of its tasks or a
+ * beginning of it that fits one batch alone. Undefined where there is none.
+ */
+export function findBatch(reference: string, own: readonly Task[]): string | undefined {
+  const wanted = reference.trim()
+  const named = namedBatch(wanted)
+  if (own.some((task) => task.batch === named)) return named
+  const exact = own.find((task) => task.id === wanted)
+  if (exact) return exact.batch
+  const keys = new Set(wanted === "" ? [] : own.filter(({ id }) => id.startsWith(wanted)).map(({ batch }) => batch))
+  return keys.size === 1 ? [...keys][0] : undefined
 }
 
 /** What one call of `cancel` is about. */
@@ -39,11 +55,11 @@ export function selectRunning(
   if (selector.type === "task") return [endable(findTask(selector.reference, own), isForeign)]
   const endables = own.filter((task) => isActive(task) && !isForeign(task))
   if (selector.type === "all") return endables
-  const key = namedBatch(selector.name)
-  if (own.some((task) => task.batch === key)) return endables.filter((task) => task.batch === key)
+  const key = findBatch(selector.name, own)
+  if (key !== undefined) return endables.filter((task) => task.batch === key)
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
-  const known = names.length > 0 ? `There are: ${listed(names)}.` : "No task has a batch name."
-  throw new CallError(`No batch "${selector.name}" in this session. ${known}`)
+  const known = names.length > 0 ? thereAre(names.map((name) => oneLine(name))) : "No task has a batch name."
+  throw new CallError(`No batch "${selector.name}" in this session. ${known} The id of a task names its batch as well.`)
 }
 
 function endable(task: Task, isForeign: (task: Task) => boolean): Task {
@@ -53,4 +69,4 @@ function endable(task: Task, isForeign: (task: Task) => boolean): Task {
   return task
 }
 
-const named = (tasks: readonly Task[]): string => listed(tasks.map((task) => `${task.id} (${task.description})`))
+const named = (tasks: readonly Task[]): string => listed(tasks.map(nameOf))

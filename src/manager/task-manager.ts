@@ -1,4 +1,3 @@
-import { namedBatch } from "../core/batch.ts"
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../core/task.ts"
@@ -14,7 +13,8 @@ import { History } from "./history.ts"
 import { Journal } from "./journal.ts"
 import { type Caller, Launcher, type LaunchRequest, type ResumeRequest } from "./launcher.ts"
 import { type Ending, Lifecycle } from "./lifecycle.ts"
-import { type CancelSelector, findTask, selectRunning } from "./lookup.ts"
+import { type CancelSelector, findBatch, findTask, selectRunning } from "./lookup.ts"
+import { newsOf } from "./news.ts"
 import { Recovery } from "./recovery.ts"
 import { Stopper } from "./stopper.ts"
 import { TaskStore } from "./store.ts"
@@ -31,8 +31,6 @@ export type ManagerPorts = {
   readonly randomID: () => string
   /** Marks notifications that carry a hidden hint. */
   readonly development: boolean
-  /** A line of figures for the model, shown in the notification of an ended task. */
-  readonly usageLine: (view: TaskView) => string
 }
 
 /** The answer of an ended task, or none while it runs. */
@@ -76,7 +74,7 @@ export class TaskManager {
       host,
       clock,
       isKnown: (id) => store.get(id) !== undefined,
-      compose: (task) => compose(task, ports.usageLine(viewOf(task, store, clock.now())), ports.development),
+      compose: (task) => compose(newsOf(task, store, clock.now()), { ...options, development: ports.development }),
       advance: (task, state) => this.#advance(task, state),
       run: (what, work) => background.run(what, work),
     })
@@ -198,10 +196,11 @@ export class TaskManager {
 
   /** The tasks that a session launched, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
-    return this.#store
-      .ofParent(sessionID)
+    const own = this.#store.ofParent(sessionID)
+    const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
+    return own
       .filter((task) => filter.status === undefined || task.status === filter.status)
-      .filter((task) => filter.batch === undefined || task.batch === namedBatch(filter.batch))
+      .filter((task) => filter.batch === undefined || task.batch === batch)
       .map((task) => this.#view(task))
   }
 

@@ -1,15 +1,16 @@
+import { addFigures, type Figures } from "../core/figures.ts"
 import { placeInQueue } from "../core/limits.ts"
 import {
   type Ask,
-  addUsage,
   elapsed,
+  isActive,
   isQueued,
   NO_USAGE,
   type Phase,
+  type Progress,
   phaseOf,
   subtractUsage,
   type Task,
-  type Usage,
   waited,
 } from "../core/task.ts"
 import type { TaskStore } from "./store.ts"
@@ -24,37 +25,59 @@ export type TaskView = {
   readonly waited: number
   /** From 1; only while queued. */
   readonly place?: number
-  readonly toolCalls: number
+  /** Of the task, of all its runs, and of the tasks that it launched. */
+  readonly whole: Figures
+  /** Of the last run alone, without the tasks that it launched. */
+  readonly thisRun: Figures
+  /** The last tools that the run called, oldest first. */
   readonly recentTools: readonly string[]
   readonly lastText: string
-  readonly lastSignAt?: number
-  /** Of the task and of the tasks it launched. */
-  readonly usage: Usage
+  /** How long ago the last sign of life was, in ms. */
+  readonly signAge?: number
   readonly asks: readonly Ask[]
   readonly retry?: { readonly attempt: number; readonly message: string }
 }
 
 export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
-  const progress = store.tracker(task.id)?.snapshot()
+  const progress = progressOf(task, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),
     phase: progress && phaseOf(task, progress, store.hasActive(task.sessionID)),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task) ? placeInQueue(task, store.active()) : undefined,
-    toolCalls: progress?.toolCalls ?? task.outcome?.toolCalls ?? 0,
-    recentTools: progress?.recentTools ?? [],
+    whole: wholeOf(task, store),
+    thisRun: thisRunOf(task, progress),
+    recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
     lastText: progress?.lastText ?? "",
-    lastSignAt: progress?.lastSignAt,
-    usage: usageOf(task, store),
+    signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
     retry: progress?.retry,
   })
 }
 
-/** Tokens and cost of a task, of all its runs and of the tasks that it launched. */
-function usageOf(task: Task, store: TaskStore): Usage {
-  const total = store.tracker(task.id)?.snapshot().usage
-  const own = total ? subtractUsage(total, task.usageBefore) : (task.outcome?.usage ?? NO_USAGE)
-  return store.ofParent(task.sessionID).reduce((sum, child) => addUsage(sum, usageOf(child, store)), own)
+/** None of a run that has ended, though the task may have been resumed since. */
+const progressOf = (task: Task, store: TaskStore): Progress | undefined =>
+  isActive(task) ? store.tracker(task.id)?.snapshot() : undefined
+
+function wholeOf(task: Task, store: TaskStore): Figures {
+  const progress = progressOf(task, store)
+  const { toolCallsBefore = 0, atLeastBefore = false } = task.run
+  const run = thisRunOf(task, progress)
+  const own: Figures = {
+    toolCalls: toolCallsBefore + run.toolCalls,
+    usage: progress ? subtractUsage(progress.usage, task.usageBefore) : (task.outcome?.usage ?? NO_USAGE),
+    atLeast: atLeastBefore || run.atLeast,
+  }
+  return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
+}
+
+function thisRunOf(task: Task, progress: Progress | undefined): Figures {
+  const { outcome, usageBefore, run } = task
+  const earlier = subtractUsage(run.usageBefore, usageBefore)
+  return {
+    toolCalls: progress?.toolCalls ?? outcome?.toolCalls ?? 0,
+    usage: subtractUsage(progress ? subtractUsage(progress.usage, usageBefore) : (outcome?.usage ?? NO_USAGE), earlier),
+    atLeast: outcome?.atLeast ?? false,
+  }
 }

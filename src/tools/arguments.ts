@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { CallError } from "../core/errors.ts"
+import { CallError, thereAre } from "../core/errors.ts"
 
 /** Longest task or session id, or prefix of one, that is looked for: what is longer is not echoed in an error. */
 export const MOST_ID_CHARS = 200
@@ -11,7 +11,7 @@ export const MOST_BATCH_CHARS = 100
  */
 export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input: unknown): z.infer<z.ZodObject<Shape>> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
-    throw new CallError(`The arguments must be an object with: ${Object.keys(shape).join(", ")}. Got ${shown(input)}.`)
+    throw new CallError(`The arguments must be an object${withNames(shape)}. Got ${shown(input)}.`)
   const given = Object.entries(input).filter(([, value]) => value !== null && value !== undefined)
   const parsed = z.strictObject(shape).safeParse(Object.fromEntries(given))
   if (parsed.success) return parsed.data
@@ -22,11 +22,16 @@ export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input:
 
 function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<string, unknown>): string {
   if (issue.code === "unrecognized_keys")
-    return `Unknown argument ${issue.keys.map((key) => `\`${key.slice(0, 40)}\``).join(", ")}. There are: ${Object.keys(shape).join(", ")}.`
+    return `Unknown argument ${issue.keys.map((key) => `\`${key.slice(0, 40)}\``).join(", ")}. ${thereAre(Object.keys(shape), Number.POSITIVE_INFINITY)}`
   const name = String(issue.path[0])
   if (!Object.hasOwn(given, name)) return `Argument \`${name}\` is missing.`
   const problem = issue.message.replace(/^Invalid input: /, "")
   return `Argument \`${name}\`: ${problem}. Got ${shown(given[name])}.`
+}
+
+function withNames(shape: z.ZodRawShape): string {
+  const names = Object.keys(shape)
+  return names.length > 0 ? ` with: ${names.join(", ")}` : ""
 }
 
 function shown(value: unknown): string {

@@ -1,21 +1,30 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
+import { oneLine } from "../core/text.ts"
 import type { CancelSelector } from "../manager/lookup.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
-import { renderCancelled } from "./render.ts"
+import { renderCancelled } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
-const DESCRIPTION = `Stop background tasks of this session: one (\`task_id\`), a \`batch\`, or \`all: true\`. Give exactly one of the three.
-
-A stopped task keeps what it had written; superagents_output shows it.`
+const DESCRIPTION = `Stop background tasks of this session. Give exactly one argument. A stopped task keeps what it had written; superagents_output shows it.`
 
 export function cancelTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().max(MOST_ID_CHARS).optional().describe("The task to stop."),
-      batch: z.string().trim().min(1).max(MOST_BATCH_CHARS).optional().describe("Stop the tasks of this batch."),
+      task_id: z
+        .string()
+        .max(MOST_ID_CHARS)
+        .optional()
+        .describe("The task to stop: its id, or enough of its beginning."),
+      batch: z
+        .string()
+        .trim()
+        .min(1)
+        .max(MOST_BATCH_CHARS)
+        .optional()
+        .describe("Stop the tasks of this batch: its name, or the id of one of its tasks."),
       all: z.boolean().optional().describe("Stop all tasks of this session."),
     },
     async run(args, context) {
@@ -27,7 +36,7 @@ export function cancelTool(manager: TaskManager): Tool {
 function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
   const selectors: CancelSelector[] = []
   if (task_id !== undefined) selectors.push({ type: "task", reference: task_id })
-  if (batch !== undefined) selectors.push({ type: "batch", name: batch })
+  if (batch !== undefined) selectors.push({ type: "batch", name: oneLine(batch) })
   if (all) selectors.push({ type: "all" })
   const [selector, ...more] = selectors
   if (selector && more.length === 0) return selector

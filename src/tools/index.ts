@@ -1,4 +1,5 @@
 import type { TaskManager } from "../manager/task-manager.ts"
+import type { Options } from "../options.ts"
 import { cancelTool } from "./cancel.ts"
 import { clearTool } from "./clear.ts"
 import { listTool } from "./list.ts"
@@ -8,8 +9,8 @@ import type { Tool } from "./tool.ts"
 
 export const TASK_TOOL = "superagents_task"
 
-/** The five tools. Each first brings back what its session had before a restart. `maxTimeout` in ms, 0 for none. */
-export function toolsFor(manager: TaskManager, maxTimeout: number): Readonly<Record<string, Tool>> {
+/** The five tools. Each first brings back what its session had before a restart. */
+export function toolsFor(manager: TaskManager, options: Options): Readonly<Record<string, Tool>> {
   const prepared = (tool: Tool): Tool => ({
     ...tool,
     async execute(args, context) {
@@ -18,8 +19,8 @@ export function toolsFor(manager: TaskManager, maxTimeout: number): Readonly<Rec
     },
   })
   return {
-    [TASK_TOOL]: prepared(taskTool(manager, maxTimeout)),
-    superagents_output: prepared(outputTool(manager)),
+    [TASK_TOOL]: prepared(taskTool(manager, options)),
+    superagents_output: prepared(outputTool(manager, options.permissionTimeout)),
     superagents_list: prepared(listTool(manager)),
     superagents_cancel: prepared(cancelTool(manager)),
     superagents_clear: prepared(clearTool(manager)),

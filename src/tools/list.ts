@@ -1,13 +1,14 @@
 import { z } from "zod"
 import { STATUSES, type Status } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import { MOST_BATCH_CHARS } from "./arguments.ts"
-import { renderList } from "./render.ts"
+import { renderList } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const DESCRIPTION = `List the background tasks of this session: status, phase, time, tool calls, tokens and cost.
 
-Use it to find an id or to see what is left. Do not call it in a loop to wait: you will be told when a task ends.`
+Use it to find an id or to see what is left, not in a loop to wait: you will be told when a task ends.`
 
 export function listTool(manager: TaskManager): Tool {
   return defineTool({
@@ -17,10 +18,18 @@ export function listTool(manager: TaskManager): Tool {
         .enum(STATUSES as [Status, ...Status[]])
         .optional()
         .describe("Only tasks with this status."),
-      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Only tasks of this batch."),
+      batch: z
+        .string()
+        .trim()
+        .max(MOST_BATCH_CHARS)
+        .optional()
+        .describe("Only tasks of this batch: its name, or the id of one of its tasks."),
     },
     run({ status, batch }, { sessionID }) {
-      return renderList(manager.list(sessionID, { status, batch }), manager.droppedUnread(sessionID))
+      return renderList(
+        manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined }),
+        manager.droppedUnread(sessionID),
+      )
     },
   })
 }

@@ -6,12 +6,15 @@ import { defineTool, type Tool } from "./tool.ts"
 
 const DEFAULT_BLOCK_MS = 60_000
 const MOST_BLOCK_MS = 600_000
+/** More than any answer has; the schema would else name the largest integer. */
+const MOST_OFFSET = 1_000_000_000
 
-const DESCRIPTION = `Fetch the answer of a background task, or see how far it is. Answers at once.
+const DESCRIPTION = `Fetch the answer of a background task, or see how far it is. Returns at once.
 
-Call it when you were told that a task has ended. Do not call it in a loop to wait: you will be told. \`block: true\` waits for the end (up to \`timeout\` ms); use it only when you cannot go on without this answer. A long answer is cut; read on with \`offset\`.`
+You will be told when a task ends: do not call this in a loop to wait. Call it for an answer, or the rest of one, that the message did not bring. A long one is cut; read on with \`offset\`. \`block: true\` waits for the end (up to \`timeout\` ms): only when you cannot go on without this answer.`
 
-export function outputTool(manager: TaskManager): Tool {
+/** `patience`: after how many ms a question that nobody answers is refused, 0 for never. */
+export function outputTool(manager: TaskManager, patience: number): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
@@ -23,11 +26,11 @@ export function outputTool(manager: TaskManager): Tool {
         .max(MOST_BLOCK_MS)
         .optional()
         .describe(`With block: how long to wait, in ms. Default: ${DEFAULT_BLOCK_MS}.`),
-      offset: z.int().min(0).optional().describe("First character of the answer to show. Default: 0."),
+      offset: z.int().min(0).max(MOST_OFFSET).optional().describe("First character of the answer to show. Default: 0."),
     },
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
       const report = await manager.output(task_id, context, block ? timeout : 0, context.abort)
-      return renderOutput(report, offset)
+      return renderOutput(report, offset, patience)
     },
   })
 }

@@ -1,7 +1,9 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import type { AgentInfo } from "../core/ports.ts"
+import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
+import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderResume } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"
@@ -9,42 +11,43 @@ import { defineTool, type Tool } from "./tool.ts"
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
 
-const DESCRIPTION = `Hand work to another agent that runs in the background, and go on working at once.
+/** `brings`: the message about an end carries the answer (option `notifyAnswerChars`). */
+const descriptionOf = (brings: boolean): string =>
+  `Hand work to another agent, which does it in the background while you go on with yours.
 
-You get a task id back immediately. When the task ends, a message tells you; then fetch the answer with superagents_output. Do not sleep, do not poll, do not ask for the status again and again: you will be told. With nothing else to do, say that you are waiting and end your turn.
+You get a task id at once. When the task ends, an automatic message tells you${brings ? " and brings the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}. Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
 
-Use it for work that can go on beside yours: searches, reviews, research, builds, independent changes. Launch several in one message to have them run side by side. Do not use it for what one or two calls of your own would settle, or when you cannot go on without the answer.
+Use it for what can go on beside your own work: searches, reviews, research, builds, independent changes. Launch several in one message to run them side by side. If you can do nothing without the answer, use \`task\` where you have it; if one or two calls of your own settle it, make them.
 
 Modes:
-- fresh (default): the agent knows nothing of this conversation. Put everything it needs into \`prompt\`, and say what to report back.
-- \`fork: true\`: the agent starts with this conversation as its own past (long tool results cut). Use it when the work needs what was said here.
-- \`resume: "<task id>"\` with \`prompt\`: ask a completed task again; it remembers its work. Not together with \`fork\`.
+- fresh (default): the agent knows nothing of this conversation. Put all it needs into \`prompt\`, and what to report back.
+- \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.
+- \`resume: "<task id>"\` with \`prompt\`: ask a completed task again; it remembers its work. Not with \`fork\`.
 
 Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files.`
 
-/** The tool that launches and resumes; `maxTimeout` in ms, 0 for none. */
-export function taskTool(manager: TaskManager, maxTimeout: number): Tool {
+const EXCLUSIVE =
+  "`fork` and `resume` are mutually exclusive: a resumed task keeps its own history, a fork starts from yours. Use one of them. Nothing was launched."
+
+/** The tool that launches and resumes. */
+export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
-    description: DESCRIPTION,
-    args: argumentsOf(maxTimeout),
+    description: descriptionOf(options.notifyAnswerChars > 0),
+    args: argumentsOf(options.taskTimeout),
+    refuse: ({ fork, resume }) => (fork && resume ? new CallError(EXCLUSIVE) : undefined),
     async run(args, caller) {
       const { resume, fork = false, prompt, timeout } = args
-      if (resume !== undefined && fork)
-        throw new CallError(
-          "`fork` and `resume` are mutually exclusive: a resumed task keeps its own history, a fork starts from yours. Use one of them.",
-        )
       if (resume !== undefined) {
         refuseWithResume(args)
         return renderResume(await manager.resume(resume, { prompt, timeout }, caller))
       }
-      const { description, agent, model, batch } = args
-      if (description === undefined)
+      const { agent, model } = args
+      if (args.description === undefined)
         throw new CallError("Argument `description` is missing: 3 to 5 words for the user.")
       if (agent === undefined)
         throw new CallError("Argument `agent` is missing: the name of the agent that does the work.")
-      return renderLaunch(
-        await manager.launch({ description: oneLine(description), prompt, agent, fork, model, batch, timeout }, caller),
-      )
+      const [description, batch] = [oneLine(args.description), args.batch && oneLine(args.batch)]
+      return renderLaunch(await manager.launch({ description, prompt, agent, fork, model, batch, timeout }, caller))
     },
   })
 }
@@ -61,11 +64,11 @@ function argumentsOf(maxTimeout: number) {
   return {
     description: text(MOST_DESCRIPTION_CHARS)
       .optional()
-      .describe("3 to 5 words that tell the user what the task is. Needed for a new task."),
-    prompt: text(MOST_PROMPT_CHARS).describe("The whole task for the agent, and what it should report back."),
-    agent: text(200).optional().describe("Name of the agent that does the work. Needed for a new task."),
-    fork: z.boolean().optional().describe("Start from this conversation's history instead of from nothing."),
-    resume: text(MOST_ID_CHARS).optional().describe("Id of a completed task to ask again, instead of a new task."),
+      .describe("3 to 5 words for the user. Needed unless you resume."),
+    prompt: text(MOST_PROMPT_CHARS).describe("The whole task, and what to report back."),
+    agent: text(200).optional().describe("Who does the work. Needed unless you resume."),
+    fork: z.boolean().optional().describe("Start from this conversation's history."),
+    resume: text(MOST_ID_CHARS).optional().describe("Id of a completed task, or enough of its beginning."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: (maxTimeout > 0 ? timeout.max(maxTimeout) : timeout)
@@ -73,8 +76,6 @@ function argumentsOf(maxTimeout: number) {
       .describe("Longest time the task may take, in ms."),
   }
 }
-
-const oneLine = (value: string): string => value.replace(/\s+/g, " ")
 
 /** A resumed task keeps its agent, model and batch: what says otherwise is an error, not ignored. */
 function refuseWithResume(args: { agent?: string; model?: string; batch?: string }): void {

@@ -27,12 +27,16 @@ export type Tool = {
 export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly description: string
   readonly args: Shape
+  /** Said before anything else that is wrong with the arguments; they are as the model wrote them. */
+  readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
 }): Tool {
   return {
     description: tool.description,
     args: tool.args,
     async execute(input, context) {
+      const refusal = isObject(input) ? tool.refuse?.(input) : undefined
+      if (refusal) throw refusal
       const args = parseArguments(tool.args, input)
       try {
         return await tool.run(args, context)
@@ -48,3 +52,6 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
     },
   }
 }
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null

@@ -122,7 +122,7 @@ describe("an agent that left todos open", () => {
     const [notification] = await notified(host, session)
     expect(notification?.visible).toContain(" finished in ")
     expect(notification?.hidden).toContain("left 1 of its todos open")
-    expect(await outputOf(session, id)).toContain("Todos left open: 1")
+    expect(await outputOf(session, id)).toContain("Note: the agent left 1 of its todos open.")
   })
 
   test("but has closed them in the end is simply completed", async () => {
@@ -137,6 +137,6 @@ describe("an agent that left todos open", () => {
     const { id } = await launch(host, model, session, { prompt: "P-TODO-DONE", agent: "doer" })
     const [notification] = await notified(host, session)
     expect(notification?.hidden).not.toContain("todos")
-    expect(await outputOf(session, id)).not.toContain("Todos left open")
+    expect(await outputOf(session, id)).not.toContain("todos open")
   })
 })

@@ -108,7 +108,7 @@ describe("what it costs", () => {
     const session = await openSession(host)
     const [first] = await launchAll(host, model, session, [{ prompt: "P-COST-1" }, { prompt: "P-COST-2" }])
     const found = await notified(host, session, 2)
-    for (const { hidden } of found) expect(hidden).toContain("It used 1 tool call and 2,500 tokens, $0.0030.")
+    for (const { hidden } of found) expect(hidden).toContain("Used: 1 tool call, 2,500 tokens, $0.0030.")
     expect(await call(session, "output", { task_id: first?.id })).toContain("Usage: 2,500 tokens, $0.0030")
     const rows = (await call(session, "list")).split("\n")
     expect(rows[0]).toContain("| 1 tool call | 2,500 tokens, $0.0030")

@@ -11,6 +11,7 @@ const GO_ON = [
   "You can continue working or just say 'waiting' and halt.",
   "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
 ]
+const AUTOMATIC = "Automatic message, not written by the user."
 const FETCH = "Use superagents_output tools to see agent responses."
 
 let model: ScriptedModel
@@ -43,7 +44,7 @@ describe("a notification", () => {
       new RegExp(`^✓ \\*\\*Agent "do it well" finished in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
     const lines = notification?.hidden.split("\n")
-    expect(lines?.[0]).toBe(`Task ${id}: completed.`)
+    expect(lines?.[0]).toBe(`${AUTOMATIC} Task ${id}: completed.`)
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
@@ -58,7 +59,7 @@ describe("a notification", () => {
       new RegExp(`^✗ \\*\\*Agent "do it badly" failed in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
     const lines = notification?.hidden.split("\n")
-    expect(lines?.slice(0, 2)).toEqual([`Task ${id}: error.`, "Reason: no such luck"])
+    expect(lines?.slice(0, 2)).toEqual([`${AUTOMATIC} Task ${id}: error.`, "Reason: no such luck"])
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
@@ -84,8 +85,7 @@ describe("a notification", () => {
     expect(notification?.visible).toMatch(
       new RegExp(`^⊘ \\*\\*Agent "do it not" cancelled after ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
-    expect(notification?.hidden).toMatch(new RegExp(`^Task ${id}: cancelled\\.\nReason: `))
-    expect(notification?.hidden.split("\n").slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
+    expect(notification?.hidden).toBe(`${AUTOMATIC} Task ${id}: cancelled, by your own call.`)
     expect(await ask(host, session, "anything else?")).toBe("ok")
     const steps = model.requests.filter((request) => request.sessionID === session)
     expect(steps, "two for the launch, two for the cancel, one for the question").toHaveLength(5)
@@ -112,7 +112,7 @@ describe("a notification", () => {
     expect(second?.hidden.split("\n").slice(-2)).toEqual(["All 2 tasks finished.", FETCH])
   })
 
-  test("counts a named batch by itself", async () => {
+  test("counts a named batch by itself, and names what still runs outside of it", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-ASIDE") return undefined
@@ -120,14 +120,19 @@ describe("a notification", () => {
       return { text: "aside" }
     })
     const session = await openSession(host)
-    await launchAll(host, model, session, [{ prompt: "P-ASIDE" }, { prompt: "P-NAMED", batch: "named" }])
+    const [aside] = await launchAll(host, model, session, [
+      { prompt: "P-ASIDE" },
+      { prompt: "P-NAMED", batch: "named" },
+    ])
     const [first] = await notified(host, session)
     expect(first?.visible).toContain('"do P-NAMED" finished')
     expect(first?.visible).toContain("\nTask Progress: 1/1")
-    expect(first?.hidden).toContain("All 1 tasks finished.")
+    expect(first?.hidden).toContain(`Still running: ${aside?.id} (do P-ASIDE)`)
+    expect(first?.hidden).not.toContain("tasks finished.")
     door.open()
     const [, second] = await notified(host, session, 2)
     expect(second?.visible).toContain("\nTask Progress: 1/1")
+    expect(second?.hidden).toContain("All 1 tasks finished.")
   })
 
   test("has no mark of a developer's", async () => {
@@ -157,7 +162,7 @@ describe("ten tasks side by side", () => {
     expect(found.map(({ visible }) => visible.split("Task Progress: ")[1])).toEqual(
       Array.from({ length: 10 }, (_, index) => `${index + 1}/10`),
     )
-    const told = found.map(({ hidden }) => /^Task (bg_\w+): completed\./.exec(hidden)?.[1])
+    const told = found.map(({ hidden }) => / Task (bg_\w+): completed\./.exec(hidden)?.[1])
     expect(told.toSorted()).toEqual(tasks.map((task) => task.id).toSorted())
     expect(found.filter(({ hidden }) => hidden.includes("All 10 tasks finished."))).toHaveLength(1)
     expect(found.at(-1)?.hidden).toContain("All 10 tasks finished.")
@@ -237,7 +242,7 @@ describe("a busy parent", () => {
     expect((await fetched).output).toContain("this was P-SECOND")
     await notified(host, session, 2)
     const found = await quietSession(session)
-    expect(found.map(({ hidden }) => /^Task (bg_\w+)/.exec(hidden)?.[1])).toEqual([a?.id, b?.id])
+    expect(found.map(({ hidden }) => / Task (bg_\w+)/.exec(hidden)?.[1])).toEqual([a?.id, b?.id])
     await eventually(() => wakes(model, session).length > 0)
   })
 })

@@ -73,6 +73,8 @@ const task = fc.record({
     endedAt: some(whole),
     timeout: whole,
     usageBefore: usage,
+    toolCallsBefore: some(whole),
+    atLeastBefore: some(fc.boolean()),
     queuedPrompt: some(fc.string()),
   }),
   outcome: some(
@@ -80,7 +82,9 @@ const task = fc.record({
       reason: some(reason),
       note: some(fc.string()),
       toolCalls: whole,
+      recentTools: some(fc.array(fc.string())),
       usage,
+      atLeast: some(fc.boolean()),
       openTodos: whole,
       filesChanged: fc.array(fc.string()),
     }),

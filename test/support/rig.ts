@@ -3,7 +3,6 @@ import type { LaunchRequest } from "../../src/manager/launcher.ts"
 import { TaskManager } from "../../src/manager/task-manager.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import { type Options, parseOptions } from "../../src/options.ts"
-import { usageLine } from "../../src/tools/render.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
@@ -175,7 +174,6 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, "a"),
       development: this.#development,
-      usageLine,
     })
     this.host.listen((event) => manager.handle(event))
     return manager

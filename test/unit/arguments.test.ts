@@ -97,6 +97,9 @@ describe("a malformed call makes no session, changes nothing, and names what is 
     ["superagents_task", { prompt: "x", resume: "bg_zzzzzzzz" }, /No task "bg_zzzzzzzz"/],
     ["superagents_task", { prompt: "x", resume: "" }, /`resume`/],
     ["superagents_task", { ...valid, resume: "bg_1", fork: true }, /`fork` and `resume` are mutually exclusive/],
+    ["superagents_task", { fork: true, resume: "bg_1" }, /`fork` and `resume` are mutually exclusive/],
+    ["superagents_task", { fork: "yes", resume: 7, agent: 5, more: 1 }, /`fork` and `resume` are mutually exclusive/],
+    ["superagents_task", { ...valid, fork: true, resume: "" }, /`resume`/],
     ["superagents_task", { ...valid, resume: "bg_1" }, /With `resume`, leave out `agent`/],
     ["superagents_output", {}, /`task_id` is missing/],
     ["superagents_output", { task_id: 7 }, /`task_id`/],
@@ -120,12 +123,12 @@ describe("a malformed call makes no session, changes nothing, and names what is 
     ["superagents_cancel", { batch: "" }, /`batch`/],
     ["superagents_cancel", { batch: "nothing" }, /No batch "nothing"/],
     ["superagents_cancel", { all: "true" }, /`all`/],
-    ["superagents_clear", { all: true }, /Unknown argument `all`/],
-    ["superagents_clear", [1], /must be an object/],
+    ["superagents_clear", { all: true }, /Unknown argument `all`\. There are none\.$/],
+    ["superagents_clear", [1], /must be an object\. Got \[1\]\.$/],
   ])("%s %j", async (name, input, text) => {
     const rig = new Rig()
     const sessions = rig.host.database.sessions.size
-    const tool = toolsFor(rig.manager, 1_800_000)[name]
+    const tool = toolsFor(rig.manager, rig.options)[name]
     if (!tool) throw new Error(`no tool ${name}`)
     const call = tool.execute(input, rig.caller)
     await expect(call).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })

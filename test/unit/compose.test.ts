@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { compose } from "../../src/delivery/compose.ts"
+import { NO_FIGURES } from "../../src/core/figures.ts"
+import type { Task } from "../../src/core/task.ts"
+import { compose, type News } from "../../src/delivery/compose.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -12,6 +14,29 @@ const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typ
     run: { startedAt: 1000, endedAt: 13_300, ...more.run },
   })
 
+const other = taskOf({ id: "bg_bbbbbbbb", description: "Write findings" })
+const third = taskOf({ id: "bg_cccccccc", description: "Read\n</b> docs" })
+const newsOf = (task: Task, more: Partial<News> = {}): News => ({
+  task,
+  whole: NO_FIGURES,
+  thisRun: NO_FIGURES,
+  running: [],
+  notFetched: [],
+  ...more,
+})
+const composed = (news: News, notifyAnswerChars = 4000, development = false) =>
+  compose(news, { notifyAnswerChars, development })
+const hiddenLines = (news: News, notifyAnswerChars?: number) => composed(news, notifyAnswerChars).hidden.split("\n")
+
+const AUTOMATIC = "Automatic message, not written by the user."
+const USED = "Used: 0 tool calls, 0 tokens, $0.0000."
+const WAITING_HINT = [
+  'If you need results immediately, use superagents_output(task_id="bg_aaaaaaaa").',
+  "You can continue working or just say 'waiting' and halt.",
+  "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
+]
+const DONE_HINT = ["All 3 tasks finished.", "Use superagents_output tools to see agent responses."]
+
 describe("what the user reads", () => {
   test.each([
     ["completed", 0, '✓ **Agent "find it" finished in 12.3s.**\nTask Progress: 2/3'],
@@ -21,56 +46,158 @@ describe("what the user reads", () => {
     ["error", 2, "✗ **Resume #2 failed in 12.3s.**\nTask Progress: 2/3"],
     ["cancelled", 3, "⊘ **Resume #3 cancelled after 12.3s.**\nTask Progress: 2/3"],
   ] as const)("of a run that is %s, generation %i", (status, generation, text) => {
-    expect(compose(ended(status, { run: { generation } }), "", false).visible).toBe(text)
+    expect(composed(newsOf(ended(status, { run: { generation } }))).visible).toBe(text)
   })
 
   test("ends with a mark in development", () => {
-    expect(compose(ended("completed"), "", true).visible).toBe(
+    expect(composed(newsOf(ended("completed")), 4000, true).visible).toBe(
       '✓ **Agent "find it" finished in 12.3s.**\nTask Progress: 2/3\n[hint attached]',
     )
   })
 })
 
 describe("what only the model reads", () => {
-  test("while other tasks run, to the letter", () => {
-    expect(compose(ended("completed"), "It used 2 tool calls.", false).hidden).toBe(
-      [
-        "Task bg_aaaaaaaa: completed.",
-        "It used 2 tool calls.",
-        'If you need results immediately, use superagents_output(task_id="bg_aaaaaaaa").',
-        "You can continue working or just say 'waiting' and halt.",
-        "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
-      ].join("\n"),
-    )
+  test("while other tasks of the session run: whose message this is, what ran, and the hint to the letter", () => {
+    const news = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
+    expect(hiddenLines(news)).toEqual([
+      `${AUTOMATIC} Task bg_aaaaaaaa: completed.`,
+      USED,
+      "Its whole answer, so it need not be fetched:",
+      '<task_output id="bg_aaaaaaaa">',
+      "found",
+      "</task_output>",
+      "Still running: bg_bbbbbbbb (Write findings), bg_cccccccc (Read ‹/b> docs)",
+      ...WAITING_HINT,
+    ])
   })
 
-  test("when all have ended, to the letter", () => {
+  test("when all have ended: what was not fetched, and the hint to the letter", () => {
     const delivery = deliveryOf({ done: 3, total: 3, running: 0 })
-    expect(compose(ended("completed", { delivery }), "", false).hidden).toBe(
-      [
-        "Task bg_aaaaaaaa: completed.",
-        "All 3 tasks finished.",
-        "Use superagents_output tools to see agent responses.",
-      ].join("\n"),
-    )
+    const news = newsOf(ended("completed", { delivery }), { answer: "found", notFetched: [other, third] })
+    expect(hiddenLines(news).slice(-3)).toEqual([
+      "Not fetched yet: bg_bbbbbbbb (Write findings), bg_cccccccc (Read ‹/b> docs)",
+      ...DONE_HINT,
+    ])
   })
 
-  test("has reason, note and open todos", () => {
-    const reason = { code: "provider", text: "no such luck" } as const
-    const outcome = outcomeOf({ reason, note: "Cut short.", openTodos: 2 })
-    expect(compose(ended("error", { outcome }), "", false).hidden.split("\n").slice(0, 4)).toEqual([
-      "Task bg_aaaaaaaa: error.",
+  test("when all have ended and every answer is there: that nothing is left to fetch", () => {
+    expect(hiddenLines(newsOf(ended("completed"), { answer: "found" })).slice(-3)).toEqual([
+      "You have every answer; nothing is left to fetch.",
+      ...DONE_HINT,
+    ])
+  })
+
+  test("of a resume: which task it was, what this run took and what all did", () => {
+    const task = ended("completed", { run: { generation: 2 } })
+    const news = newsOf(task, { answer: "x", whole: { ...NO_FIGURES, toolCalls: 5 } })
+    expect(hiddenLines(news).slice(0, 2)).toEqual([
+      `${AUTOMATIC} Resume #2 of task bg_aaaaaaaa (find it): completed.`,
+      "This run: 0 tool calls, 0 tokens, $0.0000; in all: 5 tool calls, 0 tokens, $0.0000.",
+    ])
+  })
+
+  test("of a failure: reason, note, todos, files, and the text it had written", () => {
+    const reason = { code: "provider", text: "no such\nluck" } as const
+    const outcome = outcomeOf({ reason, note: "Cut short.", openTodos: 2, filesChanged: ["a\n.ts"] })
+    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 9)).toEqual([
+      `${AUTOMATIC} Task bg_aaaaaaaa: error.`,
       "Reason: no such luck",
       "Note: Cut short.",
       "Note: the agent left 2 of its todos open.",
+      "Files changed: a .ts",
+      USED,
+      "Its whole text so far, so it need not be fetched:",
+      '<task_output id="bg_aaaaaaaa">',
+      "half",
+    ])
+  })
+
+  test("of the parent's own cancel: one line with the task's id", () => {
+    const reason = { code: "cancelled", text: "It was cancelled by the agent that launched it." } as const
+    const task = (generation: number) => ended("cancelled", { outcome: outcomeOf({ reason }), run: { generation } })
+    const notice = composed(newsOf(task(0), { answer: "half", running: [other] }))
+    expect(notice.hidden).toBe(`${AUTOMATIC} Task bg_aaaaaaaa: cancelled, by your own call.`)
+    expect(notice.handsOver).toBe(false)
+    expect(composed(newsOf(task(1))).hidden).toBe(
+      `${AUTOMATIC} Resume #1 of task bg_aaaaaaaa (find it): cancelled, by your own call.`,
+    )
+  })
+
+  test("of somebody else's cancel is told as any end", () => {
+    const outcome = outcomeOf({ reason: { code: "aborted", text: "The user stopped it." } })
+    expect(hiddenLines(newsOf(ended("cancelled", { outcome }))).slice(0, 2)).toEqual([
+      `${AUTOMATIC} Task bg_aaaaaaaa: cancelled.`,
+      "Reason: The user stopped it.",
     ])
   })
 
   test("holds up where there is nothing to go by", () => {
     const task = ended("completed", { outcome: undefined, delivery: { state: "none" } })
-    expect(compose(task, "", false).visible).toContain("Task Progress: 0/0")
-    expect(compose(task, "", false).hidden).toContain("Task bg_aaaaaaaa: completed.\nAll 0 tasks finished.")
+    expect(composed(newsOf(task)).visible).toContain("Task Progress: 0/0")
+    expect(composed(newsOf(task)).hidden).toContain("\nAll 0 tasks finished.\n")
   })
+})
+
+describe("the answer in a notification", () => {
+  const delivered = (answer: string | undefined, notifyAnswerChars?: number, more: Parameters<typeof ended>[1] = {}) =>
+    composed(newsOf(ended("completed", more), { answer }), notifyAnswerChars)
+
+  test("comes whole up to the limit, and then counts as fetched", () => {
+    const notice = delivered("x".repeat(4000))
+    expect(notice.hidden).toContain(`\n${"x".repeat(4000)}\n</task_output>\n`)
+    expect(notice.handsOver).toBe(true)
+    expect(notice.hidden).not.toContain("Not fetched yet")
+  })
+
+  test("comes with its first thousand characters where it is longer, and with the call that reads on", () => {
+    const notice = delivered(`${"x".repeat(1000)}${"y".repeat(3001)}`)
+    expect(notice.hidden).toContain(
+      'Its answer has 4,001 characters, of which these are the first 1,000; superagents_output(task_id="bg_aaaaaaaa", offset=1000) reads on:\n',
+    )
+    expect(notice.hidden).toContain(`\n${"x".repeat(1000)}\n</task_output>\n`)
+    expect(notice.hidden).toContain("\nNot fetched yet: bg_aaaaaaaa (find it)\n")
+    expect(notice.handsOver).toBe(false)
+  })
+
+  test("is cut between characters, and reads on there", () => {
+    const { hidden } = delivered(`${"x".repeat(999)}😀${"y".repeat(4000)}`)
+    expect(hidden).toContain("the first 999; ")
+    expect(hidden).toContain("offset=999) reads on:")
+  })
+
+  test("has a beginning no longer than the limit allows", () => {
+    expect(delivered("x".repeat(600), 500).hidden).toContain("offset=500) reads on:")
+  })
+
+  test("does not come where the option is 0, or where it could not be read", () => {
+    for (const notice of [delivered("found", 0), delivered(undefined)]) {
+      expect(notice.hidden).not.toContain("task_output id")
+      expect(notice.hidden).toContain("\nNot fetched yet: bg_aaaaaaaa (find it)\n")
+      expect(notice.handsOver).toBe(false)
+    }
+  })
+
+  test("that is none is told as such, and nothing is left to fetch", () => {
+    const notice = delivered("")
+    expect(notice.hidden).toContain("\nThe agent ended without any text.\nYou have every answer;")
+    expect(notice.handsOver).toBe(true)
+    expect(composed(newsOf(ended("error"), { answer: "" })).hidden).toContain("\nIt had written no text.\n")
+  })
+
+  test("does not come a second time where it was fetched before the message went out", () => {
+    const notice = delivered("found", 4000, { retrievedAt: 1 })
+    expect(notice.hidden).toContain("\nYou have fetched its answer already.\nYou have every answer;")
+    expect(notice.hidden).not.toContain("found")
+    expect(notice.handsOver).toBe(false)
+  })
+
+  test.each(["</task_output>", "</TASK_OUTPUT >", "<\n/task_output\n>", '<task_output id="bg_aaaaaaaa">'])(
+    "cannot close its tags with %j",
+    (tag) => {
+      for (const text of [`before ${tag} after`, `${tag}${"x".repeat(5000)}`])
+        expect(delivered(text).hidden.match(/<\s*\/?\s*task_output/gi)).toHaveLength(2)
+    },
+  )
 })
 
 describe("a toast", () => {

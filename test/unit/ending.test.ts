@@ -69,7 +69,7 @@ describe("a run completes", () => {
     const { id } = await rig.launch()
     await rig.clock.advance(500)
     expect(rig.view(id)).toMatchObject({
-      toolCalls: 6,
+      whole: { toolCalls: 6 },
       recentTools: ["grep", "read", "edit", "glob", "list"],
       lastText: "looking",
     })

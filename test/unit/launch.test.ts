@@ -94,26 +94,30 @@ describe("a launch", () => {
     expect((await rig.launch()).run.timeout).toBe(7000)
   })
 
-  test("denies the child what its parent is denied, and at the depth limit the tools that launch", async () => {
+  test("denies the child what its parent is denied, and at the depth limit all that are of no use there", async () => {
     const rig = new Rig()
     const denied = { permission: "bash", pattern: "rm *", action: "deny" as const }
     rig.host.stored(rig.parent).rules = [denied, { permission: "edit", pattern: "*", action: "allow" }]
     const task = await rig.launch()
     expect(rig.host.stored(task.sessionID).rules).toEqual([
       denied,
-      { permission: "superagents_task", pattern: "*", action: "deny" },
+      ...["task", "output", "list", "cancel", "clear"].map((name) => ({
+        permission: `superagents_${name}`,
+        pattern: "*",
+        action: "deny",
+      })),
       { permission: "task", pattern: "*", action: "deny" },
     ])
   })
 
-  test("below the depth limit keeps the tools that launch", async () => {
+  test("below the depth limit keeps them all", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("FIND", HANG)
     const task = await rig.launch()
     expect(rig.host.stored(task.sessionID).rules).toEqual([])
     const grandchild = await rig.launch({}, task.sessionID)
     expect(grandchild.depth).toBe(2)
-    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(2)
+    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(6)
     await expect(rig.launch({}, grandchild.sessionID)).rejects.toThrow(
       "No task can be launched here: this session is 2 deep already, and the option maxDepth allows 2.",
     )

@@ -52,7 +52,7 @@ const setUp = () => {
     host,
     clock,
     isKnown: () => world.known,
-    compose: ({ id }) => ({ visible: `visible ${id}`, hidden: `hidden ${id}` }),
+    compose: ({ id }) => ({ visible: `visible ${id}`, hidden: `hidden ${id}`, handsOver: false }),
     advance: async ({ id }, state) => void states.push(`${id} ${state}`),
     run: (_what, work) => void work(),
   })

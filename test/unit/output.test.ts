@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import { Journal, LATER_MS } from "../../src/manager/journal.ts"
-import { findTask } from "../../src/manager/lookup.ts"
+import { findBatch, findTask } from "../../src/manager/lookup.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { FakeHost } from "../support/fake-host.ts"
@@ -203,6 +203,30 @@ describe("a reference", () => {
     ["bg_x", [], 'No task "bg_x": this session has no background tasks. Launch one with superagents_task.'],
   ])("%j is an error that says what there is", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)
+  })
+})
+
+describe("a reference to a batch", () => {
+  const tasks = [
+    taskOf({ id: "bg_aaaa1111", batch: "auto:bg_aaaa1111" }),
+    taskOf({ id: "bg_aaaa2222", batch: "auto:bg_aaaa1111" }),
+    taskOf({ id: "bg_bbbb3333", batch: "name:search" }),
+    taskOf({ id: "bg_bbbb4444", batch: "name:bg_aaaa1111x" }),
+  ]
+
+  test.each([
+    ["search", "name:search"],
+    [" search ", "name:search"],
+    ["bg_aaaa1111", "auto:bg_aaaa1111"],
+    ["bg_aaaa2222", "auto:bg_aaaa1111"],
+    ["bg_aaaa", "auto:bg_aaaa1111"],
+    ["bg_bbbb3", "name:search"],
+    ["bg_aaaa1111x", "name:bg_aaaa1111x"],
+    ["bg_bbbb", undefined],
+    ["", undefined],
+    ["nothing", undefined],
+  ])("%j names %s", (reference, key) => {
+    expect(findBatch(reference, tasks)).toBe(key)
   })
 })
 

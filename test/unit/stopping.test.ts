@@ -263,8 +263,8 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     expect(rig.task(inner.id, outer.sessionID).status).toBe("completed")
     expect(rig.notices(outer.sessionID)).toHaveLength(1)
     expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
-    const own = rig.view(inner.id, outer.sessionID).usage.output
-    expect(rig.view(outer.id).usage.output).toBe(40 + own)
+    const own = rig.view(inner.id, outer.sessionID).whole.usage.output
+    expect(rig.view(outer.id).whole.usage.output).toBe(40 + own)
   })
 
   test("and what it is told while its messages are read is waited for", async () => {

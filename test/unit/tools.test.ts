@@ -8,7 +8,7 @@ import { Rig } from "../support/rig.ts"
 
 const rigged = (options: object = {}) => {
   const rig = new Rig({ options })
-  const tools = toolsFor(rig.manager, rig.options.taskTimeout)
+  const tools = toolsFor(rig.manager, rig.options)
   const call = async (name: string, args: object, caller = rig.caller) => {
     const tool = tools[`superagents_${name}`]
     if (!tool) throw new Error(`no tool ${name}`)
@@ -17,6 +17,29 @@ const rigged = (options: object = {}) => {
   return { rig, tools, call }
 }
 const find = { description: " find\n it ", prompt: " FIND ", agent: "general" }
+
+test("the task tool tells of answers in the message only where there are any", () => {
+  const text = (options: object) => rigged(options).tools.superagents_task?.description
+  expect(text({})).toContain("an automatic message tells you and brings the answer (of a long one the beginning).")
+  expect(text({ notifyAnswerChars: 0 })).toContain(
+    "an automatic message tells you; then fetch the answer with superagents_output.",
+  )
+})
+
+test("every tool that takes a task's id says that a beginning will do, and a batch has a name or a task's id", () => {
+  const { tools } = rigged()
+  const descriptions = (name: string) =>
+    Object.values(tools).flatMap(({ args }) => (args[name] as { description?: string } | undefined)?.description ?? [])
+  for (const text of [...descriptions("task_id"), ...descriptions("resume")])
+    expect(text).toContain("enough of its beginning")
+  expect(descriptions("task_id")).toHaveLength(2)
+  expect(descriptions("batch").filter((text) => text.includes("the id of one of its tasks"))).toHaveLength(2)
+})
+
+test("no text of a tool shouts", () => {
+  for (const { description } of Object.values(rigged().tools))
+    expect(description.replaceAll(/\bbg_\S+/g, "")).not.toMatch(/\b[A-Z]{4,}\b|!/)
+})
 
 test("there are exactly five tools, each with a text for the model", () => {
   const { tools } = rigged()
@@ -37,7 +60,7 @@ describe("the task tool", () => {
     const [view] = rig.manager.list(rig.parent)
     const id = view?.task.id
     expect(title).toBe("find it")
-    expect(output).toContain(`Background task launched.\nTask ID: ${id}\nAgent: general (scripted/alpha)`)
+    expect(output).toContain(`Background task launched.\nTask ID: ${id} (find it)\nAgent: general (scripted/alpha)`)
     expect(output).toContain("You will be told when it ends")
     expect(metadata).toEqual({ taskId: id, sessionId: view?.task.sessionID, status: "running" })
     expect(rig.host.stored(view?.task.sessionID ?? "").messages).toEqual([])
@@ -86,6 +109,8 @@ describe("the other tools", () => {
     expect((await call("list", { batch: "other" })).output).toBe("No background tasks found")
     await call("task", { ...find, batch: "search" })
     expect((await call("cancel", { batch: "search" })).output).toContain("Cancelled 1 task:")
+    expect((await call("list", { batch: id })).output).toContain("2 tasks, 0 running")
+    expect((await call("list", { batch: "" })).output).toContain("2 tasks, 0 running")
     expect((await call("clear", {})).output).toBe("Cleared 2 background tasks.")
   })
 
@@ -123,9 +148,24 @@ describe("the other tools", () => {
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
     await rig.ended(id)
     rig.restart()
-    const list = toolsFor(rig.manager, 0).superagents_list
+    const list = toolsFor(rig.manager, rig.options).superagents_list
     expect((await list?.execute({}, rig.caller))?.output).toContain(id)
   })
+})
+
+test("tasks without a batch name are listed and cancelled together by the id of one of them", async () => {
+  const { rig, call } = rigged()
+  rig.onPrompt("FIND", { hang: true })
+  for (const batch of [undefined, undefined, "apart"]) await call("task", { ...find, batch })
+  const [first, second, apart] = rig.manager.list(rig.parent).map(({ task }) => task.id)
+  const { output } = await call("list", { batch: second })
+  expect([output.includes(`${first} `), output.includes(`${second} `), output.includes(`${apart} `)]).toEqual([
+    true,
+    true,
+    false,
+  ])
+  expect((await call("cancel", { batch: String(second) })).output).toContain("Cancelled 2 tasks:")
+  expect(rig.task(String(apart)).status).toBe("running")
 })
 
 describe("what goes wrong inside a tool", () => {

@@ -1,0 +1,73 @@
+import { batchLabel } from "../core/batch.ts"
+import { duration } from "../core/duration.ts"
+import { addFigures, NO_FIGURES, usageText } from "../core/figures.ts"
+import { isActive } from "../core/task.ts"
+import { count, oneLine } from "../core/text.ts"
+import type { TaskView } from "../manager/view.ts"
+import { marked, statusOf } from "./render.ts"
+import type { ToolResult } from "./tool.ts"
+
+const NOTHING = "No background tasks found"
+
+/** A row a task, and what they took together. */
+export function renderList(views: readonly TaskView[], droppedUnread: number): ToolResult {
+  if (views.length === 0) return { title: "No background tasks", output: NOTHING }
+  const running = views.filter(({ task }) => isActive(task)).length
+  const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
+  const title = `${count(views.length, "task")}, ${running} running`
+  const lines = [...views.map(row), [title, count(sum.toolCalls, "tool call"), usageText(sum)].join(" | ")]
+  if (droppedUnread > 0)
+    lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
+  return { title, output: lines.join("\n") }
+}
+
+export function renderCancelled(views: readonly TaskView[]): ToolResult {
+  if (views.length === 0) return { title: "Nothing to cancel", output: "No task was running; nothing was cancelled." }
+  const lines = views.map(
+    ({ task, elapsed }) => `- ${task.id} ${oneLine(task.description)} (after ${duration(elapsed)})`,
+  )
+  return {
+    title: `Cancelled ${views.length}`,
+    output: [`Cancelled ${count(views.length, "task")}:`, ...lines].join("\n"),
+  }
+}
+
+export function renderCleared({ cleared, stopped }: { cleared: number; stopped: number }): ToolResult {
+  if (cleared === 0) return { title: "Nothing to clear", output: NOTHING }
+  const extra = stopped > 0 ? ` ${count(stopped, "running one")} ${stopped === 1 ? "was" : "were"} stopped first.` : ""
+  return { title: `Cleared ${cleared}`, output: `Cleared ${count(cleared, "background task")}.${extra}` }
+}
+
+/** What the model must still know of its tasks when its conversation is compacted; empty where there are none. */
+export function renderForCompaction(views: readonly TaskView[]): string {
+  if (views.length === 0) return ""
+  return [
+    "Background tasks of this session (keep their ids in the summary):",
+    ...views.map(kept),
+    "A message tells when a running one ends; superagents_output(task_id) fetches an answer.",
+  ].join("\n")
+}
+
+const kept = (view: TaskView): string => {
+  const { id, description, agent } = view.task
+  return `- ${id} ${oneLine(description)} (${oneLine(agent)}): ${statusOf(view)}${fetchedOf(view)}`
+}
+
+const fetchedOf = ({ task }: TaskView): string => {
+  if (isActive(task)) return ""
+  return task.retrievedAt === undefined ? ", answer not fetched yet" : ", answer fetched"
+}
+
+function row(view: TaskView): string {
+  const { task, whole, elapsed } = view
+  const cells = [
+    `${marked(task)} ${oneLine(task.description)}`,
+    oneLine(task.agent),
+    statusOf(view),
+    duration(elapsed),
+    count(whole.toolCalls, "tool call"),
+    usageText(whole),
+    `batch ${oneLine(batchLabel(task.batch))}`,
+  ]
+  return cells.join(" | ")
+}

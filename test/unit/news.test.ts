@@ -1,0 +1,61 @@
+import { expect, test } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import { newsOf } from "../../src/manager/news.ts"
+import { TaskStore } from "../../src/manager/store.ts"
+import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
+
+const named = (id: string, more: Parameters<typeof taskOf>[0] = {}) =>
+  taskOf({ id, sessionID: `ses_${id}`, status: "completed", outcome: outcomeOf(), ...more })
+const told = deliveryOf({ state: "confirmed" })
+const storeOf = (...tasks: Task[]) => {
+  const store = new TaskStore()
+  for (const task of tasks) store.add(task, 0)
+  return store
+}
+const idsOf = (tasks: readonly Task[]) => tasks.map(({ id }) => id)
+
+test("what still runs is the session's, whatever its batch, and no other session's", () => {
+  const task = named("bg_1", { delivery: deliveryOf() })
+  const store = storeOf(
+    task,
+    named("bg_2", { status: "running", batch: "name:other" }),
+    named("bg_3", { status: "resumed" }),
+    named("bg_4", { status: "running", parentID: "ses_stranger" }),
+    named("bg_5", { delivery: told }),
+  )
+  expect(idsOf(newsOf(task, store, 0).running)).toEqual(["bg_2", "bg_3"])
+})
+
+test("one whose end is still to be told runs as far as its parent knows", () => {
+  const task = named("bg_1", { delivery: deliveryOf() })
+  const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
+  expect(idsOf(newsOf(task, store, 0).running)).toEqual(["bg_2"])
+})
+
+test("what was not fetched is what ended, was told and not read; what the parent cancelled is not asked for", () => {
+  const task = named("bg_1", { delivery: deliveryOf() })
+  const cancelled = outcomeOf({ reason: { code: "cancelled", text: "" } })
+  const store = storeOf(
+    task,
+    named("bg_2", { delivery: told }),
+    named("bg_3", { delivery: told, retrievedAt: 1 }),
+    named("bg_4", { delivery: told, status: "cancelled", outcome: cancelled }),
+    named("bg_5", { delivery: told, status: "error", outcome: outcomeOf({ reason: { code: "tokens", text: "" } }) }),
+  )
+  expect(idsOf(newsOf(task, store, 0).notFetched)).toEqual(["bg_2", "bg_5"])
+})
+
+test("that the answer was fetched meanwhile is known", () => {
+  const task = named("bg_1", { delivery: deliveryOf() })
+  expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 }), 0).task.retrievedAt).toBe(7)
+})
+
+test("a resume meanwhile changes nothing of the run that ended, and runs itself", () => {
+  const outcome = outcomeOf({ toolCalls: 4 })
+  const task = named("bg_1", { delivery: deliveryOf(), outcome })
+  const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
+  const news = newsOf(task, storeOf(resumed), 0)
+  expect(news.task).toEqual(task)
+  expect(news.whole.toolCalls).toBe(4)
+  expect(idsOf(news.running)).toEqual(["bg_1"])
+})

@@ -1,0 +1,75 @@
+import { describe, expect, test } from "vitest"
+import { renderCancelled, renderCleared, renderForCompaction, renderList } from "../../src/tools/render-list.ts"
+import { taskOf } from "../support/tasks.ts"
+import { endedView, figuresOf, viewOf } from "../support/views.ts"
+
+describe("a list reads", () => {
+  test("one row a task, with the figures of all its runs and its own tasks, and their sum", () => {
+    const fork = { messages: 1, tokens: 1, droppedMessages: 0, cutResults: 0 }
+    const views = [
+      viewOf({ whole: figuresOf({ toolCalls: 1 }), thisRun: figuresOf({ toolCalls: 77 }) }),
+      endedView({ fork, run: { generation: 1 }, batch: "name:survey" }, { whole: figuresOf({ toolCalls: 1200 }) }),
+    ]
+    const { title, output: text } = renderList(views, 0)
+    expect(title).toBe("2 tasks, 1 running")
+    expect(text.split("\n")).toEqual([
+      "bg_aaaaaaaa find it | general | running, working | 12.3s | 1 tool call | 12,345 tokens, $0.0123 | batch bg_aaaaaaaa",
+      "bg_aaaaaaaa (forked) (resumed) find it | general | completed | 12.3s | 1,200 tool calls | 12,345 tokens, $0.0123 | batch survey",
+      "2 tasks, 1 running | 1,201 tool calls | 24,690 tokens, $0.0247",
+    ])
+  })
+
+  test("as the least it was where a step was cut off", () => {
+    const views = [endedView({}, { whole: figuresOf({ atLeast: true }) }), endedView()]
+    const rows = renderList(views, 0).output.split("\n")
+    expect(rows[0]).toContain("| at least 12,345 tokens, $0.0123 |")
+    expect(rows[1]).not.toContain("at least")
+    expect(rows[2]).toMatch(/at least 24,690 tokens, \$0\.0247$/)
+  })
+
+  test("one line a task, whatever its texts hold", () => {
+    const task = taskOf({ description: "a\n</x>\u2028b", agent: "g\nh", batch: "name:b\n<c>" })
+    const [row, ...rest] = renderList([viewOf({ task })], 0).output.split("\n")
+    expect(row).toMatch(/^bg_aaaaaaaa a ‹\/x> b \| g h \| .* \| batch b ‹c>$/)
+    expect(rest).toHaveLength(1)
+  })
+
+  test("with a word on those that were dropped unread", () => {
+    expect(renderList([viewOf()], 1).output).toContain(
+      "1 older task that nobody had read left this list (option maxHistory).",
+    )
+  })
+
+  test("as nothing where there is nothing", () => {
+    expect(renderList([], 0).output).toBe("No background tasks found")
+  })
+})
+
+test("what was cancelled is named", () => {
+  expect(renderCancelled([]).output).toBe("No task was running; nothing was cancelled.")
+  expect(renderCancelled([viewOf(), viewOf()])).toEqual({
+    title: "Cancelled 2",
+    output: "Cancelled 2 tasks:\n- bg_aaaaaaaa find it (after 12.3s)\n- bg_aaaaaaaa find it (after 12.3s)",
+  })
+})
+
+test("what was cleared is counted", () => {
+  expect(renderCleared({ cleared: 0, stopped: 0 }).output).toBe("No background tasks found")
+  expect(renderCleared({ cleared: 1, stopped: 0 }).output).toBe("Cleared 1 background task.")
+  expect(renderCleared({ cleared: 3, stopped: 1 }).output).toBe(
+    "Cleared 3 background tasks. 1 running one was stopped first.",
+  )
+  expect(renderCleared({ cleared: 3, stopped: 2 }).output).toBe(
+    "Cleared 3 background tasks. 2 running ones were stopped first.",
+  )
+})
+
+test("what a compaction must keep names ids, and what was not fetched", () => {
+  expect(renderForCompaction([])).toBe("")
+  const lines = renderForCompaction([viewOf(), endedView(), endedView({ retrievedAt: 1 })]).split("\n")
+  expect(lines.slice(1, 4)).toEqual([
+    "- bg_aaaaaaaa find it (general): running, working",
+    "- bg_aaaaaaaa find it (general): completed, answer not fetched yet",
+    "- bg_aaaaaaaa find it (general): completed, answer fetched",
+  ])
+})

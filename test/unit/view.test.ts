@@ -1,0 +1,55 @@
+import { expect, test } from "vitest"
+import { NO_USAGE } from "../../src/core/task.ts"
+import { TaskStore } from "../../src/manager/store.ts"
+import { viewOf } from "../../src/manager/view.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
+
+test("a resumed task's figures: this run apart, and all runs together", () => {
+  const store = new TaskStore()
+  const task = taskOf({ status: "resumed", run: { generation: 1, usageBefore: tokens(100), toolCallsBefore: 5 } })
+  store.add(task, 0)
+  const tracker = store.tracker(task.id)
+  tracker?.tool("call_1", "read", true, "msg_1")
+  tracker?.used(tokens(130))
+  const view = viewOf(task, store, 0)
+  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30), atLeast: false })
+  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130), atLeast: false })
+})
+
+test("an ended task keeps its figures and its last tools, and a run that was cut off makes them the least they were", () => {
+  const store = new TaskStore()
+  const outcome = outcomeOf({ toolCalls: 1, usage: tokens(130), recentTools: ["read"], atLeast: true })
+  const run = { generation: 1, usageBefore: tokens(100), toolCallsBefore: 5 }
+  const task = taskOf({ status: "cancelled", outcome, run })
+  store.add(task, 0)
+  const view = viewOf(task, store, 0)
+  expect(view.recentTools).toEqual(["read"])
+  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30), atLeast: true })
+  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130), atLeast: true })
+  const again = taskOf({ run: { generation: 2, usageBefore: tokens(130), atLeastBefore: true }, status: "resumed" })
+  expect(viewOf(again, new TaskStore(), 0)).toMatchObject({ whole: { atLeast: true }, thisRun: { atLeast: false } })
+})
+
+test("what a task's own tasks took is part of the whole, and not of its run", () => {
+  const store = new TaskStore()
+  const outcome = outcomeOf({ toolCalls: 2, usage: tokens(10) })
+  const task = taskOf({ status: "completed", outcome })
+  const own = taskOf({ id: "bg_own", sessionID: "ses_own", parentID: task.sessionID, status: "completed", outcome })
+  const deeper = { ...own, id: "bg_deep", sessionID: "ses_deep", parentID: "ses_own" }
+  for (const each of [task, own, deeper]) store.add(each, 0)
+  expect(viewOf(task, store, 0)).toMatchObject({
+    whole: { toolCalls: 6, usage: tokens(30) },
+    thisRun: { toolCalls: 2, usage: tokens(10) },
+  })
+})
+
+test("the last sign of life has an age, and none once the task has ended", () => {
+  const store = new TaskStore()
+  const task = taskOf()
+  store.add(task, 1000)
+  expect(viewOf(task, store, 4000).signAge).toBe(3000)
+  expect(viewOf(task, store, 500).signAge).toBe(0)
+  expect(viewOf(taskOf({ status: "completed" }), store, 4000).signAge).toBeUndefined()
+})
