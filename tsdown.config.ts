@@ -21,7 +21,7 @@ const solid = {
 }
 
 export default defineConfig({
-  entry: { server: "src/server.ts", tui: "src/tui.tsx", tokenizer: "src/tokenizer.ts" },
+  entry: { server: "src/server.ts", tui: "src/tui.tsx" },
   format: "esm",
   platform: "node",
   target: "es2023",

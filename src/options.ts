@@ -85,6 +85,29 @@ export const OptionsSchema = z.strictObject({
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),
+  board: z
+    .strictObject({
+      dir: z
+        .string()
+        .min(1)
+        .default(".opencode/tasks")
+        .describe("Where the board's files lie: absolute, or relative to the project."),
+      agents: z
+        .array(z.string().min(1))
+        .nullable()
+        .default(null)
+        .describe("The agents that may own tasks, and are offered the board's tools. null: all that are not hidden."),
+      schedule: z
+        .string()
+        .min(1)
+        .default("0 6-21 * * *")
+        .describe("When the owners of active tasks are woken: a cron pattern, in local time."),
+      maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once. 0: any."),
+    })
+    .optional()
+    .describe(
+      "The board: tasks with steps, subtasks and threads of their own. Off unless it is there; {} turns it on.",
+    ),
 })
 
 export type Options = z.infer<typeof OptionsSchema>
@@ -122,9 +145,9 @@ function readObject(
       problems.push(`Unknown option "${name}". There are: ${Object.keys(shape).join(", ")}.`)
       continue
     }
-    if (name === "fork" && isPlainObject(value)) {
-      const inner = OptionsSchema.shape.fork.unwrap().shape
-      result[key] = readObject(inner, value, DEFAULTS.fork, "fork.", problems)
+    const group = path === "" ? GROUPS[key] : undefined
+    if (group && isPlainObject(value)) {
+      result[key] = readObject(group.shape, value, group.parse({}), `${key}.`, problems)
       continue
     }
     const parsed = schema.safeParse(value)
@@ -132,6 +155,12 @@ function readObject(
     else problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. Using the default.`)
   }
   return result
+}
+
+/** Options that consist of options, each read by itself. */
+const GROUPS: Readonly<Record<string, z.ZodObject>> = {
+  fork: OptionsSchema.shape.fork.unwrap(),
+  board: OptionsSchema.shape.board.unwrap(),
 }
 
 const isPlainObject = (value: unknown): value is Record<string, unknown> =>

@@ -40,6 +40,20 @@ export function ownershipOf(owner: Owner, instance: string): "ours" | "alive" | 
   return Date.now() - owner.seenAt < LEASE_MS ? "alive" : "dead"
 }
 
+/** This process, for locks in files: `place` is its machine, boot and container. */
+export const processMark = {
+  place: digest(JSON.stringify([self.machine, self.boot, self.namespace])),
+  pid: self.pid,
+  started: self.started,
+}
+
+/** Whether a process of such a mark lives; undefined where the system does not tell. */
+export function processLives({ place, pid, started }: typeof processMark): boolean | undefined {
+  if (place !== processMark.place) return undefined
+  if (pid === self.pid) return started === self.started
+  return lives({ ...self, pid, started, instance: "", seenAt: 0 })
+}
+
 /** Undefined where the system does not tell. */
 function lives(owner: Owner): boolean | undefined {
   if (owner.machine !== self.machine) return undefined

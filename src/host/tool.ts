@@ -10,12 +10,13 @@ export function toHostTool(tool: Tool, refusal: () => string | undefined): ToolD
   return {
     description: tool.description,
     args: tool.args,
-    execute: async (args: unknown, { sessionID, messageID, abort, ask }: ToolContext) => {
+    execute: async (args: unknown, { sessionID, messageID, agent, abort, ask }: ToolContext) => {
       const reason = refusal()
       if (reason) throw new CallError(reason)
       return tool.execute(args, {
         sessionID,
         messageID,
+        agent,
         abort,
         authorize: (agent, description) =>
           ask({

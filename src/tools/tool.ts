@@ -5,7 +5,11 @@ import type { Caller } from "../manager/launcher.ts"
 import { parseArguments } from "./arguments.ts"
 
 /** What a running tool call knows of its surroundings. */
-export type CallContext = Caller & { readonly abort?: AbortSignal }
+export type CallContext = Caller & {
+  readonly abort?: AbortSignal
+  /** The calling agent's name. */
+  readonly agent?: string
+}
 
 export type ToolResult = {
   readonly title: string

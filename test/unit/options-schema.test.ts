@@ -1,7 +1,11 @@
 import { readFileSync } from "node:fs"
 import { expect, test } from "vitest"
 import { optionsSchema, SCHEMA_FILE } from "../../scripts/schema.ts"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS, parseOptions } from "../../src/options.ts"
+
+/** Options that are off unless they are there, with what they are when turned on. */
+const OPTIONAL = ["board"] as const
+const turnedOn = parseOptions(Object.fromEntries(OPTIONAL.map((name) => [name, {}]))).options
 
 test("the JSON schema of the options is up to date (npm run schema)", () => {
   expect(JSON.parse(readFileSync(SCHEMA_FILE, "utf8"))).toEqual(optionsSchema())
@@ -9,7 +13,7 @@ test("the JSON schema of the options is up to date (npm run schema)", () => {
 
 test("the schema tells every option with its meaning and its default", () => {
   const { properties = {} } = optionsSchema()
-  expect(Object.keys(properties)).toEqual(Object.keys(DEFAULTS))
+  expect(Object.keys(properties)).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL])
   for (const [name, value] of Object.entries(DEFAULTS)) {
     const property = properties[name] as { default?: unknown; description?: string }
     expect(property.description, name).toBeTruthy()
@@ -19,8 +23,10 @@ test("the schema tells every option with its meaning and its default", () => {
 
 test("the README's table has every option with its default", () => {
   const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8").replaceAll(/ +/g, " ")
-  const { fork, ...plain } = DEFAULTS
-  const all = { ...plain, ...Object.fromEntries(Object.entries(fork).map(([name, value]) => [`fork.${name}`, value])) }
+  const { fork: _group, ...plain } = DEFAULTS
+  const all: Record<string, unknown> = { ...plain }
+  for (const group of ["fork", ...OPTIONAL] as const)
+    for (const [name, value] of Object.entries(turnedOn[group] ?? {})) all[`${group}.${name}`] = value
   for (const [name, value] of Object.entries(all))
     expect(readme, name).toContain(`| \`${name}\` | \`${JSON.stringify(value)}\` |`)
 })

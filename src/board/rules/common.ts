@@ -1,0 +1,38 @@
+import { type Actor, BoardError } from "../service.ts"
+import { type BoardState, findTask } from "../state.ts"
+import type { BoardTask } from "../task.ts"
+import { touch } from "./archive.ts"
+import type { Change, Facts } from "./command.ts"
+
+/** The task, if it is still open. Ids come with or without `#`. */
+export function openTask(state: BoardState, id: string, { ended }: Facts): BoardTask {
+  const task = findTask(state, id)
+  if (task) return task
+  const status = ended(id)
+  if (status === undefined) throw new BoardError("not found", `There is no task #${id}. Look with tasks_list_tasks.`)
+  throw new BoardError(
+    "conflict",
+    `Task #${id} is ${status} and stands in history, which does not change. Make a new task instead.`,
+  )
+}
+
+export const threadTask = (state: BoardState, threadId: string): BoardTask | undefined =>
+  state.tasks.find((task) => task.threadId === threadId)
+
+export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: Facts): Change => {
+  const next = { ...task, updatedAt: now }
+  return { ok: true, archived: [], task: next, state: touchedBy(put(state, next), next, by) }
+}
+
+/** What a task's own run changes is its work, not somebody's hand: it does not end a rest. */
+export const touchedBy = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
+  by.kind === "agent" && by.sessionID === task.threadId ? state : touch(state, task.id)
+
+export const put = (state: BoardState, task: BoardTask): BoardState => ({
+  ...state,
+  tasks: state.tasks.map((each) => (each.id === task.id ? task : each)),
+})
+
+export const unchanged = (state: BoardState): Change => ({ ok: true, archived: [], state })
+
+export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)

@@ -1,0 +1,56 @@
+import { BoardError } from "../service.ts"
+import type { BoardState } from "../state.ts"
+import type { Change, Command, Facts, Refusal } from "./command.ts"
+import { openTask } from "./common.ts"
+import { notify, ran, run, setThread, settle, tick, written } from "./runs.ts"
+import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
+import { create, end, update } from "./tasks.ts"
+
+/** The only door through which a board changes. Pure and total: what is not allowed is a refusal with its reason. */
+export function decide(state: BoardState, command: Command, facts: Facts): Change | Refusal {
+  try {
+    return carryOut(state, command, facts)
+  } catch (error) {
+    // What is no object, or no list, where one was to be.
+    if (!(error instanceof BoardError))
+      return { ok: false, code: "invalid", message: "The arguments are not of the right shape." }
+    return { ok: false, code: error.code, message: error.message }
+  }
+}
+
+function carryOut(state: BoardState, command: Command, facts: Facts): Change {
+  switch (command.type) {
+    case "create":
+      return create(state, command, facts)
+    case "update":
+      return update(state, command, facts)
+    case "complete":
+      return end(state, openTask(state, command.id, facts), "done", command.by, facts)
+    case "cancel":
+      return end(state, openTask(state, command.id, facts), "canceled", command.by, facts)
+    case "update steps":
+      return replacePlan(state, command, facts)
+    case "update step":
+      return updateStep(state, command, facts)
+    case "create subtask":
+      return createSubtask(state, command, facts)
+    case "add resource":
+      return addResource(state, command, facts)
+    case "remove resource":
+      return removeResource(state, command, facts)
+    case "notify":
+      return notify(state, command)
+    case "written":
+      return written(state, command.threadId)
+    case "thread":
+      return setThread(state, command.id, command.threadId)
+    case "run":
+      return run(state, command.id, facts)
+    case "ran":
+      return ran(state, command)
+    case "tick":
+      return tick(state, facts)
+    case "settle":
+      return settle(state, command.archived, facts)
+  }
+}

@@ -1,0 +1,97 @@
+import { BoardError } from "../service.ts"
+import { type BoardState, findTask, isHeld, pulseOf } from "../state.ts"
+import { type ArchivedTask, archive, follow, setPulse, touch, wake } from "./archive.ts"
+import * as check from "./checks.ts"
+import type { Change, Facts, Of, RunResult } from "./command.ts"
+import { openTask, put, threadTask, unchanged } from "./common.ts"
+
+/** What has to do with threads, runs and the clock. */
+
+export function notify(state: BoardState, { message, by }: Of<"notify">): Change {
+  const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
+  if (!task)
+    throw new BoardError(
+      "conflict",
+      "A person can be reached from the thread of an open task alone. Here, say it in your answer.",
+    )
+  const needs = check.line("message", message, MOST_MESSAGE_CHARS)
+  return { ok: true, archived: [], task, state: setPulse(state, task.id, { ...pulseOf(state, task.id), needs }) }
+}
+
+const MOST_MESSAGE_CHARS = 2000
+
+export function written(state: BoardState, threadId: string): Change {
+  const task = threadTask(state, threadId)
+  if (!task) return unchanged(state)
+  const { needs: _needs, ...pulse } = pulseOf(touch(state, task.id), task.id)
+  return { ok: true, archived: [], task, state: setPulse(state, task.id, pulse) }
+}
+
+export function setThread(state: BoardState, id: string, threadId: string): Change {
+  const task = findTask(state, id)
+  return task ? { ...unchanged(put(state, { ...task, threadId })), task: { ...task, threadId } } : unchanged(state)
+}
+
+export function run(state: BoardState, id: string, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  if (task.status === "draft")
+    throw new BoardError("conflict", `Task #${id} is a draft: make it active, and its owner begins.`)
+  if (facts.isRunning(id)) throw new BoardError("conflict", `Task #${id} is being worked on already.`)
+  if (!facts.agents.includes(task.owner))
+    throw new BoardError(
+      "conflict",
+      `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
+    )
+  return { ok: true, archived: [], task, state: wake(touch(state, id), id, "hand", facts.now) }
+}
+
+/** What happened since the run began is for the next one. */
+export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">): Change {
+  const task = findTask(state, id)
+  if (!task) return unchanged(state)
+  const { wake, failures = 0, failure, needs = undefined, ...pulse } = pulseOf(state, id)
+  const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
+  const needed = result.needs ?? needs
+  const next = {
+    ...pulse,
+    ran: startedAt,
+    ...(owed && { wake }),
+    ...failuresAfter(result, failures, failure),
+    ...(needed !== undefined && { needs: needed }),
+  }
+  return { ...unchanged(setPulse(state, id, next)), task }
+}
+
+function failuresAfter(result: RunResult, failures: number, failure?: string) {
+  if (result.kind === "completed") return {}
+  if (result.kind === "failed") return { failures: failures + 1, failure: result.reason }
+  return failures > 0 ? { failures, failure } : {}
+}
+
+export function tick(state: BoardState, { now, isRunning, agents }: Facts): Change {
+  const due = state.tasks.filter(
+    (task) => task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isHeld(state, task),
+  )
+  const ticked: BoardState = { ...state, tick: now }
+  return unchanged(due.reduce((next, { id }) => wake(next, id, "clock", now), ticked))
+}
+
+export function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: Facts): Change {
+  let next = state
+  const leaving: ArchivedTask[] = []
+  const known = new Set(archived.map(({ id }) => id))
+  for (const ended of archived) {
+    if (!findTask(next, ended.id)) continue
+    const followed = follow(next, ended)
+    next = followed.state
+    leaving.push(...followed.archived.filter(({ id }) => !known.has(id)))
+  }
+  for (const task of next.tasks) {
+    const { status } = task
+    if ((status !== "done" && status !== "canceled") || !findTask(next, task.id)) continue
+    const left = archive(next, task, { status, by: "user", at: now })
+    next = left.state
+    leaving.push(...left.archived)
+  }
+  return { ok: true, archived: leaving, state: next }
+}

@@ -1,0 +1,66 @@
+import { BoardError } from "../service.ts"
+import { type BoardState, findTask, subtasksOf } from "../state.ts"
+import { wake } from "./archive.ts"
+import * as check from "./checks.ts"
+import type { Change, Facts, Of } from "./command.ts"
+import { changed, openTask } from "./common.ts"
+import { add } from "./tasks.ts"
+
+/** What a task consists of: its plan, its steps' subtasks, its resources. */
+
+export function replacePlan(state: BoardState, { id, steps, by }: Of<"update steps">, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  const [open] = subtasksOf(state, task)
+  if (open)
+    throw new BoardError(
+      "conflict",
+      `The plan of task #${id} cannot be replaced while its subtask #${open.id} is ${open.status}: change single steps, or end the subtask first.`,
+    )
+  if (!check.isGiven(steps)) throw new BoardError("invalid", "`steps` is missing: a list of objects with a `title`.")
+  return changed(state, { ...task, steps: check.newSteps(steps) }, by, facts)
+}
+
+export function updateStep(state: BoardState, { id, index, patch, by }: Of<"update step">, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  const step = check.entryAt("step", task.steps, index)
+  return changed(state, { ...task, steps: task.steps.with(index, check.patchedStep(step, patch)) }, by, facts)
+}
+
+export function createSubtask(
+  state: BoardState,
+  { id, index, input, by, threadId }: Of<"create subtask">,
+  facts: Facts,
+): Change {
+  const parent = openTask(state, id, facts)
+  if (by.kind === "agent" && by.agent !== parent.owner)
+    throw new BoardError("conflict", `Only the owner of task #${id} ("${parent.owner}") may give its steps away.`)
+  const step = check.entryAt("step", parent.steps, index)
+  refuseSecondSubtask(state, step.taskId, index, facts)
+  const owner = check.owner(input.owner, facts.agents)
+  const { title, description } = input
+  const added = add(state, { title, description, owner, status: "active" }, by, threadId, facts)
+  const { task: subtask } = added
+  const linked = { ...parent, steps: parent.steps.with(index, { ...step, taskId: subtask.id }) }
+  const change = changed(added.state, linked, by, facts)
+  return { ...change, subtask, state: wake(change.state, subtask.id, "created", facts.now) }
+}
+
+function refuseSecondSubtask(state: BoardState, taskId: string | undefined, index: number, facts: Facts): void {
+  if (taskId === undefined) return
+  const status = findTask(state, taskId)?.status ?? facts.ended(taskId)
+  if (status === undefined || status === "canceled") return
+  throw new BoardError("conflict", `Step ${index} has its subtask already: #${taskId}, which is ${status}.`)
+}
+
+export function addResource(state: BoardState, { id, resource, by }: Of<"add resource">, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  const added = check.newResource(resource)
+  if (check.isFull(task.resources)) throw check.tooManyResources()
+  return changed(state, { ...task, resources: [...task.resources, added] }, by, facts)
+}
+
+export function removeResource(state: BoardState, { id, index, by }: Of<"remove resource">, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  check.entryAt("resource", task.resources, index)
+  return changed(state, { ...task, resources: task.resources.toSpliced(index, 1) }, by, facts)
+}

@@ -1,0 +1,35 @@
+import { Cron } from "croner"
+
+export const DEFAULT_SCHEDULE = "0 6-21 * * *"
+
+/**
+ * When the clock wakes: a cron pattern in local time. A time that a daylight change leaves out comes at the change; one
+ * that it brings twice comes once; an hour is never dropped.
+ */
+export class Schedule {
+  readonly #cron: Cron
+  readonly #timeZone: string
+
+  /** Throws where the pattern is none. */
+  constructor(pattern: string, timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone) {
+    this.#timeZone = timeZone
+    this.#cron = new Cron(pattern, { paused: true, timezone: timeZone })
+  }
+
+  /** The next time after `after`; undefined where there is none any more. Both in ms. */
+  next(after: number): number | undefined {
+    return this.#cron.nextRun(new Date(after))?.getTime()
+  }
+
+  /** A time for readers: `14:00` today, `Mon 06:00` on another day. */
+  text(at: number, now: number): string {
+    const time = this.#format(at, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
+    const day = { year: "numeric", month: "2-digit", day: "2-digit" } as const
+    if (this.#format(at, day) === this.#format(now, day)) return time
+    return `${this.#format(at, { weekday: "short" })} ${time}`
+  }
+
+  #format(at: number, options: Intl.DateTimeFormatOptions): string {
+    return new Intl.DateTimeFormat("en-GB", { ...options, timeZone: this.#timeZone }).format(at)
+  }
+}

@@ -1,0 +1,270 @@
+import type { FSWatcher } from "node:fs"
+import type { Clock, Runs, RunView, Surroundings } from "./ports.ts"
+import { TASK_WORK_PROMPT } from "./prompt.ts"
+import type { Command, RunResult } from "./rules/command.ts"
+import type { Schedule } from "./schedule.ts"
+import { type BoardState, findTask, pulseOf } from "./state.ts"
+import { dueTasks, isInFlight, type Moment } from "./status.ts"
+import type { Claim } from "./store/lock.ts"
+import type { Store } from "./store/store.ts"
+import type { BoardTask } from "./task.ts"
+
+/** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
+export const HEARTBEAT_MS = 20_000
+/** A round that comes later than this was missed, and that is said. */
+const LATE_MS = 120_000
+
+export type SchedulerPorts = {
+  readonly store: Store
+  readonly runs: Runs
+  readonly surroundings: Surroundings
+  readonly clock: Clock
+  readonly schedule: Schedule
+  /** The most runs at once; 0 for any. */
+  readonly maxConcurrentRuns: number
+  /** Whether this instance may run tasks: it serves the project's main folder. Others have that loaded. */
+  readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
+  readonly moment: () => Promise<Moment>
+  readonly change: (command: Command) => Promise<unknown>
+  /** The thread of a task that is there, made where it is missing. */
+  readonly threadOf: (task: BoardTask) => Promise<string>
+  /** Tasks or states may have changed. */
+  readonly changed: () => void
+}
+
+/**
+ * Has tasks worked on. Of several processes one does so, by a lease. It keeps no list of its own: wakes stand in the
+ * file, runs are the manager's, and each look compares the two. Whoever changes the board has it look at once; the
+ * heartbeat finds what was missed.
+ */
+export class Scheduler {
+  readonly #ports: SchedulerPorts
+  /** Threads whose runs go on, and the tasks they work on. */
+  readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
+  /** Threads that have canceled their own task: what they do is not cut off in the middle. */
+  readonly #leaving = new Set<string>()
+  #lease?: Claim
+  #watcher?: FSWatcher
+  #cancelTimer?: () => void
+  #beating?: Promise<void>
+  #looking?: Promise<void>
+  #again = false
+  #stopped = false
+
+  constructor(ports: SchedulerPorts) {
+    this.#ports = ports
+    ports.runs.listen(() => {
+      this.look()
+      ports.changed()
+    })
+  }
+
+  /** Whether this process is the one that runs tasks. */
+  get leads(): boolean {
+    return this.#lease !== undefined
+  }
+
+  /** Begins to look after the board; resolves after the first look. Never rejects. */
+  start(): Promise<void> {
+    return this.beat()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#cancelTimer?.()
+    this.#unwatch()
+    await this.#beating
+    await this.#looking
+    await this.#lease?.release()
+    this.#lease = undefined
+  }
+
+  /** The task of this thread is ended by itself. */
+  leaves(sessionID: string): void {
+    this.#leaving.add(sessionID)
+  }
+
+  /** A look at lease, clock and board, as the timer brings it about by itself. Never rejects. */
+  beat(): Promise<void> {
+    this.#beating ??= this.#beat().finally(() => {
+      this.#beating = undefined
+    })
+    return this.#beating
+  }
+
+  async #beat(): Promise<void> {
+    this.#cancelTimer?.()
+    try {
+      await this.#lookAround()
+    } catch (error) {
+      this.#ports.surroundings.log("warn", "the board could not be looked at", { error: textOf(error) })
+    }
+    if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
+  }
+
+  /** The board was changed here: what follows from it begins. Never rejects. */
+  async follow(): Promise<void> {
+    if (this.#lease) return this.look()
+    // The first change makes the folder, and with it something to look after.
+    if (!this.#watcher) await this.beat()
+  }
+
+  /** Starts what is due and stops what is not to run any more; once more if asked while it looks. Never rejects. */
+  look(): Promise<void> {
+    if (this.#looking) {
+      this.#again = true
+      return this.#looking
+    }
+    this.#looking = this.#lookUntilDone().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
+  }
+
+  async #lookUntilDone(): Promise<void> {
+    do {
+      this.#again = false
+      try {
+        if (this.#lease && !this.#stopped) await this.#look()
+      } catch (error) {
+        this.#ports.surroundings.log("warn", "the board could not be worked on", { error: textOf(error) })
+        return
+      }
+    } while (this.#again)
+  }
+
+  async #lookAround(): Promise<void> {
+    const { store, home, changed } = this.#ports
+    if (this.#stopped) return
+    if (!(await store.exists())) return this.#unwatch()
+    this.#watcher ??= store.watch(() => {
+      void (this.#lease ? this.look() : this.beat())
+      changed()
+    })
+    if (!home.isHere) {
+      if (!(await store.isLeased())) await home.wake()
+      return
+    }
+    await this.#holdLease()
+    if (!this.#lease) return
+    await this.#tickWhenDue()
+    await this.look()
+  }
+
+  #unwatch(): void {
+    this.#watcher?.close()
+    this.#watcher = undefined
+  }
+
+  async #holdLease(): Promise<void> {
+    const { store, runs, surroundings } = this.#ports
+    if (this.#lease) {
+      if (await this.#lease.holds()) return this.#lease.renew()
+      this.#lease = undefined
+    }
+    const lease = await store.lease()
+    if (!lease) return
+    await runs.ready()
+    if (this.#stopped) return lease.release()
+    this.#lease = lease
+    surroundings.log("info", "this process runs the board's tasks")
+  }
+
+  async #tickWhenDue(): Promise<void> {
+    const { store, clock, schedule, change } = this.#ports
+    const { tick } = await store.read()
+    const now = clock.now()
+    const last = Math.min(tick === undefined ? now : Date.parse(tick) || now, now)
+    const due = schedule.next(last)
+    if (due === undefined || due > now) return
+    await change({ type: "tick" })
+    if (now - due > LATE_MS) this.#sayMissed(due, now)
+  }
+
+  #sayMissed(due: number, now: number): void {
+    const { surroundings, schedule } = this.#ports
+    const message = `The round of ${schedule.text(due, now)} was missed while OpenCode did not run; it is made up for now.`
+    surroundings.log("info", message)
+    surroundings.toast({ title: "Board", message, variant: "info" })
+  }
+
+  async #look(): Promise<void> {
+    const { store, maxConcurrentRuns } = this.#ports
+    await this.#recordEnds(await store.read())
+    const state = await store.read()
+    await this.#stopWhatIsOver(state)
+    const moment = await this.#ports.moment()
+    const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
+    const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
+    const due = dueTasks(state, moment, { free: most - this.#flights.size, clockBusy })
+    for (const task of due) if (!this.#stopped) await this.#begin(state, task)
+  }
+
+  /** What ended, here or in an earlier process, is written down once. */
+  async #recordEnds(state: BoardState): Promise<void> {
+    const { runs, change } = this.#ports
+    for (const task of state.tasks) {
+      const run = task.threadId === undefined ? undefined : runs.of(task.threadId)
+      if (!run || task.threadId === undefined) continue
+      if (isInFlight(run)) {
+        if (!this.#flights.has(task.threadId)) this.#flights.set(task.threadId, { id: task.id, byClock: false })
+        continue
+      }
+      const startedAt = new Date(run.createdAt).toISOString()
+      if (startedAt <= (pulseOf(state, task.id).ran ?? "")) continue
+      await change({ type: "ran", id: task.id, startedAt, result: resultOf(run) })
+    }
+  }
+
+  async #stopWhatIsOver(state: BoardState): Promise<void> {
+    const { runs, store } = this.#ports
+    for (const [sessionID, { id }] of this.#flights) {
+      if (!isInFlight(runs.of(sessionID))) {
+        this.#flights.delete(sessionID)
+        this.#leaving.delete(sessionID)
+        continue
+      }
+      const task = findTask(state, id)
+      if (task?.status === "active" && task.threadId === sessionID) continue
+      // Its last words, after it has completed its task.
+      if (this.#leaving.has(sessionID) || (!task && (await store.find(id))?.status === "done")) continue
+      await runs.stop(sessionID)
+      this.#flights.delete(sessionID)
+    }
+  }
+
+  async #begin(state: BoardState, task: BoardTask): Promise<void> {
+    const { runs, clock, change, surroundings } = this.#ports
+    const byClock = pulseOf(state, task.id).wake?.cause === "clock"
+    let sessionID = ""
+    try {
+      sessionID = await this.#ports.threadOf(task)
+      this.#flights.set(sessionID, { id: task.id, byClock })
+      const description = `#${task.id} ${task.title}`
+      await runs.start({ sessionID, agent: task.owner, description, prompt: TASK_WORK_PROMPT })
+      surroundings.log("info", "a run of a board task has begun", { task: task.id, session: sessionID })
+    } catch (error) {
+      this.#flights.delete(sessionID)
+      const startedAt = new Date(clock.now()).toISOString()
+      await change({ type: "ran", id: task.id, startedAt, result: { kind: "failed", reason: textOf(error) } })
+    }
+  }
+
+  #pause(): number {
+    const { clock, schedule } = this.#ports
+    const now = clock.now()
+    const next = schedule.next(now)
+    return this.#lease && next !== undefined ? Math.min(HEARTBEAT_MS, next - now) : HEARTBEAT_MS
+  }
+}
+
+function resultOf({ result }: RunView): RunResult {
+  const [needs] = result?.refused ?? []
+  const asked = needs === undefined ? {} : { needs }
+  if (result?.status === "completed") return { kind: "completed", ...asked }
+  if (result?.status === "cancelled") return { kind: "stopped", ...asked }
+  if (result?.begun === false) return { kind: "unbegun", ...asked }
+  return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

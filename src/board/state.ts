@@ -1,0 +1,60 @@
+import type { BoardTask } from "./task.ts"
+
+/** Why a task's owner is to be woken. */
+export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
+
+/** A wake is kept, once, until a run has begun after it. `at` is an ISO time. */
+export type Wake = { readonly at: string; readonly cause: WakeCause }
+
+/** What has to be remembered of a task beyond a restart. That it runs is not: the manager knows that. */
+export type Pulse = {
+  readonly wake?: Wake
+  /** When the last run began whose end is known here, an ISO time. */
+  readonly ran?: string
+  /** Failed runs in a row, and what was said of the last one. */
+  readonly failures?: number
+  readonly failure?: string
+  /** What a person is needed for, until somebody writes in the thread. */
+  readonly needs?: string
+}
+
+/** The whole of `tasks.json`. All of it changes in one write. */
+export type BoardState = {
+  readonly tasks: readonly BoardTask[]
+  /** More than any id ever used. */
+  readonly nextId: number
+  /** The last round of the clock, an ISO time. */
+  readonly tick?: string
+  /** By task id. */
+  readonly pulses: Readonly<Record<string, Pulse>>
+}
+
+export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {} })
+
+/** After so many failed runs in a row a task rests until it is touched. */
+export const MOST_FAILURES = 3
+
+export const findTask = (state: BoardState, id: string): BoardTask | undefined =>
+  state.tasks.find((task) => task.id === id)
+
+export const pulseOf = (state: BoardState, id: string): Pulse => state.pulses[id] ?? {}
+
+/** The task whose step this one does. */
+export const parentOf = (state: BoardState, id: string): BoardTask | undefined =>
+  state.tasks.find(({ steps }) => steps.some((step) => step.taskId === id))
+
+/** The subtasks of a task that are not archived. */
+export const subtasksOf = (state: BoardState, task: BoardTask): readonly BoardTask[] =>
+  task.steps.flatMap(({ taskId }) => (taskId === undefined ? [] : (findTask(state, taskId) ?? [])))
+
+/** The subtask that the next open step waits for. */
+export function waitsFor(state: BoardState, task: BoardTask): BoardTask | undefined {
+  const next = task.steps.find(({ done }) => !done)
+  return next?.taskId === undefined ? undefined : findTask(state, next.taskId)
+}
+
+/** Whether the clock passes this task by: it waits for somebody or something, or rests. */
+export function isHeld(state: BoardState, task: BoardTask): boolean {
+  const { needs, failures = 0 } = pulseOf(state, task.id)
+  return needs !== undefined || failures >= MOST_FAILURES || waitsFor(state, task) !== undefined
+}

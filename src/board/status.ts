@@ -1,0 +1,77 @@
+import { cut, oneLine } from "../core/text.ts"
+import type { RunView } from "./ports.ts"
+import { type BoardState, MOST_FAILURES, pulseOf, waitsFor } from "./state.ts"
+import type { BoardTask, TaskState } from "./task.ts"
+
+/** What is known of the moment, beside the board. */
+export type Moment = {
+  /** The thread's newest run. */
+  readonly runOf: (task: BoardTask) => RunView | undefined
+  /** The agents that may own tasks. */
+  readonly agents: readonly string[]
+  /** When the clock wakes next, as text; empty where it does not. */
+  readonly nextTick: string
+}
+
+const MOST_REASON_CHARS = 160
+
+/** Whether a run of the task is under way, or handed to the manager. */
+export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
+
+/** What a task is doing, with the reason. Pure: the same for tool, screen, page and HTTP. */
+export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
+  if (task.status !== "active") return { state: task.status, reason: "", text: task.status }
+  const run = moment.runOf(task)
+  const [ask] = run?.asks ?? []
+  if (run && isInFlight(run)) {
+    if (ask !== undefined) return told("needs you", ask)
+    return plain(run.state === "queued" ? "queued" : "running")
+  }
+  const { wake, needs, failures = 0, failure } = pulseOf(state, task.id)
+  if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
+  if (failures >= MOST_FAILURES)
+    return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
+  if (wake) return plain("queued")
+  if (needs !== undefined) return told("needs you", needs)
+  const subtask = waitsFor(state, task)
+  if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
+  if (moment.nextTick === "") return told("rests", "the schedule has no further time")
+  const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
+  return { state: "next run", reason: `${moment.nextTick}${after}`, text: `next run ${moment.nextTick}${after}` }
+}
+
+/**
+ * The tasks whose owners are to be woken now, in order. `slots`: how many more runs there may be. What the clock brings
+ * comes last, and one at a time: `clockBusy` says that one such run goes on.
+ */
+export function dueTasks(
+  state: BoardState,
+  moment: Moment,
+  slots: { readonly free: number; readonly clockBusy: boolean },
+): readonly BoardTask[] {
+  const due = state.tasks.filter((task) => {
+    const { wake, failures = 0 } = pulseOf(state, task.id)
+    if (!wake || task.status !== "active" || failures >= MOST_FAILURES) return false
+    return moment.agents.includes(task.owner) && !isInFlight(moment.runOf(task))
+  })
+  const isClock = (task: BoardTask) => pulseOf(state, task.id).wake?.cause === "clock"
+  const events = due.filter((task) => !isClock(task)).sort(byWake(state))
+  const ticks = slots.clockBusy ? [] : due.filter(isClock).slice(0, 1)
+  return [...events, ...ticks].slice(0, Math.max(0, slots.free))
+}
+
+const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
+  const [first, second] = [a, b].map(({ id }) => pulseOf(state, id).wake?.at ?? "") as [string, string]
+  if (first !== second) return first < second ? -1 : 1
+  return Number(a.id) - Number(b.id)
+}
+
+const plain = (state: "queued" | "running"): TaskState => ({ state, reason: "", text: state })
+
+const told = (state: "needs you" | "rests", reason: string): TaskState => ({
+  state,
+  reason: clipped(reason),
+  text: `${state}: ${clipped(reason)}`,
+})
+
+const clipped = (text: string): string => cut(oneLine(text), MOST_REASON_CHARS)

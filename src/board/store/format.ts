@@ -1,0 +1,142 @@
+import { z } from "zod"
+import type { ArchivedTask } from "../rules/archive.ts"
+import type { BoardState } from "../state.ts"
+import type { BoardTask } from "../task.ts"
+
+/** The version of the format, where a file names one. */
+const VERSION = 1
+
+const absent = <Schema extends z.ZodType>(schema: Schema) => schema.nullish().transform((value) => value ?? undefined)
+const ID = z
+  .union([z.string(), z.int()])
+  .transform(String)
+  .pipe(z.string().regex(/^[1-9]\d{0,14}$/, "an id is a number, as text"))
+
+const StepSchema = z.looseObject({
+  title: z.string(),
+  details: absent(z.string()),
+  done: z.boolean().default(false),
+  taskId: absent(ID),
+})
+
+const ResourceSchema = z.looseObject({ type: z.enum(["url", "file"]), value: z.string(), label: absent(z.string()) })
+
+/** What a hand may leave out has a default; what it adds is kept. */
+const taskSchema = (writtenAt: string) =>
+  z.looseObject({
+    id: ID,
+    title: z.string(),
+    description: z.string().default(""),
+    owner: z.string(),
+    createdBy: z.string().default("user"),
+    status: z.enum(["draft", "active", "done", "canceled"]),
+    steps: z.array(StepSchema).default([]),
+    resources: z.array(ResourceSchema).default([]),
+    threadId: absent(z.string()),
+    createdAt: z.string().default(writtenAt),
+    updatedAt: z.string().default(writtenAt),
+  })
+
+const Pulse = z.looseObject({
+  wake: z
+    .object({ at: z.string(), cause: z.enum(["created", "activated", "subtask", "hand", "clock"]) })
+    .optional()
+    .catch(undefined),
+  ran: z.string().optional().catch(undefined),
+  failures: z.int().min(1).optional().catch(undefined),
+  failure: z.string().optional().catch(undefined),
+  needs: z.string().optional().catch(undefined),
+})
+
+const fileSchema = (writtenAt: string) =>
+  z.looseObject({
+    version: z.unknown().optional(),
+    tasks: z.array(taskSchema(writtenAt)),
+    nextId: z.unknown().optional(),
+    runtime: z
+      .object({ tick: z.string().optional(), tasks: z.record(z.string(), Pulse).optional() })
+      .catch({})
+      .optional(),
+  })
+
+/** `tasks.json`, and what stands in it beside what we know. */
+export type BoardFile = { readonly state: BoardState; readonly others: Readonly<Record<string, unknown>> }
+
+export type Unreadable = { readonly problem: string }
+
+/** Reads the text of `tasks.json`. What it does not know is kept; what it cannot read is a problem in one line. */
+export function parseBoard(text: string, writtenAt: string): BoardFile | Unreadable {
+  const json = parseJson(text)
+  if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
+  const version = (json as { version?: unknown } | null)?.version
+  if (typeof version === "number" && version > VERSION)
+    return { problem: `it was written by a newer version (its format is ${version}, this one knows ${VERSION})` }
+  const parsed = fileSchema(writtenAt).safeParse(json)
+  if (!parsed.success) return { problem: problemOf(parsed.error) }
+  const { tasks, nextId, runtime = {}, ...others } = parsed.data
+  const ids = new Set<string>()
+  for (const { id } of tasks) {
+    if (ids.has(id)) return { problem: `two of its tasks have the id ${id}` }
+    ids.add(id)
+  }
+  const clean = tasks.map(withoutAbsent) as readonly BoardTask[]
+  const pulses = Object.entries(runtime.tasks ?? {}).flatMap(([id, pulse]) => {
+    const kept = withoutAbsent(pulse)
+    return ids.has(id) && Object.keys(kept).length > 0 ? [[id, kept] as const] : []
+  })
+  const state: BoardState = {
+    tasks: clean,
+    nextId: Math.max(typeof nextId === "number" && Number.isSafeInteger(nextId) ? nextId : 1, highestId(clean) + 1),
+    ...(runtime.tick !== undefined && { tick: runtime.tick }),
+    pulses: Object.fromEntries(pulses),
+  }
+  return { state, others }
+}
+
+export function formatBoard({ state, others }: BoardFile): string {
+  const { tasks, nextId, tick, pulses } = state
+  const runtime = { ...(tick !== undefined && { tick }), tasks: pulses }
+  return `${JSON.stringify({ ...others, tasks, nextId, runtime }, null, 2)}\n`
+}
+
+/** A line of history; undefined where it cannot be read. */
+export function parseLine(line: string): ArchivedTask | undefined {
+  const parsed = taskSchema("").extend({ archivedAt: z.string() }).safeParse(parseJson(line))
+  return parsed.success ? (withoutAbsent(parsed.data) as ArchivedTask) : undefined
+}
+
+/** The id comes first: an index of history reads no more of a line. */
+export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.stringify({ id, ...task })}\n`
+
+/** The highest id in use, or named by a step. */
+export function highestId(tasks: readonly BoardTask[]): number {
+  const ids = tasks.flatMap(({ id, steps }) => [id, ...steps.map(({ taskId }) => taskId ?? "0")])
+  return ids.reduce((highest, id) => Math.max(highest, Number(id)), 0)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function problemOf({ issues: [issue] }: z.ZodError): string {
+  const where = issue?.path.map((key) => (typeof key === "number" ? `[${key}]` : `.${String(key)}`)).join("") ?? ""
+  return `${where.replace(/^\./, "") || "its content"}: ${issue?.message ?? "not valid"}`
+}
+
+/** The same without keys whose value is undefined, in lists of objects too. */
+function withoutAbsent<Value extends object>(value: Value): Value {
+  const entries = Object.entries(value).flatMap(([key, each]) => {
+    if (each === undefined) return []
+    return [
+      [key, Array.isArray(each) ? each.map((item) => (isObject(item) ? withoutAbsent(item) : item)) : each] as const,
+    ]
+  })
+  return Object.fromEntries(entries) as Value
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value)

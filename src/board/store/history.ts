@@ -1,0 +1,213 @@
+import { type FileHandle, open, stat } from "node:fs/promises"
+import type { ArchivedTask } from "../rules/archive.ts"
+import { formatLine, parseLine } from "./format.ts"
+import { ifMissing } from "./lock.ts"
+
+const CHUNK_BYTES = 64 * 1024
+const NEWLINE = 0x0a
+/** How a line of ours begins. */
+const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
+/** So many bytes before the end of what was scanned are compared, to see whether the file has only grown. */
+const TAIL_BYTES = 64
+
+/** Where the scan of the file has come to. */
+type Scan = {
+  readonly ino: number
+  readonly size: number
+  readonly mtimeMs: number
+  readonly end: number
+  readonly tail: string
+}
+
+/**
+ * `history.jsonl`: one archived task a line, appended and never changed. Read from its end; an index of ids is kept in
+ * memory (a number each), which costs one pass over the file at first and then only over what was added.
+ */
+export class History {
+  readonly #path: string
+  readonly #onBadLine: (offset: number) => void
+  /** Where the newest line of each id begins. */
+  readonly #offsets = new Map<number, number>()
+  readonly #badLines = new Set<number>()
+  #scan?: Scan
+  #highest = 0
+
+  /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. */
+  constructor(path: string, onBadLine: (offset: number) => void) {
+    this.#path = path
+    this.#onBadLine = onBadLine
+  }
+
+  /** Reads what was added since. To be called before `has`, `find` and `highestId`. */
+  async refresh(): Promise<void> {
+    const found = await stat(this.#path).catch(ifMissing(undefined))
+    if (!found) return this.#forget()
+    const { ino, size, mtimeMs } = found
+    if (this.#scan?.ino === ino && this.#scan.size === size && this.#scan.mtimeMs === mtimeMs) return
+    await this.#open(async (file) => {
+      if (this.#scan && !(await this.#hasOnlyGrown(file, ino, size))) this.#forget()
+      const end = await this.#index(file, this.#scan?.end ?? 0, size)
+      this.#scan = { ino, size, mtimeMs, end, tail: await tailBefore(file, end) }
+    })
+  }
+
+  has(id: string): boolean {
+    return this.#offsets.has(Number(id))
+  }
+
+  get highestId(): number {
+    return this.#highest
+  }
+
+  /** The archived task of this id, if its line can be read. */
+  async find(id: string): Promise<ArchivedTask | undefined> {
+    const offset = this.#offsets.get(Number(id))
+    if (offset === undefined) return undefined
+    const line = await this.#open((file) => lineAt(file, offset))
+    const task = parseLine(line ?? "")
+    if (task?.id === id) return task
+    this.#bad(offset)
+    return undefined
+  }
+
+  /** The newest tasks first. Reads no more of the file than it needs. */
+  async newest(limit: number): Promise<readonly ArchivedTask[]> {
+    const tasks: ArchivedTask[] = []
+    await this.#open(async (file) => {
+      for await (const { offset, line } of linesFromEnd(file)) {
+        const task = parseLine(line)
+        if (task) tasks.push(task)
+        else if (offset.complete) this.#bad(offset.at)
+        if (tasks.length === limit) return
+      }
+    })
+    return tasks
+  }
+
+  /** Appends and flushes. To be called by the lock's holder alone. */
+  async append(tasks: readonly ArchivedTask[]): Promise<void> {
+    const file = await open(this.#path, "a+")
+    try {
+      const { size } = await file.stat()
+      const rest = await lastLine(file, size)
+      // The end of a write that was cut off: what it was about is still on the board.
+      const torn = rest !== "" && parseLine(rest) === undefined
+      if (torn) await file.truncate(size - Buffer.byteLength(rest))
+      const text = tasks.map(formatLine).join("")
+      await file.appendFile(rest !== "" && !torn ? `\n${text}` : text)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+  }
+
+  /** Indexes the whole lines from `start` on; returns where they end. */
+  async #index(file: FileHandle, start: number, size: number): Promise<number> {
+    let rest = Buffer.alloc(0)
+    let lineStart = start
+    for (let at = start; at < size; at += CHUNK_BYTES) {
+      const chunk = Buffer.concat([rest, await readAt(file, at, Math.min(CHUNK_BYTES, size - at))])
+      let from = 0
+      for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
+        this.#see(chunk.subarray(from, to), lineStart)
+        lineStart += to + 1 - from
+        from = to + 1
+      }
+      rest = Buffer.from(chunk.subarray(from))
+    }
+    // A line without its end counts where it is whole: a hand may have written it.
+    if (rest.length > 0 && parseLine(rest.toString())) this.#see(rest, lineStart)
+    return lineStart
+  }
+
+  #see(line: Buffer, offset: number): void {
+    if (line.length === 0) return
+    const quick = ID_FIRST.exec(line.toString("latin1", 0, 24))?.[1]
+    const id = quick ?? parseLine(line.toString())?.id
+    if (id === undefined) return this.#bad(offset)
+    this.#offsets.set(Number(id), offset)
+    this.#highest = Math.max(this.#highest, Number(id))
+  }
+
+  #bad(offset: number): void {
+    if (this.#badLines.has(offset)) return
+    this.#badLines.add(offset)
+    this.#onBadLine(offset)
+  }
+
+  async #hasOnlyGrown(file: FileHandle, ino: number, size: number): Promise<boolean> {
+    const scan = this.#scan
+    if (!scan || scan.ino !== ino || size <= scan.size) return false
+    return (await tailBefore(file, scan.end)) === scan.tail
+  }
+
+  #forget(): void {
+    this.#offsets.clear()
+    this.#badLines.clear()
+    this.#scan = undefined
+  }
+
+  async #open<Value>(work: (file: FileHandle) => Promise<Value>): Promise<Value | undefined> {
+    const file = await open(this.#path, "r").catch(ifMissing(undefined))
+    if (!file) return undefined
+    try {
+      return await work(file)
+    } finally {
+      await file.close()
+    }
+  }
+}
+
+async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const buffer = Buffer.alloc(length)
+  const { bytesRead } = await file.read(buffer, 0, length, position)
+  return buffer.subarray(0, bytesRead)
+}
+
+async function tailBefore(file: FileHandle, end: number): Promise<string> {
+  const start = Math.max(0, end - TAIL_BYTES)
+  return (await readAt(file, start, end - start)).toString("latin1")
+}
+
+async function lineAt(file: FileHandle, offset: number): Promise<string> {
+  let line = Buffer.alloc(0)
+  for (let at = offset; ; at += CHUNK_BYTES) {
+    const chunk = await readAt(file, at, CHUNK_BYTES)
+    const end = chunk.indexOf(NEWLINE)
+    line = Buffer.concat([line, end < 0 ? chunk : chunk.subarray(0, end)])
+    if (end >= 0 || chunk.length < CHUNK_BYTES) return line.toString()
+  }
+}
+
+/** What follows the last newline. */
+async function lastLine(file: FileHandle, size: number): Promise<string> {
+  let line = Buffer.alloc(0)
+  for (let end = size; end > 0; end -= CHUNK_BYTES) {
+    const start = Math.max(0, end - CHUNK_BYTES)
+    const chunk = await readAt(file, start, end - start)
+    const newline = chunk.lastIndexOf(NEWLINE)
+    line = Buffer.concat([chunk.subarray(newline + 1), line])
+    if (newline >= 0) break
+  }
+  return line.toString()
+}
+
+type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
+
+/** The lines of a file, last first. The last one may lack its end, and is then not `complete`. */
+async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
+  const { size } = await file.stat()
+  let rest = Buffer.alloc(0)
+  let complete = false
+  for (let end = size; end > 0; end -= CHUNK_BYTES) {
+    const start = Math.max(0, end - CHUNK_BYTES)
+    rest = Buffer.concat([await readAt(file, start, end - start), rest])
+    for (let at = rest.lastIndexOf(NEWLINE); at >= 0; at = rest.lastIndexOf(NEWLINE)) {
+      const line = rest.subarray(at + 1)
+      if (line.length > 0) yield { line: line.toString(), offset: { at: start + at + 1, complete } }
+      complete = true
+      rest = rest.subarray(0, at)
+    }
+  }
+  if (rest.length > 0) yield { line: rest.toString(), offset: { at: 0, complete } }
+}

@@ -1,0 +1,256 @@
+import { type FSWatcher, watch } from "node:fs"
+import { mkdir, open, readdir, readFile, rename, stat, unlink, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import type { ArchivedTask } from "../rules/archive.ts"
+import { BoardError } from "../service.ts"
+import { type BoardState, EMPTY } from "../state.ts"
+import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
+import { History } from "./history.ts"
+import { type Claim, ifMissing, Lock, type Processes } from "./lock.ts"
+
+export const BOARD_FILE = "tasks.json"
+export const HISTORY_FILE = "history.jsonl"
+/** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
+const LOCK_FOLDER = ".locks"
+const LOCK_PATIENCE_MS = 10_000
+const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
+
+/** What a change makes of the board: `archived` goes to history before the board is written. */
+export type Written<Value> = {
+  readonly state: BoardState
+  readonly archived: readonly ArchivedTask[]
+  readonly value: Value
+}
+
+export type StorePorts = {
+  readonly folder: string
+  readonly processes: Processes
+  /** Finishes what is left of a move: these stand in history and on the board, and others have ended on the board. */
+  readonly settle: (state: BoardState, archived: readonly ArchivedTask[]) => Omit<Written<unknown>, "value">
+  readonly now: () => number
+  readonly warn: (message: string) => void
+}
+
+type Loaded = BoardFile & { readonly signature: string }
+
+const MISSING = "missing"
+
+/**
+ * The board's files. Knows nothing of tasks but how they are stored: read again when they have changed, written whole,
+ * flushed and renamed, one process at a time. All that fails is a `BoardError` with the file and the reason.
+ */
+export class Store {
+  readonly #ports: StorePorts
+  readonly #file: string
+  readonly #history: History
+  readonly #lock: Lock
+  readonly #lease: Lock
+  #loaded?: Loaded
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(ports: StorePorts) {
+    this.#ports = ports
+    const { folder, processes, warn } = ports
+    this.#file = join(folder, BOARD_FILE)
+    const history = join(folder, HISTORY_FILE)
+    this.#history = new History(history, (offset) =>
+      warn(`${history}: the line at byte ${offset} cannot be read; skipped`),
+    )
+    this.#lock = new Lock(join(folder, LOCK_FOLDER), "board", processes)
+    this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
+  }
+
+  /** The board as it stands in the file, whatever was left half done finished. */
+  async read(): Promise<BoardState> {
+    const { state } = await this.#guard(() => this.#load())
+    return this.#leftovers(state) ? this.change(async (settled) => same(settled)) : state
+  }
+
+  /** The board as last read, without a look at the file. */
+  get latest(): BoardState {
+    return this.#loaded?.state ?? EMPTY
+  }
+
+  /** The archived task of this id. */
+  find(id: string): Promise<ArchivedTask | undefined> {
+    return this.#guard(async () => {
+      await this.#history.refresh()
+      return this.#history.find(id)
+    })
+  }
+
+  newest(limit: number): Promise<readonly ArchivedTask[]> {
+    return this.#guard(() => this.#history.newest(limit))
+  }
+
+  /**
+   * Reads, changes and writes the board while nobody else does. Where `work` rejects, nothing is written but what was
+   * left of an earlier move.
+   */
+  change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {
+    const done = this.#turn.then(() => this.#guard(() => this.#locked(() => this.#change(work))))
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  /** Whether there is a board to look after. */
+  async exists(): Promise<boolean> {
+    return (await stat(this.#file).catch(() => undefined)) !== undefined
+  }
+
+  /** The lease of the one process that runs tasks, where nobody living has it. */
+  lease(): Promise<Claim | undefined> {
+    return this.#guard(() => this.#lease.attempt())
+  }
+
+  isLeased(): Promise<boolean> {
+    return this.#guard(() => this.#lease.isTaken())
+  }
+
+  /** Calls back when the files may have changed. Undefined where there is no folder yet. */
+  watch(changed: () => void): FSWatcher | undefined {
+    try {
+      const watcher = watch(this.#ports.folder, { persistent: false }, (_event, name) => {
+        if (name === null || name === BOARD_FILE || name === HISTORY_FILE) changed()
+      })
+      watcher.on("error", () => watcher.close())
+      return watcher
+    } catch {
+      return undefined
+    }
+  }
+
+  async #change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {
+    for (;;) {
+      const loaded = await this.#load()
+      const settled = await this.#settled(loaded.state)
+      const numbered = this.#numbered(settled.state)
+      let written: Written<Value>
+      try {
+        written = await work(numbered)
+      } catch (error) {
+        if (settled.state !== loaded.state) await this.#write(loaded, settled)
+        throw error
+      }
+      const { state, archived, value } = written
+      const next = { state, archived: [...settled.archived, ...archived] }
+      if (state === numbered && settled.state === loaded.state) return value
+      if (await this.#write(loaded, next)) return value
+    }
+  }
+
+  /** History first. False, with nothing written, where somebody else's hand has changed the file meanwhile. */
+  async #write(loaded: Loaded, next: { state: BoardState; archived: readonly ArchivedTask[] }): Promise<boolean> {
+    await this.#prepareFolder()
+    if ((await this.#signature()) !== loaded.signature) return false
+    if (next.archived.length > 0) await this.#history.append(next.archived)
+    const tick = next.state.tick ?? new Date(this.#ports.now()).toISOString()
+    const file: BoardFile = { state: { ...next.state, tick }, others: loaded.others }
+    const temporary = join(this.#ports.folder, `${BOARD_FILE}.${process.pid}.tmp`)
+    await writeFlushed(temporary, formatBoard(file))
+    await rename(temporary, this.#file)
+    await flushFolder(this.#ports.folder)
+    await this.#history.refresh()
+    this.#loaded = { ...file, signature: await this.#signature() }
+    return true
+  }
+
+  async #load(): Promise<Loaded> {
+    const signature = await this.#signature()
+    await this.#history.refresh()
+    if (this.#loaded?.signature === signature) return this.#loaded
+    this.#loaded = signature === MISSING ? { state: EMPTY, others: {}, signature } : await this.#parse(signature)
+    return this.#loaded
+  }
+
+  async #parse(signature: string): Promise<Loaded> {
+    const [text, { mtime }] = await Promise.all([readFile(this.#file, "utf8"), stat(this.#file)])
+    const parsed = parseBoard(text, mtime.toISOString())
+    if ("problem" in parsed)
+      throw new BoardError(
+        "unavailable",
+        `The board cannot be read: ${this.#file}: ${parsed.problem}. It is left as it is; mend or move it, and call again.`,
+      )
+    return { ...parsed, signature }
+  }
+
+  /** An id is never used twice, whatever became of the files. */
+  #numbered(state: BoardState): BoardState {
+    const least = Math.max(this.#history.highestId, highestId(state.tasks)) + 1
+    return state.nextId >= least ? state : { ...state, nextId: least }
+  }
+
+  #leftovers(state: BoardState): boolean {
+    return state.tasks.some(({ id, status }) => status === "done" || status === "canceled" || this.#history.has(id))
+  }
+
+  async #settled(state: BoardState): Promise<Omit<Written<unknown>, "value">> {
+    if (!this.#leftovers(state)) return { state, archived: [] }
+    const archived: ArchivedTask[] = []
+    for (const { id } of state.tasks) {
+      // A line that cannot be read is no archived task: the one on the board stays.
+      const ended = this.#history.has(id) ? await this.#history.find(id) : undefined
+      if (ended) archived.push(ended)
+    }
+    return this.#ports.settle(state, archived)
+  }
+
+  async #signature(): Promise<string> {
+    const found = await stat(this.#file, { bigint: true }).catch(ifMissing(undefined))
+    return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
+  }
+
+  async #prepareFolder(): Promise<void> {
+    const { folder } = this.#ports
+    const ignore = join(folder, ".gitignore")
+    // Made with the board, and not again: who removes it wants the board in git.
+    if (!(await this.exists())) await writeFile(ignore, IGNORE_ALL, { flag: "wx" }).catch(() => {})
+    for (const name of await readdir(folder))
+      if (name.startsWith(`${BOARD_FILE}.`) && name.endsWith(".tmp")) await unlink(join(folder, name)).catch(() => {})
+  }
+
+  async #locked<Value>(work: () => Promise<Value>): Promise<Value> {
+    await mkdir(join(this.#ports.folder, LOCK_FOLDER), { recursive: true })
+    await writeFile(join(this.#ports.folder, LOCK_FOLDER, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+    const claim = await this.#lock.wait(LOCK_PATIENCE_MS)
+    if (!claim)
+      throw new BoardError(
+        "unavailable",
+        `The board is in use: another process held it for ${LOCK_PATIENCE_MS / 1000} s. Call again.`,
+      )
+    try {
+      return await work()
+    } finally {
+      await claim.release()
+    }
+  }
+
+  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await work()
+    } catch (error) {
+      if (error instanceof BoardError) throw error
+      const text = error instanceof Error ? error.message : String(error)
+      throw new BoardError("unavailable", `The board's files in ${this.#ports.folder} cannot be used: ${text}.`)
+    }
+  }
+}
+
+const same = (state: BoardState): Written<BoardState> => ({ state, archived: [], value: state })
+
+async function writeFlushed(path: string, text: string): Promise<void> {
+  const file = await open(path, "w")
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** So that the rename outlives a power cut; not all systems can. */
+async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r").catch(() => undefined)
+  await handle?.sync().catch(() => {})
+  await handle?.close()
+}

@@ -1,0 +1,83 @@
+import { z } from "zod"
+import type { Tool } from "../../tools/tool.ts"
+import { type BoardToolPorts, boardTool } from "./define.ts"
+import { renderTask } from "./render.ts"
+import { planned, taskID } from "./tasks.ts"
+
+const index = z.int().min(0)
+const stepIndex = index.describe("From 0.")
+
+/** What a task consists of, and the way to a person. */
+export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
+  const { board } = ports
+  return {
+    update_steps: boardTool(ports, {
+      description: "Set a task's plan, in place of what it had. Not while a step has an open subtask.",
+      args: { task_id: taskID, steps: z.array(planned) },
+      async run({ task_id, steps }, by) {
+        return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.")
+      },
+    }),
+    update_step: boardTool(ports, {
+      description: "Mark one step as done, or change its text.",
+      args: {
+        task_id: taskID,
+        step_index: stepIndex,
+        done: z.boolean().optional(),
+        title: z.string().optional().describe("At most 60 characters."),
+        details: z.string().optional(),
+      },
+      async run({ task_id, step_index, ...patch }, by) {
+        return renderTask(
+          board,
+          await board.updateStep(task_id, step_index, patch, by),
+          `Step ${step_index} was changed.`,
+        )
+      },
+    }),
+    create_subtask: boardTool(ports, {
+      description:
+        "Give a step of your own task to another agent, as a task of its own. You are woken when that has ended.",
+      args: {
+        task_id: taskID,
+        step_index: stepIndex,
+        title: z.string(),
+        description: z.string().optional().describe("All that its owner has to know."),
+        owner: z.string().describe("The agent that does it."),
+      },
+      async run({ task_id, step_index, ...input }, by) {
+        const { parent, subtask } = await board.createSubtask(task_id, step_index, input, by)
+        return renderTask(board, parent, `Step ${step_index} was given to "${subtask.owner}" as task #${subtask.id}.`)
+      },
+    }),
+    add_resource: boardTool(ports, {
+      description: "Attach a URL or a file to a task.",
+      args: {
+        task_id: taskID,
+        type: z.enum(["url", "file"]),
+        value: z.string().describe("The URL, or an absolute path."),
+        label: z.string().optional(),
+      },
+      async run({ task_id, ...resource }, by) {
+        return renderTask(board, await board.addResource(task_id, resource, by), "The resource was added.")
+      },
+    }),
+    remove_resource: boardTool(ports, {
+      description: "Take a resource off a task.",
+      args: { task_id: taskID, index: index.describe("From 0.") },
+      async run({ task_id, index }, by) {
+        return renderTask(board, await board.removeResource(task_id, index, by), "The resource was removed.")
+      },
+    }),
+    notify_user: boardTool(ports, {
+      description:
+        "From a task's thread: reach the person whom you need for a decision or for help. Then end your turn.",
+      args: { message: z.string().describe("What you need, so that it can be answered at once.") },
+      async run({ message }, by) {
+        const task = await board.notifyUser(message, by)
+        const output = `The user was told. Task #${task.id} is shown as needing them until somebody writes here.`
+        return { title: `#${task.id} needs the user`, output }
+      },
+    }),
+  }
+}

@@ -1,0 +1,94 @@
+import { z } from "zod"
+import type { Tool } from "../../tools/tool.ts"
+import { type BoardToolPorts, boardTool } from "./define.ts"
+import { renderArchived, renderHistory, renderList, renderTask } from "./render.ts"
+
+/** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
+export const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
+
+export const planned = z.strictObject({
+  title: z.string().describe("At most 60 characters."),
+  details: z.string().optional(),
+  done: z.boolean().optional(),
+})
+
+/** Tasks as a whole. */
+export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
+  const { board } = ports
+  return {
+    create_task: boardTool(ports, {
+      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own. Its owner is woken and works on it there.
+
+Not for what you can do now, nor for a quick answer from another agent.`,
+      args: {
+        title: z.string().describe("What is to be done, in a few words."),
+        description: z
+          .string()
+          .optional()
+          .describe("All that the owner has to know; it has not seen this conversation."),
+        owner: z.string().optional().describe("The agent that works on it. Default: you."),
+        status: z.enum(["active", "draft"]).optional().describe("A draft waits until somebody makes it active."),
+        steps: z.array(planned).optional().describe("The plan, if there is one already."),
+      },
+      async run(args, by) {
+        const task = await board.create(args, by)
+        return renderTask(board, task, `Task #${task.id} was made.`)
+      },
+    }),
+    get_task: boardTool(ports, {
+      description: "Read any task of the board with its steps, resources and state; ended ones too.",
+      args: { task_id: taskID },
+      async run({ task_id }) {
+        return renderTask(board, await board.get(task_id), "")
+      },
+    }),
+    update_task: boardTool(ports, {
+      description: "Change a task. What you leave out stays. done and canceled end it for good.",
+      args: {
+        task_id: taskID,
+        title: z.string().optional(),
+        description: z.string().optional(),
+        owner: z.string().optional().describe("The thread goes with the task."),
+        status: z.enum(["draft", "active", "done", "canceled"]).optional(),
+      },
+      async run({ task_id, ...patch }, by) {
+        const change = await board.update(task_id, patch, by)
+        if (change.task.archivedAt !== undefined) return renderArchived(change)
+        return renderTask(board, change.task, `Task #${change.task.id} was changed.`)
+      },
+    }),
+    complete_task: boardTool(ports, {
+      description: "Mark a task as done. Its open subtasks go on.",
+      args: { task_id: taskID },
+      async run({ task_id }, by) {
+        return renderArchived(await board.complete(task_id, by))
+      },
+    }),
+    cancel_task: boardTool(ports, {
+      description: "Cancel a task: what works on it is stopped, and its subtasks are canceled too.",
+      args: { task_id: taskID },
+      async run({ task_id }, by) {
+        return renderArchived(await board.cancel(task_id, by))
+      },
+    }),
+    list_tasks: boardTool(ports, {
+      description: "List your own open tasks with their progress and state.",
+      args: {},
+      async run(_args, { agent }) {
+        const tasks = await board.list()
+        return renderList(
+          board,
+          tasks.filter(({ owner }) => owner === agent),
+          agent,
+        )
+      },
+    }),
+    list_history: boardTool(ports, {
+      description: "List ended tasks of all agents, newest first.",
+      args: { limit: z.int().min(1).max(1000).optional().describe("Default 20.") },
+      async run({ limit }) {
+        return renderHistory(await board.history(limit))
+      },
+    }),
+  }
+}
