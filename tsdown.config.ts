@@ -21,7 +21,7 @@ const solid = {
 }
 
 export default defineConfig({
-  entry: { server: "src/server.ts", tui: "src/tui.tsx" },
+  entry: { server: "src/server.ts", tui: "src/tui.tsx", tokenizer: "src/tokenizer.ts" },
   format: "esm",
   platform: "node",
   target: "es2023",

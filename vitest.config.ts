@@ -5,6 +5,15 @@ export default defineConfig({
   test: {
     projects: [
       { test: { ...unit.test, name: "unit", sequence: { groupOrder: 0 } } },
+      // Real git in temporary folders, without a host.
+      {
+        test: {
+          name: "place",
+          include: ["test/place/**/*.test.ts"],
+          testTimeout: 60_000,
+          sequence: { groupOrder: 0 },
+        },
+      },
       {
         test: {
           name: "e2e",

@@ -3,6 +3,7 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
 import { NO_USAGE, type TaskDraft } from "../src/core/task.ts"
+import { TokenCounter } from "../src/fork/counter.ts"
 import { forkContext } from "../src/fork/fork.ts"
 import { systemClock } from "../src/host/clock.ts"
 import { clientOn } from "../src/host/opencode.ts"
@@ -10,6 +11,7 @@ import { OpencodeForks } from "../src/host/opencode-forks.ts"
 import { OpencodeHost } from "../src/host/opencode-host.ts"
 import { registerInstance } from "../src/host/owner.ts"
 import { installationKey, signerOf } from "../src/host/signature.ts"
+import { startCounting } from "../src/host/thread.ts"
 
 export type Order = { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
 
@@ -21,13 +23,15 @@ export type Measured = {
   readonly messages: number
 }
 
+const TOKENIZER = new URL("../src/tokenizer.ts", import.meta.url)
+const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
   const host = new OpencodeHost(client, registerInstance(), signerOf(installationKey()), systemClock)
-  const forks = new OpencodeForks(client, host, input.directory)
+  const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, counter })
 
   const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {
     if (kind === "fork")

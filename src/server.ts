@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
 import type { HostEvent } from "./core/ports.ts"
+import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
 import { clientOn, transportOf } from "./host/opencode.ts"
@@ -10,6 +11,7 @@ import { OpencodeHost } from "./host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "./host/owner.ts"
 import { unsuitableHere } from "./host/routes.ts"
 import { installationKey, type Signer, signerOf } from "./host/signature.ts"
+import { startCounting } from "./host/thread.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
@@ -20,6 +22,10 @@ import { withAgents } from "./tools/task.ts"
 const CHECK_OPTIONS = "superagents: check your options"
 const WRONG_HOST = "superagents: another OpenCode is needed"
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
+
+/** Beside this file, built or not. One for all instances in the process; no thread runs until a fork needs it. */
+const TOKENIZER = new URL(import.meta.url.endsWith(".ts") ? "./tokenizer.ts" : "./tokenizer.js", import.meta.url)
+const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
 
 const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
@@ -32,7 +38,7 @@ const server: Plugin = async (input, given) => {
   if (!options.enabled) return {}
   const manager = new TaskManager({
     host,
-    forks: new OpencodeForks(client, host, input.directory),
+    forks: new OpencodeForks({ client, sessions: host, directory: input.directory, counter }),
     clock: systemClock,
     options,
     randomID,

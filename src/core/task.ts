@@ -66,7 +66,12 @@ export type ForkInfo = {
   readonly tokens: number
   readonly droppedMessages: number
   readonly cutResults: number
+  /** The cut results by name, the newest of them, oldest first. */
+  readonly cuts?: readonly ForkCut[]
 }
+
+/** A tool result that a fork has not whole: how many of its characters it has, and the beginning of the call's arguments. */
+type ForkCut = { readonly tool: string; readonly call: string; readonly kept: number; readonly of: number }
 
 export type Run = {
   /** 0 for the launch, n for resume #n. What arrives for an older generation is dropped. */

@@ -1,18 +1,24 @@
 import { messageID as derivedMessageID, partID as derivedPartID } from "../core/ids.ts"
 import type { Rule } from "../core/ports.ts"
 import type { ForkInfo, Model, TaskDraft, Usage } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
+import type { CutResult } from "./cut.ts"
+import { digest, paramsOf } from "./digest.ts"
 import type { ForkHost } from "./ports.ts"
-import { tokensOf, weighText } from "./tokens.ts"
-import { preamble } from "./transcript.ts"
+import { type PreambleFacts, preamble } from "./preamble.ts"
+import { estimating, type Meter, type Pause, tokensOf, weighText } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
 
 /** Part of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
-/** Part of the limit that the preamble may fill, and its most, in tokens. */
-const PREAMBLE_SHARE = 0.1
-const PREAMBLE_TOKENS = 4000
+/** Part of the limit that the digest of what went may fill, and its most, in tokens. */
+const DIGEST_SHARE = 0.1
+const DIGEST_TOKENS = 4000
 /** How long the host's one thread is held at a time, in ms. */
 const SLICE_MS = 4
+/** How many of the cut results are named, the newest of them, and how much of each call, in characters. */
+const MOST_NAMED = 20
+const CALL_CHARS = 60
 
 type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
 
@@ -36,20 +42,13 @@ export type Forked = {
  * Rejects with a `HostError`; nothing is left behind then. The parent is only read.
  */
 export async function forkContext(host: ForkHost, request: ForkRequest): Promise<Forked> {
-  const { draft, title, rules, limits } = request
-  const { parentID, parentMessageID: messageID, agent, model } = draft
-  const [history, maxTokens] = await Promise.all([
-    host.history(parentID, messageID),
-    tokenLimit(host, limits.maxTokens, model),
-  ])
-  const reserve = Math.min(PREAMBLE_TOKENS, Math.floor(maxTokens * PREAMBLE_SHARE))
-  const { maxToolResultChars } = limits
-  const trimmed = await trim(history, { maxToolResultChars, maxTokens: maxTokens - reserve }, sliced(SLICE_MS))
-  const text = preambleOf(trimmed, { maxToolResultChars, maxTokens, reserve })
-  const info = infoOf(trimmed, text)
+  const { draft, title, rules } = request
+  const { parentID, agent, model } = draft
+  const { trimmed, text, info } = await inheritance(host, request)
   const { sessionID, usageBefore } = await host.fork({
     parentID,
     messages: trimmed.kept,
+    tokens: trimmed.tokens,
     title,
     agent,
     model,
@@ -67,31 +66,65 @@ export async function forkContext(host: ForkHost, request: ForkRequest): Promise
   return { sessionID, info, usageBefore }
 }
 
+/** What the fork gets: the history as it is kept, and the preamble's text. */
+async function inheritance(
+  host: ForkHost,
+  { draft, limits }: ForkRequest,
+): Promise<{ trimmed: Trimmed; text: string; info: ForkInfo }> {
+  const { parentID, parentMessageID, model } = draft
+  const [history, maxTokens] = await Promise.all([
+    host.history(parentID, parentMessageID),
+    tokenLimit(host, limits.maxTokens, model),
+  ])
+  const { maxToolResultChars } = limits
+  const pause = sliced(SLICE_MS)
+  const digestTokens = Math.min(DIGEST_TOKENS, Math.floor(maxTokens * DIGEST_SHARE))
+  const factsOf = (trimmed: Trimmed): PreambleFacts => ({ ...trimmed, maxToolResultChars, maxTokens })
+  const trimmed = await trim(
+    history,
+    { maxToolResultChars, maxTokens },
+    { meter: counting(host, pause), model, pause },
+    async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
+  )
+  const { dropped, factor } = trimmed
+  const left = dropped.length > 0 ? await digest(dropped, digestTokens, factor, pause) : undefined
+  const text = preamble(factsOf(trimmed), left)
+  return { trimmed, text, info: infoOf(trimmed, await weighs(text, trimmed)) }
+}
+
+const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
+  tokensOf(await weighText(text, meter), factor)
+
+/** Counts where the host can, and guesses where it cannot. */
+function counting(host: ForkHost, pause: Pause): Meter {
+  const guess = estimating(pause)
+  return async (texts) => (await host.countTokens(texts)) ?? guess(texts)
+}
+
 async function tokenLimit(host: ForkHost, maxTokens: number, model: Model | undefined): Promise<number> {
   const context = model && (await host.contextLimit(model))
   return context ? Math.min(maxTokens, Math.floor(context * CONTEXT_SHARE)) : maxTokens
 }
 
-function preambleOf(
-  { kept, dropped, cut, factor }: Trimmed,
-  limits: { maxToolResultChars: number; maxTokens: number; reserve: number },
-): string {
-  const facts = { kept: kept.length, dropped, cut, ...limits }
-  const frame = tokensOf(weighText(preamble(facts, 0, factor)), factor)
-  return preamble(facts, Math.max(0, limits.reserve - frame), factor)
-}
-
-function infoOf({ kept, dropped, cut, tokens, factor }: Trimmed, text: string): ForkInfo {
+function infoOf({ kept, dropped, cut, tokens }: Trimmed, preambleTokens: number): ForkInfo {
   return {
     messages: kept.length,
-    tokens: tokens + tokensOf(weighText(text), factor),
+    tokens: tokens + preambleTokens,
     droppedMessages: dropped.length,
     cutResults: cut.length,
+    cuts: cut.length > 0 ? cut.slice(-MOST_NAMED).map(named) : undefined,
   }
 }
 
+const named = ({ tool, input, kept, of }: CutResult) => ({
+  tool: oneLine(tool),
+  call: oneLine(paramsOf(input), CALL_CHARS),
+  kept,
+  of,
+})
+
 /** Lets others run whenever `ms` have gone by since they last did. */
-function sliced(ms: number): () => Promise<void> {
+function sliced(ms: number): Pause {
   let since = performance.now()
   return async () => {
     if (performance.now() - since < ms) return

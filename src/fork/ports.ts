@@ -28,14 +28,16 @@ export type Media = { readonly mime: string; readonly bytes: number }
 
 export type ToolHistoryPart = Extract<HistoryPart, { type: "tool" }>
 
+/** What a provider counted for a request, in tokens: system prompt, tools and all that came before the answer. */
+export type ProviderCount = { readonly model: Model; readonly tokens: number }
+
 export type HistoryMessage = {
   readonly id: string
   readonly role: "user" | "assistant"
-  /**
-   * Of an assistant's message: what the provider counted when it was written, in tokens: system prompt, tools, all that
-   * came before and the message itself. Absent where it counted nothing.
-   */
-  readonly counted?: number
+  /** Of an assistant's message: what the provider counted for the request that it answers. Absent where unknown. */
+  readonly counted?: ProviderCount
+  /** The compaction by which the model's view begins: it is shown before the tail that was kept, and the tail here before it. */
+  readonly opens?: boolean
   readonly parts: readonly HistoryPart[]
   readonly handle: unknown
 }
@@ -43,6 +45,8 @@ export type HistoryMessage = {
 export type NewFork = NewSession & {
   /** What the fork is to hold, oldest first, out of the parent's history; tool results and texts may differ. */
   readonly messages: readonly HistoryMessage[]
+  /** What the messages weigh, in tokens. */
+  readonly tokens: number
   /** Stored as the session's record; with `usageBefore` set to what the new session starts with. */
   readonly draft: TaskDraft
 }
@@ -65,6 +69,8 @@ export interface ForkHost {
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>
   /** Tokens that the model can read in one request; undefined where nobody knows. */
   contextLimit(model: Model): Promise<number | undefined>
+  /** How many tokens each text is, without holding the host's thread; undefined where nobody here can count. */
+  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**
    * Makes a session that holds exactly `messages`, the record and the rules, and says what usage it starts with. A
    * session that was made halfway is deleted before this rejects.

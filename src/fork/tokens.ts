@@ -2,16 +2,12 @@ import { byteLength, estimateTokens } from "./estimate.ts"
 import type { HistoryMessage, HistoryPart, Media } from "./ports.ts"
 
 /**
- * What a history weighs, in tokens.
+ * What texts weigh, in tokens. Three witnesses, each asked only where the one before cannot decide:
  *
- * No tokenizer is loaded, for three reasons. Importing the o200k one blocks the host's one thread for more than 400 ms
- * and keeps some 150 MB. It is exact for one family of models only. And there is a better witness: the provider counted
- * the very same history when it gave its last answer. So a text is weighed three ways, and the tests hold the second
- * against o200k:
- *
- * 1. Its UTF-8 bytes bound it from above: a token is at least one byte.
- * 2. `estimateTokens` guesses by words, numbers and signs: linear, and erring upwards.
- * 3. `calibration` scales the estimate by the provider's count, where there is a believable one.
+ * 1. The UTF-8 bytes bound a text from above: a token is at least one byte. What fits by its bytes fits.
+ * 2. A meter counts: o200k's tokens, in a thread of its own. Where there is none, `estimateTokens` guesses, linear and
+ *    erring upwards.
+ * 3. The provider's own count of the same history scales the meter's, where there is a believable one (`calibration.ts`).
  */
 
 /** What a message, and a tool call in it, cost beside their texts. */
@@ -20,69 +16,86 @@ const CALL_TOKENS = 16
 const IMAGE_TOKENS = 2000
 /** Documents are read as text and as images of their pages. */
 const BYTES_PER_DOCUMENT_TOKEN = 20
-
-/** A count below half or above thrice the estimate is of something else: another model's, or no true count at all. */
-const LEAST_FACTOR = 0.5
-const MOST_FACTOR = 3
-/** What rounding may add to a sum of estimates that just fitted. */
+/** What rounding may add to a sum that just fitted. */
 const ROUNDING = 1e-6
 
-/** Weight of a message, by its bytes and by the estimate. */
-export type Weight = { readonly bytes: number; readonly estimate: number }
+/** How many tokens each text is, before the provider's count scales it. Must not reject. */
+export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 
-export const NO_WEIGHT: Weight = { bytes: 0, estimate: 0 }
+/** Awaited between two steps of a long work, so that others can run. */
+export type Pause = () => Promise<void> | void
 
-export const addWeights = (a: Weight, b: Weight): Weight => ({
-  bytes: a.bytes + b.bytes,
-  estimate: a.estimate + b.estimate,
-})
+/** A weight by its bytes and by a meter. */
+export type Weight = { readonly bytes: number; readonly count: number }
+
+export const NO_WEIGHT: Weight = { bytes: 0, count: 0 }
+
+export const addWeights = (a: Weight, b: Weight): Weight => ({ bytes: a.bytes + b.bytes, count: a.count + b.count })
+
+export const sumWeights = (weights: Iterable<Weight>): Weight => {
+  let sum = NO_WEIGHT
+  for (const weight of weights) sum = addWeights(sum, weight)
+  return sum
+}
 
 /** Tokens that something weighs at most. `factor` is the calibration. */
 export const tokensOf = (weight: Weight, factor: number): number =>
-  Math.ceil(Math.min(weight.bytes, weight.estimate * factor) - ROUNDING)
+  Math.ceil(Math.min(weight.bytes, weight.count * factor) - ROUNDING)
 
-export function weighMessage(message: HistoryMessage): Weight {
-  return message.parts.reduce((sum, part) => addWeights(sum, weighPart(part)), flat(MESSAGE_TOKENS))
+/** As much as is estimated at a time: some 2 ms. */
+const SLICE_CHARS = 100_000
+
+/** The estimate as a meter; `pause` is awaited after every slice of a text, so that the caller can let others run. */
+export const estimating =
+  (pause: Pause = () => {}): Meter =>
+  async (texts) => {
+    const counts: number[] = []
+    for (const text of texts) {
+      let count = 0
+      for (let at = 0; at < text.length; at += SLICE_CHARS) {
+        count += estimateTokens(text.slice(at, at + SLICE_CHARS))
+        await pause()
+      }
+      counts.push(count)
+    }
+    return counts
+  }
+
+export const guessText = (text: string): Weight => ({ bytes: byteLength(text), count: estimateTokens(text) })
+
+export async function weighText(text: string, meter: Meter): Promise<Weight> {
+  const [count = 0] = await meter([text])
+  return { bytes: byteLength(text), count }
 }
 
-export function weighText(text: string): Weight {
-  return { bytes: byteLength(text), estimate: estimateTokens(text) }
+/** What there is to weigh in a message: its texts as one, and what the rest of it weighs. */
+export type Load = { readonly text: string; readonly flat: number; readonly bytes: number }
+
+export function loadOf(message: HistoryMessage): Load {
+  const loads = message.parts.map(partLoad)
+  const text = loads.flatMap(({ texts }) => texts).join("\n")
+  const flat = loads.reduce((sum, load) => sum + load.flat, MESSAGE_TOKENS)
+  return { text, flat, bytes: byteLength(text) + flat }
 }
 
-function weighPart(part: HistoryPart): Weight {
-  if (part.type === "text" || part.type === "reasoning") return weighText(part.text)
-  if (part.type === "file") return addWeights(weighText(part.name), weighMedia(part.media))
-  if (part.type === "other") return NO_WEIGHT
-  const texts = [part.tool, part.callID, asText(part.input), part.result].map(weighText)
-  return [...texts, ...part.media.map(weighMedia)].reduce(addWeights, flat(CALL_TOKENS))
+export const weightOf = ({ flat, bytes }: Load, count: number): Weight => ({ bytes, count: count + flat })
+
+export async function weighMessage(message: HistoryMessage, meter: Meter): Promise<Weight> {
+  const load = loadOf(message)
+  const [count = 0] = await meter([load.text])
+  return weightOf(load, count)
 }
 
-const weighMedia = ({ mime, bytes }: Media): Weight =>
-  flat(mime.startsWith("image/") ? IMAGE_TOKENS : Math.max(IMAGE_TOKENS, Math.ceil(bytes / BYTES_PER_DOCUMENT_TOKEN)))
-
-const flat = (tokens: number): Weight => ({ bytes: tokens, estimate: tokens })
-
-/** A message as it may be kept, its weight, and the weight of what it was before its results were cut. */
-export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight; readonly whole: Weight }
-
-/** Whether this is over the limit under every calibration there can be. */
-export const isSurelyOver = (weight: Weight, limit: number): boolean => tokensOf(weight, LEAST_FACTOR) > limit
-
-/**
- * By what to multiply estimates of this history: what the provider counted from the first answer here to the last, over
- * the estimate for the same. `isWhole`: there is nothing before, so that all that was counted is here, but for system
- * prompt and tools. 1 where there is no believable count.
- */
-export function calibration(newest: readonly Weighed[], isWhole: boolean): number {
-  const isCounted = ({ message }: Weighed) => message.counted !== undefined
-  const last = newest.findLastIndex(isCounted)
-  const first = isWhole ? -1 : newest.findIndex(isCounted)
-  const counted = (newest[last]?.message.counted ?? 0) - (newest[first]?.message.counted ?? 0)
-  const { estimate } = newest.slice(first + 1, last + 1).reduce((sum, { whole }) => addWeights(sum, whole), NO_WEIGHT)
-  if (estimate === 0) return 1
-  const factor = counted / estimate
-  return factor < LEAST_FACTOR - ROUNDING || factor > MOST_FACTOR + ROUNDING ? 1 : factor
+function partLoad(part: HistoryPart): { texts: readonly string[]; flat: number } {
+  if (part.type === "text" || part.type === "reasoning") return { texts: [part.text], flat: 0 }
+  if (part.type === "file") return { texts: [part.name], flat: mediaTokens(part.media) }
+  if (part.type === "other") return { texts: [], flat: 0 }
+  const texts = [part.tool, part.callID, asText(part.input), part.result]
+  return { texts, flat: part.media.reduce((sum, media) => sum + mediaTokens(media), CALL_TOKENS) }
 }
+
+const mediaTokens = ({ mime, bytes }: Media): number =>
+  mime.startsWith("image/") ? IMAGE_TOKENS : Math.max(IMAGE_TOKENS, Math.ceil(bytes / BYTES_PER_DOCUMENT_TOKEN))
 
 /** Arguments of a call as the model sees them. */
 function asText(value: unknown): string {

@@ -18,18 +18,24 @@ type Change = { readonly type: string; readonly data: { [key: string]: unknown }
  * The events that write `messages` into a session just made. Copies get ids of their own, by the time the original was
  * written: so they sort as the originals do, and before the prompt.
  */
-export function forkEvents(sessionID: string, messages: readonly HistoryMessage[]): readonly StoredEvent[] {
+export function forkEvents(
+  sessionID: string,
+  messages: readonly HistoryMessage[],
+  tokens: number,
+): readonly StoredEvent[] {
   const newID = idMaker()
   const now = Date.now()
   const changes: Change[] = []
   const copies = new Map<string, string>()
   const firstID = newID("msg", createdAt(messages[0]))
+  const lastAnswer = messages.findLast(({ role }) => role === "assistant")
   let lastUserID = ""
   for (const message of messages) {
     const id = copies.size === 0 ? firstID : newID("msg", createdAt(message))
     copies.set(message.id, id)
     if (message.role === "user") lastUserID = id
-    const info = copyInfo(message, { id, sessionID, parentID: parentOf(message, copies) ?? lastUserID })
+    const place = { id, sessionID, parentID: parentOf(message, copies, lastUserID) }
+    const info = copyInfo(message, place, message === lastAnswer ? tokens : 0)
     changes.push({ type: "message.updated.1", data: { sessionID, info } })
     const shared = {
       messageID: id,
@@ -52,9 +58,11 @@ const storedOf = (message: HistoryMessage): Stored => message.handle as Stored
 
 const createdAt = (message: HistoryMessage | undefined): number => (message ? storedOf(message).info.time.created : 0)
 
-function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>): string | undefined {
+/** An answer whose question is not copied answers the last one before it; in a tail from mid-turn there is none. */
+function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>, lastUserID: string): string {
   const { info } = storedOf(message)
-  return info.role === "assistant" ? copies.get(info.parentID) : undefined
+  if (info.role === "user") return lastUserID
+  return copies.get(info.parentID) ?? (lastUserID || info.parentID)
 }
 
 /** Whether a compaction that this message asked for has its summary in the copy. */
@@ -65,12 +73,19 @@ const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]
     return info.role === "assistant" && info.parentID === message.id && info.summary === true
   })
 
-/** The copy costs nothing, and what its last answer says it weighs is what the fork weighs. */
-function copyInfo(message: HistoryMessage, ids: { id: string; sessionID: string; parentID: string }): Message {
+/**
+ * The copy costs nothing. `weight`: of the last answer, what the fork weighs: the host reads it to see whether a session
+ * has to be compacted.
+ */
+function copyInfo(
+  message: HistoryMessage,
+  ids: { id: string; sessionID: string; parentID: string },
+  weight: number,
+): Message {
   const { info } = storedOf(message)
   const { parentID, ...own } = ids
   if (info.role === "user") return { ...info, ...own, summary: undefined }
-  const tokens = { input: Math.round(message.counted ?? 0), output: 0, reasoning: 0, cache: { read: 0, write: 0 } }
+  const tokens = { input: Math.round(weight), output: 0, reasoning: 0, cache: { read: 0, write: 0 } }
   return { ...info, ...own, parentID, cost: 0, tokens }
 }
 

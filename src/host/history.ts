@@ -1,25 +1,35 @@
-import type { Message, Part } from "@opencode-ai/sdk/v2/types"
-import type { HistoryMessage, HistoryPart, Media, ToolHistoryPart } from "../fork/ports.ts"
+import type { AssistantMessage, Message, Part } from "@opencode-ai/sdk/v2/types"
+import type { HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../fork/ports.ts"
 import { toUsage } from "./convert.ts"
 
 /** A message as OpenCode stores it, and as it hands it over. */
 export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
 
+/** What the host shows to a model in place of a subtask that was run for the user. */
+const SUBTASK = "The following tool was executed by the user"
 /** What the host shows to a model in place of a result that it pruned. */
 const PRUNED = "[Old tool result content cleared]"
 const INTERRUPTED = "[Tool execution was interrupted]"
 
 /**
  * The messages that OpenCode would show to the model, oldest first: after a compaction, what was before it is gone, but
- * for the tail that it kept.
+ * for the tail that it kept. The tail stands before the compaction here, and may begin in mid-turn; the host shows the
+ * compaction and its summary first.
  */
-export function visible(messages: readonly Stored[]): readonly Stored[] {
+export function history(messages: readonly Stored[]): readonly HistoryMessage[] {
   const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
   const at = messages.findLastIndex(({ info, parts }) => summaries.has(info.id) && parts.some(isCompaction))
-  if (at < 0) return messages
+  if (at < 0) return messages.map(toHistoryMessage)
   const tailID = messages[at]?.parts.find(isCompaction)?.tail_start_id
   const tail = tailID === undefined ? -1 : messages.findIndex(({ info }) => info.id === tailID)
-  return messages.slice(tail >= 0 && tail < at ? tail : at)
+  const start = tail >= 0 && tail < at ? tail : at
+  const summary = messages.findLastIndex(isSummary)
+  return messages.slice(start).map((stored, index) => {
+    const { counted, ...message } = toHistoryMessage(stored)
+    if (start + index === at) return { ...message, opens: true }
+    // Until the summary, providers counted what is no longer there.
+    return start + index <= summary ? message : { ...message, counted }
+  })
 }
 
 const isCompaction = (part: Part): part is Extract<Part, { type: "compaction" }> => part.type === "compaction"
@@ -31,9 +41,14 @@ export function toHistoryMessage(stored: Stored): HistoryMessage {
   const { info } = stored
   const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
   if (info.role === "user") return { id: info.id, role: "user", parts, handle: stored }
-  const { input, output, reasoning, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
-  const counted = input + output + reasoning + cacheRead + cacheWrite
-  return { id: info.id, role: "assistant", counted: counted > 0 ? counted : undefined, parts, handle: stored }
+  return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
+}
+
+/** None where nothing was counted, and none of a fork's copy: it has the weight of what was copied, and no output. */
+function providerCount(info: AssistantMessage): ProviderCount | undefined {
+  const { input, output, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
+  const tokens = input + cacheRead + cacheWrite
+  return tokens > 0 && output > 0 ? { model: { provider: info.providerID, id: info.modelID }, tokens } : undefined
 }
 
 /** An answer that failed is not shown to the model, unless it was stopped with something in it. */
@@ -48,6 +63,7 @@ function toHistoryPart(part: Part): HistoryPart {
   if (part.type === "reasoning") return { type: "reasoning", text: part.text, handle: part }
   if (part.type === "file") return toFile(part)
   if (part.type === "tool") return toTool(part)
+  if (part.type === "subtask") return { type: "text", text: SUBTASK, handle: part }
   return { type: "other", handle: part }
 }
 
@@ -82,7 +98,7 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
   const stored = part.handle as Part
   switch (part.type) {
     case "text":
-      return part.text === (stored as { text: string }).text ? stored : ({ ...stored, text: part.text } as Part)
+      return withText(stored, part.text)
     case "tool":
       return withResult(stored as Extract<Part, { type: "tool" }>, part.result)
     case "other":
@@ -92,12 +108,19 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
   }
 }
 
-/** What a copy has no use for, or would act on: a subtask would be run in it, and a step's figures be paid by it. */
-const NOT_COPIED: ReadonlySet<string> = new Set(["subtask", "step-start", "step-finish", "patch", "snapshot"])
+/** What a copy has no use for: a step's figures would be paid by it. */
+const NOT_COPIED: ReadonlySet<string> = new Set(["step-start", "step-finish", "patch", "snapshot"])
 
 function copied(part: Part, answered: boolean): Part | undefined {
   if (part.type === "compaction") return answered ? part : undefined
   return NOT_COPIED.has(part.type) ? undefined : part
+}
+
+/** A subtask would be run in the copy: its place is taken by what the host shows of it. */
+function withText(part: Part, text: string): Part {
+  if (part.type === "text") return part.text === text ? part : { ...part, text }
+  const { id, sessionID, messageID } = part
+  return { id, sessionID, messageID, type: "text", text, synthetic: true }
 }
 
 function withResult(part: Extract<Part, { type: "tool" }>, result: string): Part {

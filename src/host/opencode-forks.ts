@@ -1,9 +1,10 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { type Host, HostError } from "../core/ports.ts"
 import { type Model, NO_USAGE, type Usage } from "../core/task.ts"
+import type { TokenCounter } from "../fork/counter.ts"
 import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../fork/ports.ts"
 import { forkEvents } from "./fork-events.ts"
-import { type Stored, toHistoryMessage, visible } from "./history.ts"
+import { history, type Stored } from "./history.ts"
 import { Kept } from "./kept.ts"
 import { call } from "./opencode.ts"
 import { Pace } from "./pace.ts"
@@ -14,6 +15,16 @@ const CALL_MS = 35
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
 const SLICE = { first: 8, most: 100, targetMs: CALL_MS }
 const KEEP_MODELS_MS = 60_000
+
+type Counter = Pick<TokenCounter, "count">
+
+export type ForkParts = {
+  readonly client: OpencodeClient
+  readonly sessions: Pick<Host, "createSession" | "deleteSession">
+  /** The project's, as the host names it. */
+  readonly directory: string
+  readonly counter: Counter
+}
 
 /**
  * Forks on OpenCode 1.x.
@@ -27,13 +38,14 @@ export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
   readonly #sessions: Pick<Host, "createSession" | "deleteSession">
   readonly #directory: string
+  readonly #counter: Counter
   readonly #contexts = new Kept<ReadonlyMap<string, number>>(KEEP_MODELS_MS, () => this.#readContexts())
 
-  /** `directory` is the project's, as the host names it. */
-  constructor(client: OpencodeClient, sessions: Pick<Host, "createSession" | "deleteSession">, directory: string) {
+  constructor({ client, sessions, directory, counter }: ForkParts) {
     this.#client = client
     this.#sessions = sessions
     this.#directory = directory
+    this.#counter = counter
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
@@ -41,17 +53,21 @@ export class OpencodeForks implements ForkHost {
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
       throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
-    return visible(stored.slice(0, end)).map(toHistoryMessage)
+    return history(stored.slice(0, end))
   }
 
   async contextLimit({ provider, id }: Model): Promise<number | undefined> {
     return (await this.#contexts.get()).get(`${provider}/${id}`)
   }
 
-  async fork({ messages, draft, ...session }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
+  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
+    return this.#counter.count(texts)
+  }
+
+  async fork({ messages, tokens, draft, ...session }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
     const sessionID = await this.#sessions.createSession(session, draft)
     try {
-      await this.#fill(sessionID, messages)
+      await this.#fill(sessionID, messages, tokens)
       return { sessionID, usageBefore: NO_USAGE }
     } catch (error) {
       await this.deleteSession(sessionID).catch(() => {})
@@ -72,8 +88,8 @@ export class OpencodeForks implements ForkHost {
     return this.#sessions.deleteSession(sessionID)
   }
 
-  async #fill(sessionID: string, messages: readonly HistoryMessage[]): Promise<void> {
-    const events = forkEvents(sessionID, messages)
+  async #fill(sessionID: string, messages: readonly HistoryMessage[], tokens: number): Promise<void> {
+    const events = forkEvents(sessionID, messages, tokens)
     const pace = new Pace(SLICE)
     for (let at = 0; at < events.length; ) {
       const slice = events.slice(at, at + pace.size)

@@ -81,7 +81,13 @@ const Draft = z.object({
   batch: z.string(),
   depth: z.int().min(1),
   fork: z
-    .object({ messages: z.number(), tokens: z.number(), droppedMessages: z.number(), cutResults: z.number() })
+    .object({
+      messages: z.number(),
+      tokens: z.number(),
+      droppedMessages: z.number(),
+      cutResults: z.number(),
+      cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
+    })
     .optional(),
   usageBefore: Usage,
   fingerprint: z.string(),

@@ -22,7 +22,7 @@ export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
-  const lines = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`, ...forkLines(task)]
+  const lines = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`, ...forkLines(task), ...cutLines(task)]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, "", next])
 }
@@ -90,6 +90,19 @@ function forkLines({ fork }: Task): string[] {
   return [
     `Inherited: ${count(fork.messages, "message")}, about ${count(fork.tokens, "token")}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`,
   ]
+}
+
+/** What a fork has not whole: the parent may want to tell it. */
+function cutLines({ fork }: Task): string[] {
+  const cuts = fork?.cuts ?? []
+  if (!fork || cuts.length === 0) return []
+  const named = cuts.map(
+    ({ tool, call, kept, of }) =>
+      `${oneLine(tool)} ${oneLine(call)}: ${kept.toLocaleString("en-US")} of ${of.toLocaleString("en-US")}`,
+  )
+  const more = fork.cutResults - cuts.length
+  const first = more > 0 ? [`- ${count(more, "older one")}`] : []
+  return ["Cut, with the characters that are left:", ...first, ...named.map((line) => `- ${line}`)]
 }
 
 function runningLines(view: TaskView, patience: number): string[] {

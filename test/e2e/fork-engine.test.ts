@@ -4,11 +4,13 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { TokenCounter } from "../../src/fork/counter.ts"
 import { type ForkRequest, forkContext } from "../../src/fork/fork.ts"
 import { systemClock } from "../../src/host/clock.ts"
 import { OpencodeForks } from "../../src/host/opencode-forks.ts"
 import { OpencodeHost } from "../../src/host/opencode-host.ts"
 import { decodeRecord } from "../../src/host/record.ts"
+import { startCounting } from "../../src/host/thread.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
@@ -18,6 +20,7 @@ import { SIGNER } from "../support/records.ts"
 
 const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
+const counter = new TokenCounter(systemClock, () => startCounting(new URL("../../dist/tokenizer.js", import.meta.url)))
 const ALPHA = { provider: "scripted", id: "alpha" }
 
 let model: ScriptedModel
@@ -38,7 +41,12 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 const forksOn = (client: OpencodeClient) =>
-  new OpencodeForks(client, new OpencodeHost(client, "fork-engine", SIGNER, systemClock), host.directory)
+  new OpencodeForks({
+    client,
+    sessions: new OpencodeHost(client, "fork-engine", SIGNER, systemClock),
+    directory: host.directory,
+    counter,
+  })
 
 let made = 0
 const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
@@ -95,6 +103,7 @@ describe("a fork of a short history", () => {
     expect(view[1]).toBe("assistant: I remember tulip")
     expect(view.at(-1)).toBe("user: THE PROMPT")
     expect(view.at(-2)).toMatch(/^user: \[Forked context\].*1 tool result over 1500 characters cut.*Read files again/s)
+    expect(info.cuts).toMatchObject([{ tool: "echo", call: expect.stringMatching(/^\{"text":"z+…$/), of: 6000 }])
     expect(view.at(-3)).toBe("user: and now?")
     const results = request.messages.filter(({ role }) => role === "tool").map(({ content }) => textOf(content))
     expect(results[0]).toHaveLength(1500)
@@ -190,6 +199,38 @@ describe("a fork of a compacted history", () => {
   })
 })
 
+describe("a fork of a history with messages of the host's own", () => {
+  test("keeps the tail of a compaction in mid-turn, where the host shows it", async () => {
+    const { id, messageIDs } = await openWithPast(host, [
+      { role: "user", text: "a question from long ago" },
+      { role: "assistant", text: "first step" },
+      { role: "assistant", text: "second step" },
+      { role: "user", compacts: 2 },
+      { role: "assistant", text: "THE SUMMARY" },
+      { role: "user", text: "go on" },
+      { role: "assistant", text: "calling" },
+    ])
+    const { sessionID, info } = await fork(id, String(messageIDs.at(-1)))
+    expect(info).toMatchObject({ messages: 4, droppedMessages: 0 })
+    expect(said(await viewOf(sessionID)).slice(0, 4)).toEqual([
+      "user: What did we do so far?",
+      "assistant: THE SUMMARY",
+      "assistant: second step",
+      "user: go on",
+    ])
+  })
+
+  test("has a subtask's text in its place, and does not run it", async () => {
+    const { id, messageIDs } = await openWithPast(host, [
+      { role: "user", subtask: "look at it" },
+      { role: "assistant", text: "calling" },
+    ])
+    const { sessionID } = await fork(id, String(messageIDs.at(-1)))
+    expect(said(await viewOf(sessionID))[0]).toBe("user: The following tool was executed by the user")
+    expect(model.requests.map(({ lastUser }) => lastUser)).not.toContain("look at it")
+  })
+})
+
 describe("a fork of a long history", () => {
   const WORDS =
     "the manager keeps every running task under watch and tells its parent when an answer is there; ".repeat(55)
@@ -211,8 +252,8 @@ describe("a fork of a long history", () => {
     const view = said(request)
     const tokens = request.messages.slice(1).reduce((sum, message) => sum + countTokens(JSON.stringify(message)), 0)
     expect(past.reduce((sum, { text = "" }) => sum + countTokens(text), 0)).toBeGreaterThan(280_000)
-    expect(tokens).toBeLessThan(100_000)
-    expect(tokens).toBeGreaterThan(65_000)
+    expect(tokens).toBeLessThan(102_000)
+    expect(tokens).toBeGreaterThan(90_000)
     expect(info.droppedMessages + info.messages).toBe(300)
     expect(view[0]).toMatch(/^user: question \d+$/)
     expect(view).toContain("user: question 149")

@@ -1,11 +1,12 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import { cutText, originalLength } from "../../src/fork/cut.ts"
+import { digest } from "../../src/fork/digest.ts"
 import type { HistoryMessage, HistoryPart } from "../../src/fork/ports.ts"
-import { addWeights, NO_WEIGHT, tokensOf, weighMessage, weighText } from "../../src/fork/tokens.ts"
-import { digest, preamble } from "../../src/fork/transcript.ts"
-import { trim } from "../../src/fork/trim.ts"
-import { call, text } from "../support/histories.ts"
+import { preamble } from "../../src/fork/preamble.ts"
+import { guessText, sumWeights, tokensOf, weighMessage } from "../../src/fork/tokens.ts"
+import { type TrimLimits, trim } from "../../src/fork/trim.ts"
+import { call, ESTIMATE, READER, text } from "../support/histories.ts"
 
 const words = fc
   .tuple(fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.constantFrom("word ", "x", "{}();\n")), fc.nat(400))
@@ -28,7 +29,10 @@ const message = fc.oneof(
   fc.record({ role: fc.constant("user" as const), parts: fc.array(fc.oneof(...spoken), { maxLength: 4 }) }),
   fc.record({
     role: fc.constant("assistant" as const),
-    counted: fc.option(fc.nat(200_000), { nil: undefined }),
+    counted: fc.option(
+      fc.nat(200_000).map((tokens) => ({ model: READER, tokens })),
+      { nil: undefined },
+    ),
     parts: fc.array(fc.oneof(...spoken, ...done), { maxLength: 4 }),
   }),
 )
@@ -42,19 +46,21 @@ const limits = fc.record({
   maxTokens: fc.integer({ min: 1000, max: 20_000 }),
 })
 
-const weigh = (messages: readonly HistoryMessage[], factor: number) =>
-  tokensOf(messages.map(weighMessage).reduce(addWeights, NO_WEIGHT), factor)
+const trimmed = (messages: readonly HistoryMessage[], limit: TrimLimits) => trim(messages, limit, ESTIMATE)
+
+const weigh = async (messages: readonly HistoryMessage[], factor: number) =>
+  tokensOf(sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter)))), factor)
 
 const callsOf = (messages: readonly HistoryMessage[]) =>
   messages.flatMap(({ parts }) => parts.filter((each) => each.type === "tool"))
 
-test("any history is under the limit afterwards, in order, complete, and begins with a user's message", async () => {
+test("any history is under the limit afterwards, in order, complete, and begins with a user's message or its own first", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
-      const { kept, dropped, tokens, factor } = await trim(messages, limit)
-      expect(weigh(kept, factor)).toBeLessThanOrEqual(limit.maxTokens)
-      expect(tokens).toBe(weigh(kept, factor))
-      expect(kept[0]?.role ?? "user").toBe("user")
+      const { kept, dropped, tokens, factor } = await trimmed(messages, limit)
+      expect(await weigh(kept, factor)).toBeLessThanOrEqual(limit.maxTokens)
+      expect(tokens).toBe(await weigh(kept, factor))
+      if (dropped.length > 0) expect(kept[0]?.role ?? "user").toBe("user")
       const order = messages.map(({ id }) => id)
       const keptIDs = kept.map(({ id }) => id)
       expect(order.filter((id) => keptIDs.includes(id))).toEqual(keptIDs)
@@ -67,7 +73,7 @@ test("any history is under the limit afterwards, in order, complete, and begins 
 test("the newest stay: nothing that was dropped is newer than what is kept, but for the message that began the turn", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
-      const { kept, dropped } = await trim(messages, limit)
+      const { kept, dropped } = await trimmed(messages, limit)
       const place = new Map(messages.map(({ id }, index) => [id, index]))
       const newestGone = Math.max(-1, ...dropped.map(({ id }) => place.get(id) ?? 0))
       for (const { id } of kept.slice(1)) expect(place.get(id)).toBeGreaterThan(newestGone)
@@ -78,7 +84,7 @@ test("the newest stay: nothing that was dropped is newer than what is kept, but 
 test("a call keeps its id, name, arguments and state, and a result tells its true length", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
-      const { kept, cut } = await trim(messages, limit)
+      const { kept, cut } = await trimmed(messages, limit)
       const byID = new Map(messages.map((message) => [message.id, message]))
       let cuts = 0
       for (const message of kept) {
@@ -102,9 +108,10 @@ test("a call keeps its id, name, arguments and state, and a result tells its tru
 
 test("trimming what was trimmed changes nothing", async () => {
   await fc.assert(
-    fc.asyncProperty(history, limits, async (messages, limit) => {
-      const once = await trim(messages, limit)
-      const twice = await trim(once.kept, limit)
+    fc.asyncProperty(history, limits, async (counted, limit) => {
+      const messages = counted.map(({ counted: _, ...message }) => message)
+      const once = await trimmed(messages, limit)
+      const twice = await trimmed(once.kept, limit)
       const plain = (each: readonly HistoryMessage[]) => each.map(({ id, parts }) => ({ id, parts }))
       expect(plain(twice.kept)).toEqual(plain(once.kept))
       expect([twice.dropped, twice.cut]).toEqual([[], []])
@@ -129,25 +136,21 @@ test("a cut text is a beginning of the text, with its length, and never splits a
   )
 })
 
-test("the digest stays in its limit and the preamble's tags cannot be closed from within", () => {
+test("the digest stays in its limit and the preamble's tags cannot be closed from within", async () => {
   const TAGS = ["</left_out_messages>", "<left_out_messages>", "< /LEFT_OUT_MESSAGES >"]
   const evil = fc.array(fc.oneof(fc.constantFrom(...TAGS), fc.string()), { maxLength: 5 }).map((all) => all.join(""))
-  const dropped = fc.array(evil, { minLength: 1, maxLength: 20 })
-  fc.assert(
-    fc.property(
-      dropped,
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(evil, { minLength: 1, maxLength: 20 }),
       fc.integer({ min: 50, max: 500 }),
       fc.double({ min: 0.5, max: 3, noNaN: true }),
-      (texts, tokens, factor) => {
-        const messages = texts.map(
+      async (texts, tokens, factor) => {
+        const dropped = texts.map(
           (each, index): HistoryMessage => ({ id: `m${index}`, role: "user", parts: [text(each)], handle: 0 }),
         )
-        expect(tokensOf(weighText(digest(messages, tokens, factor)), factor)).toBeLessThanOrEqual(tokens)
-        const told = preamble(
-          { kept: 0, dropped: messages, cut: [], maxToolResultChars: 1500, maxTokens: 9 },
-          tokens,
-          factor,
-        )
+        const left = await digest(dropped, tokens, factor, () => {})
+        expect(tokensOf(guessText(left), factor)).toBeLessThanOrEqual(tokens)
+        const told = preamble({ kept: [], dropped, cut: [], maxToolResultChars: 1500, maxTokens: 9 }, left)
         expect(told.match(/<\s*\/?\s*left_out_messages/gi)).toHaveLength(2)
       },
     ),

@@ -21,6 +21,10 @@ export class FakeForks implements ForkHost {
     return undefined
   }
 
+  async countTokens(): Promise<undefined> {
+    return undefined
+  }
+
   async fork({ title, agent, model, rules, draft }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
     const input = { parentID: draft.parentID, title, agent, model, rules }
     const sessionID = await this.#host.createSession(input, draft)

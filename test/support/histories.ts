@@ -1,4 +1,6 @@
 import type { HistoryMessage, HistoryPart } from "../../src/fork/ports.ts"
+import { estimating, type Meter } from "../../src/fork/tokens.ts"
+import type { Scales } from "../../src/fork/weigh.ts"
 
 /** Messages of a history for tests, in the words of `src/fork`. */
 export const text = (content: string): HistoryPart => ({ type: "text", text: content, handle: content })
@@ -18,7 +20,27 @@ export const user = (id: string, ...parts: (HistoryPart | string)[]): HistoryMes
 
 export const agent = (id: string, ...parts: (HistoryPart | string)[]): HistoryMessage => message(id, "assistant", parts)
 
-export const counted = (base: HistoryMessage, tokens: number): HistoryMessage => ({ ...base, counted: tokens })
+/** The model that is said to read these histories. */
+export const READER = { provider: "scripted", id: "alpha" }
+
+/** An answer to a request for which the provider counted so many tokens. */
+export const counted = (base: HistoryMessage, tokens: number, model = READER): HistoryMessage => ({
+  ...base,
+  counted: { model, tokens },
+})
+
+/** Weighs by the estimate, without a pause. */
+export const ESTIMATE: Scales = { meter: estimating(), model: READER, pause: () => {} }
+
+/** Weighs by the length of texts, and remembers them. */
+export const byLength = (tokensPerChar = 0.25) => {
+  const texts: string[] = []
+  const meter: Meter = async (given) => {
+    texts.push(...given)
+    return given.map(({ length }) => length * tokensPerChar)
+  }
+  return { texts, scales: { ...ESTIMATE, meter } }
+}
 
 const message = (id: string, role: "user" | "assistant", parts: (HistoryPart | string)[]): HistoryMessage => ({
   id,

@@ -9,6 +9,10 @@ export type PastMessage = {
   calls?: { tool: string; input: Record<string, unknown>; output: string }[]
   /** What the provider is said to have counted for all up to here. Default: nothing. */
   counted?: number
+  /** A compaction whose tail begins at the past's message of this index; the next message is its summary. */
+  compacts?: number
+  /** What a subtask was asked for. */
+  subtask?: string
 }
 
 const EVENTS_AT_ONCE = 100
@@ -47,9 +51,13 @@ const eventsOf = ({ id: sessionID }: Session, past: readonly PastMessage[]) => {
     messageIDs.push(id)
     const created = start + index
     if (message.role === "user") userID = id
-    const info = message.role === "user" ? userInfo(created) : assistantInfo(created, userID, message.counted ?? 0)
+    const isSummary = past[index - 1]?.compacts !== undefined
+    const info =
+      message.role === "user"
+        ? userInfo(created)
+        : { ...assistantInfo(created, userID, message.counted ?? 0), summary: isSummary }
     changes.push({ type: "message.updated.1", data: { sessionID, info: { ...info, id, sessionID } } })
-    for (const part of partsOf(message, created))
+    for (const part of partsOf(message, created, messageIDs))
       changes.push({
         type: "message.part.updated.1",
         data: { sessionID, time: created, part: { ...part, id: newID("prt"), messageID: id, sessionID } },
@@ -77,11 +85,13 @@ const assistantInfo = (created: number, parentID: string, input: number) => ({
   agent: "build",
   path: { cwd: "/", root: "/" },
   cost: 0.001,
-  tokens: { input, output: 0, reasoning: 0, cache: { read: 0, write: 0 } },
+  tokens: { input, output: input > 0 ? 1 : 0, reasoning: 0, cache: { read: 0, write: 0 } },
   finish: "stop",
 })
 
-const partsOf = ({ role, text, calls = [] }: PastMessage, at: number) => [
+const partsOf = ({ role, text, calls = [], compacts, subtask }: PastMessage, at: number, ids: readonly string[]) => [
+  ...(compacts === undefined ? [] : [{ type: "compaction", auto: true, tail_start_id: ids[compacts] }]),
+  ...(subtask === undefined ? [] : [{ type: "subtask", prompt: subtask, description: "look", agent: "general" }]),
   ...(role === "assistant" ? [{ type: "step-start" }] : []),
   ...(text === undefined ? [] : [{ type: "text", text }]),
   ...calls.map(({ tool, input, output }, index) => ({

@@ -16,7 +16,7 @@ const DRAFT = {
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 const USAGE = { ...NO_USAGE, input: 7 }
 
-type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError }
+type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError; uncounted?: boolean }
 
 /** A host that remembers what it was asked for. */
 const hostWith = (messages: readonly HistoryMessage[], context?: number, faults: Faults = {}) => {
@@ -25,6 +25,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     preambles: [] as Preamble[],
     deleted: [] as string[],
     histories: [] as string[],
+    counted: [] as string[],
   }
   const host: ForkHost = {
     async history(sessionID, messageID) {
@@ -32,6 +33,10 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       return messages
     },
     contextLimit: async () => context,
+    async countTokens(texts) {
+      asked.counted.push(...texts)
+      return faults.uncounted ? undefined : texts.map(({ length }) => length / 4)
+    },
     async fork(input) {
       if (faults.fork) throw faults.fork
       asked.forks.push(input)
@@ -68,6 +73,20 @@ describe("a fork", () => {
     expect(info.tokens).toBeGreaterThan(500)
   })
 
+  test("names what was cut, the newest twenty of it, with what is left and the call's arguments", async () => {
+    const calls = (count: number) =>
+      Array.from({ length: count }, (_, index) => call(`c${index}`, "x".repeat(5000), { path: `/f${index}` }))
+    const infoOf = async (count: number) =>
+      (await hostWith([user("u1", "read"), agent("a1", ...calls(count))]).run()).info
+    const { cuts } = await infoOf(1)
+    expect(cuts).toEqual([{ tool: "read", call: '{"path":"/f0"}', kept: expect.any(Number), of: 5000 }])
+    expect(cuts?.[0]?.kept).toBeGreaterThan(1400)
+    expect(cuts?.[0]?.kept).toBeLessThan(1500)
+    const many = await infoOf(25)
+    expect([many.cutResults, many.cuts?.length, many.cuts?.at(-1)?.call]).toEqual([25, 20, '{"path":"/f24"}'])
+    expect((await hostWith([user("u1", "hi")]).run()).info.cuts).toBeUndefined()
+  })
+
   test("gets its preamble after its history, under an id of its own, from its agent and model", async () => {
     const { asked, run } = hostWith(LONG)
     await run()
@@ -82,8 +101,34 @@ describe("a fork", () => {
     const limited = async (context?: number) => (await hostWith(history, context).run()).info
     expect(await limited(20_000)).toMatchObject({ droppedMessages: expect.any(Number) })
     expect((await limited(20_000)).tokens).toBeLessThanOrEqual(12_000)
-    expect((await limited(20_000)).tokens).toBeGreaterThan(10_000)
+    expect((await limited(20_000)).tokens).toBeGreaterThan(9000)
     expect((await limited()).droppedMessages).toBe(0)
+  })
+
+  test("of 99,000 tokens stays whole, its preamble counted as it is", async () => {
+    const history = Array.from({ length: 99 }, (_, index) => user(`u${index}`, "word ".repeat(795)))
+    const { asked, run } = hostWith(history)
+    const { info } = await run()
+    expect(info).toMatchObject({ messages: 99, droppedMessages: 0 })
+    expect(info.tokens).toBeGreaterThan(99_000)
+    expect(info.tokens).toBeLessThanOrEqual(100_000)
+    expect(info.tokens - (asked.forks[0]?.tokens ?? 0)).toBe(Math.ceil((asked.preambles[0]?.text.length ?? 0) / 4))
+  })
+
+  test("is held to its limit by the estimate where nobody counts", async () => {
+    const history = Array.from({ length: 99 }, (_, index) => user(`u${index}`, "word ".repeat(1100)))
+    const { asked, run } = hostWith(history, undefined, { uncounted: true })
+    const { info } = await run()
+    expect(asked.counted.length).toBeGreaterThan(0)
+    expect(info.tokens).toBeLessThanOrEqual(100_000)
+    expect(info.tokens).toBeGreaterThan(90_000)
+    expect(info.droppedMessages).toBeGreaterThan(0)
+  })
+
+  test("that is small by its bytes is not counted at all", async () => {
+    const { asked, run } = hostWith(LONG)
+    await run()
+    expect(asked.counted).toEqual([])
   })
 
   test("that the host cannot make is its error", async () => {

@@ -2,7 +2,7 @@ import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
 import type { HistoryPart } from "../../src/fork/ports.ts"
 import { forkEvents } from "../../src/host/fork-events.ts"
-import { fromHistoryPart, type Stored, toHistoryMessage, visible } from "../../src/host/history.ts"
+import { fromHistoryPart, history, type Stored, toHistoryMessage } from "../../src/host/history.ts"
 
 const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): Stored => ({
   info: { id, role, time: { created: 1000 }, parentID: "u1", ...more } as never as Message,
@@ -10,7 +10,7 @@ const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: 
 })
 const text = (content: string, more: object = {}) => ({ type: "text", text: content, ...more })
 const tool = (state: object) => ({ type: "tool", callID: "c1", tool: "read", state: { input: {}, time: {}, ...state } })
-const idsOf = (messages: readonly Stored[]) => messages.map(({ info }) => info.id)
+const idsOf = (messages: readonly Stored[]) => history(messages).map(({ id }) => id)
 const SUMMARY = { summary: true, finish: "stop", parentID: "u2" }
 
 describe("what the model sees of a session", () => {
@@ -23,14 +23,23 @@ describe("what the model sees of a session", () => {
   ]
 
   test("begins at the last compaction, or at the tail that it kept", () => {
-    expect(idsOf(visible(tail()))).toEqual(["u2", "a2", "u3"])
-    expect(idsOf(visible(tail("u1")))).toEqual(["u1", "u2", "a2", "u3"])
-    expect(idsOf(visible(tail("gone")))).toEqual(["u2", "a2", "u3"])
+    expect(idsOf(tail())).toEqual(["u2", "a2", "u3"])
+    expect(idsOf(tail("u1"))).toEqual(["u1", "u2", "a2", "u3"])
+    expect(idsOf(tail("gone"))).toEqual(["u2", "a2", "u3"])
+    expect(history(tail("u1")).map(({ opens }) => opens)).toEqual([undefined, true, undefined, undefined])
+  })
+
+  test("has no counts from before its compaction came to an end", () => {
+    const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
+    const answer = (id: string) => stored(id, "assistant", [text("yes")], { tokens, providerID: "p", modelID: "m" })
+    const [compaction, summary] = tail("a1").slice(2)
+    const all = [answer("a1"), compaction, { ...summary, info: { ...summary?.info, tokens } }, answer("a3")] as Stored[]
+    expect(history(all).flatMap(({ id, counted }) => (counted ? [id] : []))).toEqual(["a3"])
   })
 
   test("is everything where no compaction came to an end", () => {
     const open = tail().filter(({ info }) => info.id !== "a2")
-    expect(visible(open)).toEqual(open)
+    expect(history(open)).toEqual(open.map(toHistoryMessage))
   })
 
   test("leaves failed answers out, unless they were stopped with something in them", () => {
@@ -40,10 +49,23 @@ describe("what the model sees of a session", () => {
     expect(toHistoryMessage(answer("MessageAbortedError", { type: "reasoning", text: "hm" })).parts).toEqual([])
   })
 
-  test("has the provider's whole count of an answer, and none where there is none", () => {
+  test("has the provider's count of a request, and none where there is none or a copy's", () => {
     const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
-    expect(toHistoryMessage(stored("a1", "assistant", [], { tokens })).counted).toBe(136)
-    expect(toHistoryMessage(stored("a1", "assistant", [], { tokens: undefined })).counted).toBeUndefined()
+    const countOf = (more: object) =>
+      toHistoryMessage(stored("a1", "assistant", [], { providerID: "p", modelID: "m", ...more })).counted
+    expect(countOf({ tokens })).toEqual({ model: { provider: "p", id: "m" }, tokens: 130 })
+    expect([countOf({}), countOf({ tokens: { ...tokens, output: 0 } })]).toEqual([undefined, undefined])
+  })
+
+  test("has what the host shows of a subtask", () => {
+    const [part] = toHistoryMessage(stored("u1", "user", [{ type: "subtask", prompt: "p" }])).parts
+    expect(part).toMatchObject({ type: "text", text: "The following tool was executed by the user" })
+    expect(fromHistoryPart(part as HistoryPart, false)).toEqual({
+      id: "p0",
+      type: "text",
+      text: "The following tool was executed by the user",
+      synthetic: true,
+    })
   })
 
   test.each<[string, object, Partial<HistoryPart>]>([
@@ -95,19 +117,19 @@ describe("a part written back", () => {
 
   test("is left out where the copy would act on it or pay for it", () => {
     const copy = (type: string, answered = false) => fromHistoryPart({ type: "other", handle: { type } }, answered)
-    const gone = ["subtask", "step-start", "step-finish", "patch", "snapshot", "compaction"]
+    const gone = ["step-start", "step-finish", "patch", "snapshot", "compaction"]
     expect(gone.flatMap((type) => copy(type) ?? [])).toEqual([])
     expect([copy("compaction", true), copy("retry")]).toEqual([{ type: "compaction" }, { type: "retry" }])
   })
 })
 
 describe("the events that fill a fork", () => {
-  const history = [
+  const messages = [
     stored("u1", "user", [text("tail")]),
     stored("u2", "user", [{ type: "compaction", tail_start_id: "u1" }]),
     stored("a2", "assistant", [text("summary"), { type: "step-finish", cost: 1 }], { ...SUMMARY, cost: 1 }),
   ].map(toHistoryMessage)
-  const events = forkEvents("ses_1", history)
+  const events = forkEvents("ses_1", messages, 4321)
   const dataOf = (type: string) => events.filter((event) => event.type === type).map(({ data }) => data as never)
 
   test("are numbered from 1: the session's creation is 0", () => {
@@ -115,11 +137,18 @@ describe("the events that fill a fork", () => {
     expect(events[0]).toMatchObject({ aggregateID: "ses_1", type: "message.updated.1" })
   })
 
+  test("leave an answer from mid-turn its question where that is not copied and none is before it", () => {
+    const answer = stored("a1", "assistant", [text("step")], { parentID: "msg_old" })
+    const [event] = forkEvents("ses_1", [toHistoryMessage(answer)], 1)
+    expect(event?.data).toMatchObject({ info: { parentID: "msg_old" } })
+  })
+
   test("give ascending ids, keep the times and the ties between messages", () => {
     const infos = dataOf("message.updated.1").map(({ info }: { info: { id: string } }) => info)
     const ids = infos.map(({ id }) => id)
     expect([...ids].sort()).toEqual(ids)
     expect(infos[2]).toMatchObject({ parentID: ids[1], sessionID: "ses_1", cost: 0, time: { created: 1000 } })
+    expect(infos[2]).toMatchObject({ tokens: { input: 4321, output: 0 } })
     const parts = dataOf("message.part.updated.1").map(({ part }: { part: { messageID: string } }) => part)
     expect(parts.map(({ messageID }) => messageID)).toEqual(ids)
     expect(parts[1]).toMatchObject({ type: "compaction", tail_start_id: ids[0] })

@@ -40,6 +40,9 @@ describe("a launch reads", () => {
       "Inherited: 4 messages, about 12,345 tokens\n",
     )
     expect(text({})).toContain("Agent: general\n")
+    const cuts = [{ tool: "read", call: '{"path":"/x"}', kept: 1444, of: 22_000 }]
+    expect(text({ cuts })).toMatch(/left:\n- read \{"path":"\/x"\}: 1,444 of 22,000\n/)
+    expect(text({ cuts, cutResults: 3 })).toContain("Cut, with the characters that are left:\n- 2 older ones\n- read")
   })
 })
 

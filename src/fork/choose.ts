@@ -1,0 +1,107 @@
+import { cutText, keptLength, originalLength } from "./cut.ts"
+import type { HistoryMessage, HistoryPart } from "./ports.ts"
+import { addWeights, loadOf, type Meter, NO_WEIGHT, tokensOf, type Weight, weighMessage, weightOf } from "./tokens.ts"
+import type { Newest, Weighed } from "./weigh.ts"
+
+/** A user's message that alone would take more than this share of the limit is cut to it. */
+const ANCHOR_SHARE = 0.25
+/** Where the search for a length that fits begins, and from where on a text is not even counted whole. */
+const USUAL_CHARS_PER_TOKEN = 4
+const MOST_CHARS_PER_TOKEN = 20
+
+/** What was taken from the message that opens the kept history, so that it fits. Lengths in UTF-16 units. */
+export type Shortened = { readonly kept: number; readonly of: number; readonly files: readonly string[] }
+
+export type Chosen = {
+  readonly kept: readonly Weighed[]
+  /** What is before this index and not kept is dropped. */
+  readonly from: number
+  readonly shortened?: Shortened
+}
+
+/**
+ * The newest messages that fit into `limit` tokens. What is left begins as the model's view of a session can: with the
+ * history's own beginning, with a tail before the compaction that opens the view, or with a user's message: where a turn
+ * has to be broken, with the one that began it.
+ */
+export async function choose(
+  messages: readonly HistoryMessage[],
+  { newest, factor, meter }: Newest,
+  limit: number,
+): Promise<Chosen> {
+  const offset = messages.length - newest.length
+  const opener = messages.findLastIndex(({ opens }) => opens)
+  const keep = (from: number): Chosen => ({ kept: newest.slice(from - offset), from })
+  const firstThatFits = (taken: Weight) => offset + countTooMany(newest, factor, limit, taken)
+  let from = firstThatFits(NO_WEIGHT)
+  if (from === 0 || from <= opener) return keep(from)
+  for (;;) {
+    if (messages[from]?.role === "user") return keep(from)
+    const anchorAt = userBefore(messages, from)
+    const anchor = messages[anchorAt]
+    if (!anchor) return keep(nextUser(messages, from))
+    const { weighed, shortened } = await shorten(anchor, meter, factor, limit * ANCHOR_SHARE)
+    from = Math.max(from, firstThatFits(weighed.weight))
+    if (messages[from]?.role === "user" || userBefore(messages, from) !== anchorAt) continue
+    if (tokensOf(weighed.weight, factor) > limit) return keep(messages.length)
+    const { kept } = keep(from)
+    return { kept: [weighed, ...kept], from, shortened }
+  }
+}
+
+const userBefore = (messages: readonly HistoryMessage[], index: number): number =>
+  messages.findLastIndex(({ role }, at) => at < index && role === "user")
+
+function nextUser(messages: readonly HistoryMessage[], from: number): number {
+  const next = messages.findIndex(({ role }, index) => index >= from && role === "user")
+  return next < 0 ? messages.length : next
+}
+
+/** How many of the oldest have to go for the others to fit beside `taken`. */
+function countTooMany(newest: readonly Weighed[], factor: number, limit: number, taken: Weight): number {
+  let total = taken
+  for (let index = newest.length - 1; index >= 0; index--) {
+    total = addWeights(total, newest[index]?.weight ?? NO_WEIGHT)
+    if (tokensOf(total, factor) > limit) return index + 1
+  }
+  return 0
+}
+
+type Opening = { readonly weighed: Weighed; readonly shortened?: Shortened }
+
+/** The same message; without its files and with its texts cut where it weighs more than `tokens`. */
+async function shorten(message: HistoryMessage, meter: Meter, factor: number, tokens: number): Promise<Opening> {
+  const load = loadOf(message)
+  if (load.text.length <= tokens * MOST_CHARS_PER_TOKEN) {
+    const [count = 0] = await meter([load.text])
+    const weight = weightOf(load, count)
+    if (tokensOf(weight, factor) <= tokens) return { weighed: { message, weight } }
+  }
+  const texts = message.parts.filter((part) => part.type === "text")
+  let chars = Math.floor((tokens * USUAL_CHARS_PER_TOKEN) / Math.max(1, texts.length))
+  for (;;) {
+    const short = withTexts(message, chars)
+    const weight = await weighMessage(short, meter)
+    if (chars === 0 || tokensOf(weight, factor) <= tokens)
+      return { weighed: { message: short, weight }, shortened: difference(message, short) }
+    chars = Math.floor(chars / 2)
+  }
+}
+
+const withTexts = (message: HistoryMessage, chars: number): HistoryMessage => ({
+  ...message,
+  parts: message.parts.flatMap((part): HistoryPart[] => {
+    if (part.type === "file") return []
+    return part.type === "text" ? [{ ...part, text: cutText(part.text, chars) }] : [part]
+  }),
+})
+
+function difference(before: HistoryMessage, after: HistoryMessage): Shortened {
+  const lengthOf = ({ parts }: HistoryMessage, length: (text: string) => number) =>
+    parts.reduce((sum, part) => sum + (part.type === "text" ? length(part.text) : 0), 0)
+  return {
+    kept: lengthOf(after, keptLength),
+    of: lengthOf(before, originalLength),
+    files: before.parts.flatMap((part) => (part.type === "file" ? [part.name] : [])),
+  }
+}

@@ -1,0 +1,86 @@
+import { at, type Checkout } from "./checkout.ts"
+import { git, gitList } from "./git.ts"
+
+export const EXECUTABLE = "100755"
+/** The mode of an entry that names a commit of another repository: a submodule. */
+const SUBMODULE = "160000"
+const NOTHING = "000000"
+
+/** What git keeps at a path: a file, a link, a submodule. */
+export type Entry = { readonly mode: string; readonly oid: string }
+
+/** What is different at a path; without `from` it is new, without `to` it goes. */
+export type Change = { readonly path: string; readonly from?: Entry; readonly to?: Entry }
+
+export const isSubmodule = ({ from, to }: Change): boolean => from?.mode === SUBMODULE || to?.mode === SUBMODULE
+
+/** Each path at which two states differ; a rename is a file that goes and one that comes. */
+export async function changesBetween(checkout: Checkout, from: string, to: string): Promise<readonly Change[]> {
+  const records = await gitList(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to], {
+    ...at(checkout),
+    timeLimit: 300_000,
+  })
+  const changes: Change[] = []
+  for (let index = 0; index + 1 < records.length; index += 2) {
+    const [oldMode = "", newMode = "", oldID = "", newID = ""] = (records[index] ?? "").slice(1).split(" ")
+    changes.push({
+      path: records[index + 1] ?? "",
+      ...(oldMode === NOTHING ? {} : { from: { mode: oldMode, oid: oldID } }),
+      ...(newMode === NOTHING ? {} : { to: { mode: newMode, oid: newID } }),
+    })
+  }
+  return changes
+}
+
+/** What a task's work amounts to. */
+export type Work = {
+  readonly files: readonly string[]
+  readonly added: number
+  readonly removed: number
+  /** Submodules in which something changed: they are not merged. */
+  readonly submodules: readonly string[]
+}
+
+/** What the host itself writes into its configuration folder, wherever it starts: nobody's work. */
+const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
+export const isHostsOwn = ({ path }: Change): boolean => HOSTS_OWN.test(path)
+
+/** Files and lines that changed between two states. */
+export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Work> {
+  const changes = (await changesBetween(checkout, from, to)).filter((change) => !isHostsOwn(change))
+  const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
+  const submodules = changes.filter(isSubmodule).map(({ path }) => path)
+  if (files.length === 0) return { files, added: 0, removed: 0, submodules }
+  const wanted = new Set(files)
+  const counts = await gitList(["diff-tree", "-r", "-z", "--numstat", "--no-renames", from, to], {
+    ...at(checkout),
+    timeLimit: 300_000,
+  })
+  let [added, removed] = [0, 0]
+  for (const line of counts) {
+    const [plus, minus, ...name] = line.split("\t")
+    if (!wanted.has(name.join("\t"))) continue
+    added += Number(plus) || 0
+    removed += Number(minus) || 0
+  }
+  return { files, added, removed, submodules }
+}
+
+/** The most of a diff that is read; what is shown of it is less. */
+const MOST_DIFF_BYTES = 200_000
+
+/** The diff as a person reads it, up to `mostLines`, and whether there is more. */
+export async function diffText(
+  checkout: Checkout,
+  from: string,
+  to: string,
+  mostLines: number,
+): Promise<{ readonly text: string; readonly cut: boolean }> {
+  const args = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", from, to, "--", "."]
+  const excluded = ["bun.lock", "bun.lockb", "package-lock.json"].map(
+    (file) => `:(exclude,top,glob)**/.opencode/${file}`,
+  )
+  const { out, cut } = await git([...args, ...excluded], { ...at(checkout), mostBytes: MOST_DIFF_BYTES })
+  const lines = out.trimEnd().split("\n")
+  return { text: lines.slice(0, mostLines).join("\n"), cut: cut || lines.length > mostLines }
+}

@@ -1,0 +1,63 @@
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { z } from "zod"
+
+/** Who looks after a worktree; the same that stands in a task's record. */
+export type Keeper = z.infer<typeof Keeper>
+export const Keeper = z.object({ pid: z.number(), startedAt: z.number(), instance: z.string(), seenAt: z.number() })
+
+const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.string() })
+
+/**
+ * What stands beside a worktree's folder, so that after a crash anyone can tell what it is:
+ * - `making`: not complete; nothing has run in it
+ * - `used`: an agent may have worked in it
+ * - `kept`: its state is under the ref; the folder may go
+ * - `held`: its state is under the ref, but for what git cannot keep there; the folder stays
+ */
+const Marker = z.object({
+  state: z.enum(["making", "used", "kept", "held"]),
+  keeper: Keeper,
+  /** The checkout it was made for. */
+  from: Checkout,
+  /** The worktree itself, once git has made it. */
+  worktree: Checkout.optional(),
+})
+export type Marker = z.infer<typeof Marker>
+
+const ENDING = ".json"
+const fileOf = (folder: string): string => `${folder}${ENDING}`
+
+export async function writeMarker(folder: string, marker: Marker): Promise<void> {
+  const file = fileOf(folder)
+  await writeFile(`${file}.new`, JSON.stringify(marker))
+  await rename(`${file}.new`, file)
+}
+
+/** The marker of a folder; undefined where it has none that can be read. */
+export async function readMarker(folder: string): Promise<Marker | undefined> {
+  try {
+    return Marker.safeParse(JSON.parse(await readFile(fileOf(folder), "utf8"))).data
+  } catch {
+    return undefined
+  }
+}
+
+export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
+
+/** The tasks that have a folder in `room`. */
+export async function marked(room: string): Promise<readonly string[]> {
+  try {
+    const files = await readdir(room)
+    return files.filter((file) => file.endsWith(ENDING)).map((file) => file.slice(0, -ENDING.length))
+  } catch (error) {
+    if ((error as { code?: string }).code === "ENOENT") return []
+    throw error
+  }
+}
+
+export async function makeRoom(room: string): Promise<void> {
+  await mkdir(room, { recursive: true, mode: 0o700 })
+}
+
+export const folderOf = (room: string, taskID: string): string => join(room, taskID)

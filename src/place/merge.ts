@@ -1,0 +1,120 @@
+import { rm } from "node:fs/promises"
+import { join } from "node:path"
+import { applyChanges, HalfDone, InTheWay } from "./apply.ts"
+import { at, type Checkout, treeOf } from "./checkout.ts"
+import { type Change, changesBetween, isHostsOwn, isSubmodule } from "./diff.ts"
+import type { Fault } from "./fault.ts"
+import { git, gitLine } from "./git.ts"
+import { readRef, writeRefs } from "./refs.ts"
+import { commitOf, snapshot, withIndex } from "./snapshot.ts"
+
+/** What came of bringing a state into a checkout. */
+export type Brought =
+  | { readonly kind: "merged"; readonly changes: readonly Change[]; readonly submodules: readonly string[] }
+  | { readonly kind: "conflict"; readonly paths: readonly string[]; readonly mine: string }
+
+export type Merging = {
+  readonly taskID: string
+  /** The state that is brought, and what it is counted from: an ancestor of it. */
+  readonly theirs: string
+  readonly base: string
+  /** The checkout's folder that somebody works in, below its top. */
+  readonly keep: string
+  /** True: what a merge of before had begun is finished; its own commit stays under the `merge` ref. */
+  readonly finishing: boolean
+  readonly fault: Fault
+}
+
+/**
+ * Three-way merges `theirs` into a checkout as it is, over `base`, and brings the result into its files, neither
+ * committed nor staged. Worked out before anything is touched; a conflict touches nothing. From the moment at which
+ * something is touched until all of it is done, a commit under the task's `merge` ref holds both states and the result.
+ */
+export async function mergeInto(checkout: Checkout, merging: Merging): Promise<Brought> {
+  const { taskID, base, fault, keep, finishing } = merging
+  const { commit: mine } = await snapshot(checkout, [base], "superagents: before a merge")
+  fault("merge: mine kept")
+  const { theirs, submodules } = await withoutSubmodules(checkout, base, merging.theirs)
+  const merged = await mergeTrees(checkout, mine, theirs)
+  if (merged.kind === "conflict") return { ...merged, mine }
+  const changes = (await changesBetween(checkout, mine, merged.tree)).filter((change) => !isHostsOwn(change))
+  const unreadable = changes.filter(({ path }) => path.includes("\uFFFD"))
+  if (unreadable.length > 0) return { kind: "conflict", paths: unreadable.map(({ path }) => path), mine }
+  const stage = stageOf(checkout, taskID)
+  if (changes.length === 0) {
+    await rm(stage, { recursive: true, force: true })
+    return { kind: "merged", changes, submodules }
+  }
+  if (!finishing)
+    await writeRefs(checkout, taskID, { merge: await journalOf(checkout, merged.tree, mine, merging.theirs) })
+  fault("merge: begun")
+  try {
+    await applyChanges(checkout, changes, { stage, keep, fault })
+  } catch (error) {
+    const putBack = !(error instanceof HalfDone)
+    if (putBack && !finishing) await writeRefs(checkout, taskID, { merge: undefined })
+    if (error instanceof InTheWay) return { kind: "conflict", paths: error.paths, mine }
+    throw error
+  }
+  fault("merge: applied")
+  return { kind: "merged", changes, submodules }
+}
+
+const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
+
+/** The checkout that a merge was going on in stands in the message of its commit. */
+const JOURNAL = "superagents: merge into "
+
+const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
+  gitLine(
+    ["commit-tree", tree, "-p", mine, "-p", theirs, "-m", `${JOURNAL}${JSON.stringify(checkout.top)}`],
+    at(checkout),
+  )
+
+/** A merge that was cut off: the states it began with, and the one that the checkout was to become. */
+export type CutOff = {
+  readonly journal: string
+  readonly mine: string
+  readonly theirs: string
+  readonly result: string
+}
+
+/** The task's merge that was cut off in this checkout, if there is one. */
+export async function cutOff(checkout: Checkout, taskID: string): Promise<CutOff | undefined> {
+  const journal = await readRef(checkout, "merge", taskID)
+  if (!journal) return undefined
+  const message = await gitLine(["show", "--no-patch", "--format=%B", journal], at(checkout))
+  if (message.trim() !== `${JOURNAL}${JSON.stringify(checkout.top)}`) return undefined
+  const mine = await gitLine(["rev-parse", `${journal}^1`], at(checkout))
+  const theirs = await gitLine(["rev-parse", `${journal}^2`], at(checkout))
+  const result = await commitOf(checkout, await treeOf(checkout, journal), [mine], "superagents: merged")
+  return { journal, mine, theirs, result }
+}
+
+type MergedTree =
+  | { readonly kind: "clean"; readonly tree: string }
+  | { readonly kind: "conflict"; readonly tree: string; readonly paths: readonly string[] }
+
+/** The tree that two commits make; with conflicts, one with the marks in its files. Touches nothing. */
+export async function mergeTrees(checkout: Checkout, mine: string, theirs: string): Promise<MergedTree> {
+  const args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", mine, theirs]
+  const { code, out } = await git(args, { ...at(checkout), accept: [1], timeLimit: 300_000 })
+  const [tree = "", ...paths] = out.split("\0").filter((item) => item !== "")
+  return code === 0 ? { kind: "clean", tree } : { kind: "conflict", tree, paths: [...new Set(paths)] }
+}
+
+/** The state with its submodules as they were at `base`, and the names of those that had changed. */
+async function withoutSubmodules(checkout: Checkout, base: string, theirs: string) {
+  const changed = (await changesBetween(checkout, base, theirs)).filter(isSubmodule)
+  if (changed.length === 0) return { theirs, submodules: [] }
+  const tree = await withIndex(async (index) => {
+    const run = { ...at(checkout), index }
+    await git(["read-tree", theirs], run)
+    const gone = "0".repeat(base.length)
+    const input = changed.map(({ path, from }) => `${from?.mode ?? "0"} ${from?.oid ?? gone}\t${path}\0`).join("")
+    await git(["update-index", "-z", "--index-info"], { ...run, input })
+    return gitLine(["write-tree"], run)
+  })
+  const without = await commitOf(checkout, tree, [base, theirs], "superagents: without submodules")
+  return { theirs: without, submodules: changed.map(({ path }) => path) }
+}

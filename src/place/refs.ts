@@ -1,0 +1,73 @@
+import { at, type Checkout } from "./checkout.ts"
+import { git, gitLine } from "./git.ts"
+
+/**
+ * What the repository remembers of a task, each under a ref named after it:
+ * - `state`: its work, as of the end of its last run
+ * - `base`: what that work is counted from: the state it began with, or what has been merged or brought in since
+ * - `merge`: a merge that has begun; its parents are the two states, its tree is the result
+ * - `conflict`: the parent's state with which the last merge had a conflict
+ */
+export type RefKind = "state" | "base" | "merge" | "conflict"
+
+const PREFIXES: Record<RefKind, string> = {
+  state: "refs/superagents/",
+  base: "refs/superagents-base/",
+  merge: "refs/superagents-merge/",
+  conflict: "refs/superagents-conflict/",
+}
+const KINDS = Object.keys(PREFIXES) as RefKind[]
+
+export const refOf = (kind: RefKind, taskID: string): string => `${PREFIXES[kind]}${taskID}`
+
+/** The commit under a task's ref, if there is one. */
+export async function readRef(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
+  const args = ["rev-parse", "--verify", "--quiet", `${refOf(kind, taskID)}^{commit}`]
+  const { code, out } = await git(args, { ...at(checkout), accept: [1] })
+  return code === 0 ? out.trim() : undefined
+}
+
+/** Sets refs of a task, and deletes those that are given as undefined: all of them or none. */
+export async function writeRefs(
+  checkout: Checkout,
+  taskID: string,
+  refs: Readonly<Partial<Record<RefKind, string | undefined>>>,
+): Promise<void> {
+  const input = KINDS.filter((kind) => kind in refs).map((kind) => {
+    const commit = refs[kind]
+    return commit === undefined ? `delete ${refOf(kind, taskID)}\0\0` : `update ${refOf(kind, taskID)}\0${commit}\0\0`
+  })
+  await git(["update-ref", "--stdin", "-z"], { ...at(checkout), input: input.join("") })
+}
+
+export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
+  writeRefs(checkout, taskID, { state: undefined, base: undefined, merge: undefined, conflict: undefined })
+
+/** What the repository has of a task: the trees of its refs, and when its state was kept (ms). */
+export type Remembered = {
+  readonly taskID: string
+  readonly keptAt: number
+  readonly trees: Readonly<Partial<Record<RefKind, string>>>
+}
+
+/** All tasks that the repository remembers. */
+export async function remembered(checkout: Checkout): Promise<readonly Remembered[]> {
+  const format = "--format=%(refname) %(tree) %(committerdate:unix)"
+  const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], at(checkout))).split("\n")
+  const found = new Map<string, { keptAt: number; trees: Partial<Record<RefKind, string>> }>()
+  for (const line of lines) {
+    const [name = "", tree = "", seconds] = line.split(" ")
+    const kind = KINDS.find((candidate) => name.startsWith(PREFIXES[candidate]))
+    if (!kind) continue
+    const taskID = name.slice(PREFIXES[kind].length)
+    const entry = found.get(taskID) ?? { keptAt: 0, trees: {} }
+    entry.trees[kind] = tree
+    if (kind === "state" || entry.keptAt === 0) entry.keptAt = Number(seconds) * 1000
+    found.set(taskID, entry)
+  }
+  return [...found].map(([taskID, entry]) => ({ taskID, ...entry }))
+}
+
+/** True while a task's work is not in its parent's files. */
+export const isUnmerged = ({ trees }: Remembered): boolean =>
+  trees.merge !== undefined || (trees.state !== undefined && trees.state !== trees.base)

@@ -1,0 +1,87 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { killGroup } from "./process.ts"
+
+export type CommandResult = {
+  /** Absent where it was killed. */
+  readonly exitCode?: number
+  readonly why?: "time" | "stopped" | "not started"
+  /** The end of what it wrote. */
+  readonly output: string
+  readonly durationMs: number
+}
+
+export type CommandOptions = {
+  readonly cwd: string
+  /** In ms; 0 for none. */
+  readonly timeLimit: number
+  readonly signal?: AbortSignal
+}
+
+/** How much of a command's output is kept: its end. */
+const MOST_OUTPUT_BYTES = 64_000
+/** How long a killed command may take to close its output. */
+const CLOSE_LIMIT_MS = 2000
+
+/**
+ * Runs a command of the user's through the shell, with nothing to read from, in a process group of its own. When it
+ * ends, or its time is up, what is left of the group is killed. Never rejects.
+ */
+export async function runCommand(command: string, { cwd, timeLimit, signal }: CommandOptions): Promise<CommandResult> {
+  const began = Date.now()
+  let output = Buffer.alloc(0)
+  const ended = (result: Pick<CommandResult, "exitCode" | "why">, text?: string): CommandResult => ({
+    ...result,
+    output: text ?? output.toString(),
+    durationMs: Date.now() - began,
+  })
+  if (signal?.aborted) return ended({ why: "stopped" })
+  try {
+    const child = spawn("/bin/sh", ["-c", command], { cwd, detached: true, stdio: ["ignore", "pipe", "pipe"] })
+    const take = (chunk: Buffer) => {
+      output = Buffer.concat([output, chunk])
+      if (output.length > 2 * MOST_OUTPUT_BYTES) output = output.subarray(-MOST_OUTPUT_BYTES)
+    }
+    child.stdout.on("data", take)
+    child.stderr.on("data", take)
+    let why: "time" | "stopped" | undefined
+    const stop = (reason: "time" | "stopped") => {
+      why ??= reason
+      killGroup(child)
+    }
+    const timer = timeLimit > 0 ? setTimeout(() => stop("time"), timeLimit) : undefined
+    timer?.unref()
+    const aborted = () => stop("stopped")
+    signal?.addEventListener("abort", aborted)
+    const closed = once(child, "close")
+    closed.catch(() => {})
+    try {
+      const [code] = (await once(child, "exit")) as [number | null]
+      return await leave(code)
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener("abort", aborted)
+    }
+
+    /** What it left behind in its group goes with it, and with that the pipes close. */
+    async function leave(code: number | null): Promise<CommandResult> {
+      killGroup(child)
+      let late: ReturnType<typeof setTimeout> | undefined
+      await Promise.race([closed, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_LIMIT_MS)))])
+      clearTimeout(late)
+      child.stdout.destroy()
+      child.stderr.destroy()
+      const tail = output.subarray(-MOST_OUTPUT_BYTES).toString()
+      return why === undefined ? ended({ exitCode: code ?? 1 }, tail) : ended({ why }, tail)
+    }
+  } catch (error) {
+    return ended({ why: "not started" }, String((error as Error).message ?? error))
+  }
+}
+
+/** The last lines of a text. */
+export function lastLines(text: string, most: number): string {
+  const lines = text.trimEnd().split("\n")
+  const left = lines.length - most
+  return left > 0 ? `… (${left} lines before)\n${lines.slice(-most).join("\n")}` : lines.join("\n")
+}

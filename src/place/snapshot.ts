@@ -1,0 +1,95 @@
+import { randomUUID } from "node:crypto"
+import { copyFile, mkdtemp, rm, stat, utimes } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { at, type Checkout, isAncestor, treeOf } from "./checkout.ts"
+import { git, gitLine, gitList } from "./git.ts"
+
+/** Files may be many and large: hashing and writing them takes its time. */
+const LONG_MS = 900_000
+
+export type Snapshot = { readonly commit: string; readonly tree: string; readonly nested: readonly string[] }
+
+/**
+ * A commit of a checkout's state as it is: changed and untracked files, whatever is staged or not; what git ignores is
+ * left out, and so are repositories of their own within it (`nested`), which git could only name. Without the checkout's
+ * own index (`hasIndex`) the first parent's is taken. Index, HEAD, branches,
+ * stash and files stay as they are. All of `parents` are the commit's ancestors; where one of them is that state
+ * already, it is taken as it is.
+ */
+export async function snapshot(
+  checkout: Checkout,
+  parents: readonly string[],
+  message: string,
+  hasIndex = true,
+): Promise<Snapshot> {
+  return withIndex(async (index) => {
+    const copied = hasIndex && (await copyIndex(checkout, index))
+    if (!copied) await git(["read-tree", parents[0] ?? "HEAD"], { ...at(checkout), index })
+    const nested = await addAll(checkout, index)
+    const tree = await gitLine(["write-tree"], { ...at(checkout), index })
+    return { commit: await commitOf(checkout, tree, parents, message), tree, nested }
+  })
+}
+
+/** A commit of a tree with these ancestors, each once; one of the parents itself where it is that already. */
+export async function commitOf(
+  checkout: Checkout,
+  tree: string,
+  parents: readonly string[],
+  message: string,
+): Promise<string> {
+  const needed = await withoutAncestors(checkout, parents)
+  const [only] = needed
+  if (needed.length === 1 && only && (await treeOf(checkout, only)) === tree) return only
+  const args = ["commit-tree", tree, ...needed.flatMap((parent) => ["-p", parent]), "-m", message]
+  return gitLine(args, at(checkout))
+}
+
+async function withoutAncestors(checkout: Checkout, commits: readonly string[]): Promise<string[]> {
+  const kept: string[] = []
+  for (const commit of new Set(commits)) {
+    let covered = false
+    for (const other of kept) covered ||= await isAncestor(checkout, commit, other)
+    if (!covered) kept.push(commit)
+  }
+  return kept
+}
+
+/** Hands over the path of an index of one's own, which is gone afterwards. */
+export async function withIndex<Value>(work: (index: string) => Promise<Value>): Promise<Value> {
+  const folder = await mkdtemp(join(tmpdir(), "superagents-index-"))
+  try {
+    return await work(join(folder, randomUUID()))
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/**
+ * A copy of the checkout's index, which knows what git has looked at already. It keeps the original's time, rounded
+ * down: git takes a file that is as young as the index for one that may have changed since. False where there is none.
+ */
+async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
+  const original = join(checkout.gitDir, "index")
+  try {
+    const { mtimeMs } = await stat(original)
+    await copyFile(original, index)
+    const seconds = Math.floor(mtimeMs / 1000)
+    await utimes(index, seconds, seconds)
+    return true
+  } catch (error) {
+    if ((error as { code?: string }).code === "ENOENT") return false
+    throw error
+  }
+}
+
+/** Takes all that is there into the index. Returns the nested repositories that were left out. */
+async function addAll(checkout: Checkout, index: string): Promise<string[]> {
+  const run = { ...at(checkout), index, timeLimit: LONG_MS }
+  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], run)
+  const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
+  const input = [".", ...nested.map((name) => `:(exclude,top,literal)${name}`)].join("\0")
+  await git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
+  return nested
+}

@@ -1,0 +1,116 @@
+import { constants, existsSync } from "node:fs"
+import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { at, type Checkout, find } from "./checkout.ts"
+import { GitError, git, gitList } from "./git.ts"
+
+/** Large repositories take their time. */
+const LONG_MS = 900_000
+
+/** A checkout of its own at a commit, on no branch. */
+export async function addWorktree(from: Checkout, folder: string, commit: string): Promise<Checkout> {
+  await git(["worktree", "add", "--detach", "--force", folder, commit], { ...at(from), timeLimit: LONG_MS })
+  const made = await find(folder)
+  if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
+  return made
+}
+
+/**
+ * Takes a worktree away, whatever is left of it: the folder, git's own notes of it, or both. Its state is kept by then,
+ * or not worth it.
+ */
+export async function removeWorktree(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+  const bare = { cwd: from.commonDir, gitDir: undefined }
+  // Twice: one that is locked, too, as git leaves it when it is killed while it makes one.
+  await git(["worktree", "remove", "--force", "--force", folder], { ...bare, timeLimit: LONG_MS, accept: [128, 255] })
+  if (existsSync(folder)) await removeFolder(folder)
+  // Only now is it certain that git forgets it: it does where the folder is gone.
+  await git(["worktree", "remove", "--force", "--force", folder], { ...bare, accept: [128, 255] })
+}
+
+/** Removes a folder, folders that may not be written to included (as some package managers leave them). */
+async function removeFolder(folder: string): Promise<void> {
+  try {
+    await rm(folder, { recursive: true, force: true, maxRetries: 2 })
+  } catch {
+    await openUp(folder)
+    await rm(folder, { recursive: true, force: true, maxRetries: 2 })
+  }
+}
+
+async function openUp(folder: string): Promise<void> {
+  await chmod(folder, 0o700)
+  for (const entry of await readdir(folder, { withFileTypes: true }))
+    if (entry.isDirectory()) await openUp(join(folder, entry.name))
+}
+
+/**
+ * Checks out the submodules that are checked out in `original`, at the commits that the worktree names, from the
+ * repositories that are there: without a network, and with commits that nobody has pushed.
+ */
+export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
+  for (const { name, path } of await submodules(worktree)) {
+    const source = existsSync(join(original.top, path, ".git")) ? await find(join(original.top, path)) : undefined
+    if (!source || source.top === original.top) continue
+    const settings = [
+      `submodule.${name}.url=${source.gitDir}`,
+      `submodule.${name}.active=true`,
+      "protocol.file.allow=always",
+    ]
+    const args = [...settings.flatMap((setting) => ["-c", setting]), "submodule", "update", "--init", "--", path]
+    // Not by name: git's own script for submodules finds the repository itself.
+    await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
+    const made = await find(join(worktree.top, path))
+    if (made && made.top !== worktree.top) await addSubmodules(source, made)
+  }
+}
+
+export type Submodule = { readonly name: string; readonly path: string }
+
+/** The submodules that a checkout names. */
+export async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
+  if (!existsSync(join(checkout.top, ".gitmodules"))) return []
+  const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]
+  const { code, out } = await git(args, { ...at(checkout), accept: [1] })
+  if (code !== 0) return []
+  return out.split("\0").flatMap((entry) => {
+    const [key, path] = entry.split("\n")
+    return key && path ? [{ name: key.slice("submodule.".length, -".path".length), path }] : []
+  })
+}
+
+/** The submodules in which something was changed that the checkout's own commits cannot hold. */
+export async function changedSubmodules(checkout: Checkout): Promise<readonly string[]> {
+  if ((await submodules(checkout)).length === 0) return []
+  const args = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"]
+  const records = await gitList(args, at(checkout))
+  return records.flatMap((record) => {
+    const fields = record.split(" ")
+    const [, , state = ""] = fields
+    return fields[0] === "1" && /^S.*[CMU]/.test(state) ? [fields.slice(8).join(" ")] : []
+  })
+}
+
+/**
+ * Copies what git ignores and these patterns name: one without a slash fits a name in any folder, one with a slash a
+ * path from the top. What is there already is left as it is.
+ */
+export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
+  if (patterns.length === 0) return
+  const specs = patterns.flatMap((pattern) => {
+    const path = pattern.replace(/^\.?\/+/, "").replace(/\/+$/, "")
+    const glob = path.includes("/") || pattern.startsWith("/") ? path : `**/${path}`
+    return [`:(top,glob)${glob}`, `:(top,glob)${glob}/**`]
+  })
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
+  for (const name of await gitList(args, { ...at(from), timeLimit: LONG_MS })) {
+    if (!name.endsWith("/")) await copyOne(join(from.top, name), join(to.top, name))
+  }
+}
+
+async function copyOne(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true })
+  if (existsSync(to)) return
+  if ((await lstat(from)).isSymbolicLink()) await symlink(await readlink(from), to)
+  else await copyFile(from, to, constants.COPYFILE_FICLONE)
+}

@@ -1,0 +1,289 @@
+import { spawnSync } from "node:child_process"
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { Worktrees } from "../../src/place/worktrees.ts"
+import { Bench, Repository } from "../support/repository.ts"
+
+/** The process dies at each step; nothing may be lost, and after the next start nothing may be left over. */
+
+const ID = "bg_aaaaaaaa"
+const STEP = fileURLToPath(new URL("../support/fixtures/place-step.ts", import.meta.url))
+let bench: Bench
+let user: Repository
+let places: Worktrees
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.repository()
+  places = bench.worktrees({ isAlive: () => false })
+  user.write("a", text()).write("b", text()).write("c", text()).write("gone", "x").commit()
+  user.write("a", text({ 0: "mine, uncommitted" })).write("untracked", "mine")
+})
+afterEach(() => bench.close())
+
+const text = (changed: Record<number, string> = {}) =>
+  Array.from({ length: 20 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
+
+function dies(step: string, moment: string, nth = 1) {
+  const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step, moment, nth })
+  const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
+  expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
+}
+
+const nothingLeft = () => {
+  expect(bench.leftovers()).toEqual([])
+  expect(user.worktrees()).toBe(1)
+  expect(readdirSync(join(user.top, ".git")).filter((name) => name.startsWith("superagents-merge.lock"))).toEqual([])
+  const stages = join(user.top, ".git/superagents")
+  expect(existsSync(stages) ? readdirSync(stages) : []).toEqual([])
+}
+
+const request = { taskID: ID, folder: "", again: false, timeLimit: 0 }
+const ready = async (again = false) =>
+  new Repository((await places.ready({ ...request, folder: user.top, again })).directory)
+
+async function atWork() {
+  const child = await ready()
+  child
+    .write("a", text({ 0: "mine, uncommitted", 10: "theirs" }))
+    .write("b", text({ 10: "theirs" }))
+    .remove("gone")
+  child.write("c", text({ 10: "theirs, committed" })).write("new/file", "theirs\n")
+  child.git("add", "c")
+  child.git("commit", "--quiet", "--message", "the child's own")
+  return child
+}
+
+const WORK = { files: ["a", "b", "c", "gone", "new/file"], added: 4, removed: 4 }
+
+describe("making ready", () => {
+  test.each(["ready: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
+    const before = user.state()
+    dies("ready", moment)
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(user.state()).toEqual(before)
+    expect(await places.unmerged(user.top)).toEqual(new Set())
+    expect((await ready()).read("a")).toBe(text({ 0: "mine, uncommitted" }))
+  })
+
+  test.each(["ready: marked", "ready: added", "ready: set up"])("again, dies at %s: the work stays", async (moment) => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    const kept = user.git("rev-parse", `refs/superagents/${ID}`)
+    dies("again", moment)
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
+    expect((await ready(true)).read("new/file")).toBe("theirs\n")
+  })
+
+  test("dies within git itself: a half-made checkout is nobody's work", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    const kept = user.git("rev-parse", `refs/superagents/${ID}`)
+    dies("again", "ready: added")
+    const [room = ""] = readdirSync(bench.root)
+    const folder = join(bench.root, room, ID)
+    for (const name of ["a", "b", "c"]) rmSync(join(folder, name))
+    writeFileSync(join(user.top, ".git/worktrees", ID, "locked"), "initializing")
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
+  })
+})
+
+describe("an agent at work or putting away", () => {
+  test.each(["away: state kept", "away: marked", "away: removed"])("dies at %s: its work is kept", async (moment) => {
+    await atWork()
+    const before = user.state()
+    dies("putAway", moment)
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(user.state()).toEqual(before)
+    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+  })
+
+  test("half removed: what is gone of the folder is not taken for the agent's work", async () => {
+    const child = await atWork()
+    dies("putAway", "away: marked")
+    child.remove("b").remove("new")
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+  })
+
+  test("the sweep dies, too", async () => {
+    await atWork()
+    dies("sweep", "away: state kept")
+    dies("sweep", "away: removed")
+    await places.sweep(user.top, () => false)
+    nothingLeft()
+    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+  })
+
+  test("another's, or one that runs here, is left alone", async () => {
+    const child = await atWork()
+    await places.sweep(user.top, (taskID) => taskID === ID)
+    await bench.worktrees({ isOthers: () => true }).sweep(user.top, () => false)
+    expect(child.has("a")).toBe(true)
+  })
+})
+
+describe("a merge", () => {
+  const RESULT = {
+    a: text({ 0: "mine, uncommitted", 10: "theirs" }),
+    b: text({ 10: "theirs" }),
+    c: text({ 10: "theirs, committed" }),
+    "new/file": "theirs\n",
+    untracked: "mine",
+  }
+  const isMerged = () => {
+    for (const [name, content] of Object.entries(RESULT)) expect(user.read(name)).toBe(content)
+    expect(user.has("gone")).toBe(false)
+    nothingLeft()
+    expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
+  }
+
+  test.each<[string, number]>([
+    ["merge: mine kept", 1],
+    ["merge: begun", 1],
+    ["merge: staged", 1],
+    ["merge: one file", 1],
+    ["merge: one file", 3],
+    ["merge: one file", 5],
+    ["merge: applied", 1],
+    ["merge: done", 1],
+  ])("dies at %s (%i): every file is its old or its new self, and the next start finishes it", async (moment, nth) => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    const before = user.files()
+    const repository = user.repositoryState()
+    dies("merge", moment, nth)
+    for (const [name, was] of Object.entries(user.files())) {
+      const now = Buffer.from((was.split(" ")[1] as string) ?? "", "base64").toString()
+      expect([
+        before[name],
+        `644 ${Buffer.from(RESULT[name as keyof typeof RESULT] ?? "").toString("base64")}`,
+      ]).toContain(was)
+      expect(now).not.toBe(undefined)
+    }
+    await places.sweep(user.top, () => false)
+    if (moment === "merge: mine kept") await places.merge(ID, user.top)
+    isMerged()
+    expect(user.repositoryState()).toEqual(repository)
+    expect(await places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+  })
+
+  test("and the one that finishes it dies as well", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    dies("merge", "merge: one file", 1)
+    dies("sweep", "merge: one file", 1)
+    dies("merge", "merge: one file", 1)
+    await places.sweep(user.top, () => false)
+    isMerged()
+  })
+
+  test("is finished before another begins", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    dies("merge", "merge: one file", 2)
+    const other = "bg_bbbbbbbb"
+    const child = new Repository((await places.ready({ ...request, taskID: other, folder: user.top })).directory)
+    child.write("other", "x")
+    await places.putAway(other, user.top)
+    expect(await places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
+    isMerged()
+  })
+
+  test("what the user changed since stays; elsewhere it is finished, or it is a conflict", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    dies("merge", "merge: one file", 1)
+    user.write("b", text({ 0: "since then" })).write("untracked", "since then")
+    await places.sweep(user.top, () => false)
+    expect(user.read("b")).toBe(text({ 0: "since then", 10: "theirs" }))
+    expect(user.read("untracked")).toBe("since then")
+    expect(user.read("c")).toBe(RESULT.c)
+    nothingLeft()
+  })
+
+  test("where that does not fit, nothing more is touched, and it says so", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    dies("merge", "merge: one file", 1)
+    user.write("b", text({ 10: "since then" }))
+    const before = user.state()
+    const [swept] = await places.sweep(user.top, () => false)
+    expect(swept?.what).toMatch(/was cut off.*: b; merge it again/)
+    expect(user.state()).toEqual(before)
+    expect(await places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
+  })
+
+  test("a lock that a dead process left is broken, and one of a living one is waited for", async () => {
+    await atWork()
+    await places.putAway(ID, user.top)
+    const lock = join(user.top, ".git/superagents-merge.lock")
+    writeFileSync(lock, "")
+    expect((await places.merge(ID, user.top)).kind).toBe("merged")
+    writeFileSync(lock, JSON.stringify({ pid: 1, startedAt: 0, instance: "x", seenAt: 0 }))
+    let alive = true
+    const waiting = bench.worktrees({ isAlive: () => alive }).merge(ID, user.top)
+    await expect(Promise.race([waiting, new Promise((resolve) => setTimeout(resolve, 300, "waits"))])).resolves.toBe(
+      "waits",
+    )
+    alive = false
+    expect((await waiting).kind).toBe("nothing")
+  })
+})
+
+describe("a full disk", () => {
+  const mount = (size: string) => {
+    const folder = join(bench.folder, "small")
+    mkdirSync(folder, { recursive: true })
+    const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "none", folder], { encoding: "utf8" })
+    return mounted.status === 0 ? folder : undefined
+  }
+  afterEach(() => {
+    spawnSync("umount", [join(bench.folder, "small")])
+  })
+
+  test("is an error at the launch, at the end and at the merge, and nothing is lost", async (context) => {
+    const folder = mount("6m")
+    if (!folder) context.skip("a file system cannot be mounted here")
+    const small = Repository.init(join(folder as string, "project"))
+    const noise = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => Math.floor(Math.random() * 256)))
+    const fill = (left: number) => {
+      const all = Number(
+        spawnSync("df", ["--output=avail", "-k", folder as string], { encoding: "utf8" }).stdout.split("\n")[1],
+      )
+      small.write("../filler", Buffer.alloc(Math.max(0, all - left) * 1024))
+    }
+    const free = () => rmSync(join(folder as string, "filler"), { force: true })
+    small.write("a", text()).commit()
+    small.write("big", noise(600_000))
+    const before = small.state()
+    fill(100)
+    await expect(places.ready({ ...request, folder: small.top })).rejects.toThrow(
+      /No space left|unable to write|write/i,
+    )
+    expect(small.state()).toEqual(before)
+    expect(bench.leftovers()).toEqual([])
+    free()
+    const child = new Repository((await places.ready({ ...request, folder: small.top })).directory)
+    child.write("big", noise(700_000)).write("a", text({ 3: "theirs" }))
+    fill(100)
+    await expect(places.putAway(ID, small.top)).rejects.toThrow()
+    expect(child.read("a")).toBe(text({ 3: "theirs" }))
+    free()
+    expect(await places.putAway(ID, small.top)).toMatchObject({ files: ["a", "big"] })
+    fill(200)
+    await expect(places.merge(ID, small.top)).rejects.toThrow()
+    free()
+    expect(small.state()).toEqual(before)
+    expect(await places.merge(ID, small.top)).toMatchObject({ kind: "merged", files: ["a", "big"] })
+  })
+})

@@ -1,0 +1,409 @@
+import { chmodSync, existsSync, mkdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { Worktrees } from "../../src/place/worktrees.ts"
+import { Bench, Repository } from "../support/repository.ts"
+
+const ID = "bg_aaaaaaaa"
+let bench: Bench
+let user: Repository
+let places: Worktrees
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.repository()
+  places = bench.worktrees()
+})
+afterEach(() => bench.close())
+
+const ready = (id = ID, again = false) =>
+  places.ready({ taskID: id, folder: user.top, again, timeLimit: 0 }).then(({ directory }) => new Repository(directory))
+
+/** A whole run of a task in a worktree. */
+async function worked(work: (child: Repository) => void, id = ID, again = false) {
+  work(await ready(id, again))
+  return places.putAway(id, user.top)
+}
+const merge = (id = ID) => places.merge(id, user.top)
+
+const LINES = Array.from({ length: 40 }, (_, index) => `line ${index}`)
+const text = (changed: Record<number, string> = {}) => LINES.map((line, at) => `${changed[at] ?? line}\n`).join("")
+
+describe("a merge", () => {
+  test("leaves a dirty parent byte for byte as it was, but for the merged lines", async () => {
+    user.write(".gitignore", "ignored\n").write("shared.txt", text()).write("staged.txt", text()).write("other", "o")
+    user.commit()
+    user.write("stashed", "s").git("stash", "--include-untracked")
+    user.write("shared.txt", text({ 0: "mine, uncommitted" }))
+    user.write("staged.txt", text({ 5: "mine, staged" })).git("add", "staged.txt")
+    user.write("staged.txt", text({ 5: "mine, staged", 20: "mine, not staged" }))
+    user.write("untracked.txt", text()).write("ignored", "i").write("private", "p", 0o600)
+    const child = await ready()
+    child.write("shared.txt", text({ 0: "mine, uncommitted", 39: "theirs" }))
+    child.write("staged.txt", text({ 5: "mine, staged", 20: "mine, not staged", 35: "theirs" }))
+    child.write("untracked.txt", text({ 10: "theirs" })).write("new/file.txt", "theirs\n")
+    await places.putAway(ID, user.top)
+    user.write("shared.txt", text({ 0: "mine, uncommitted", 20: "mine, meanwhile" }))
+    const before = user.state()
+    expect(await merge()).toEqual({
+      kind: "merged",
+      files: ["new/file.txt", "shared.txt", "staged.txt", "untracked.txt"],
+      submodules: [],
+    })
+    const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
+    expect(user.state()).toEqual({
+      ...before,
+      "new/file.txt": base64("theirs\n"),
+      "shared.txt": base64(text({ 0: "mine, uncommitted", 20: "mine, meanwhile", 39: "theirs" })),
+      "staged.txt": base64(text({ 5: "mine, staged", 20: "mine, not staged", 35: "theirs" })),
+      "untracked.txt": base64(text({ 10: "theirs" })),
+    })
+    expect(user.git("diff", "--cached", "--name-only")).toBe("staged.txt\n")
+    expect(bench.leftovers()).toEqual([])
+    expect(existsSync(join(user.top, ".git/superagents", ID))).toBe(false)
+  })
+
+  test("twice is harmless; after a resume it brings the rest, over what the user changed since", async () => {
+    user.write("a", text()).commit()
+    await worked((child) => child.write("a", text({ 1: "first run" })))
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+    expect(await places.unmerged(user.top)).toEqual(new Set())
+    user.write("a", text({ 1: "first run, and the user" }))
+    const before = user.state()
+    expect(await merge()).toEqual({ kind: "nothing" })
+    expect(user.state()).toEqual(before)
+    await worked(
+      (child) => {
+        expect(child.read("a")).toBe(text({ 1: "first run" }))
+        child.write("a", text({ 1: "first run", 30: "second run" }))
+      },
+      ID,
+      true,
+    )
+    expect(await places.unmerged(user.top)).toEqual(new Set([ID]))
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+    expect(user.read("a")).toBe(text({ 1: "first run, and the user", 30: "second run" }))
+  })
+
+  test("of work that is not there, or of none at all", async () => {
+    user.write("a", "a").commit()
+    await expect(merge()).rejects.toThrow(/nothing to merge/)
+    await worked(() => {})
+    expect(await merge()).toEqual({ kind: "nothing" })
+  })
+
+  test("brings binaries, deletions, renames, mode bits, links and every name", async () => {
+    const numbers = Array.from({ length: 5000 }, (_, index) => (index * 7919) % 256)
+    const [binary, turned] = [Buffer.from(numbers), Buffer.from(numbers.toReversed())]
+    user
+      .write("binary", binary)
+      .write("gone/deep/er", "x")
+      .write("old name", text())
+      .write("tool", "#!/bin/sh\n")
+      .write("kept private", "a\n", 0o600)
+      .write("folder/to/file", "x")
+      .write("file to folder", "x")
+      .link("link", "binary")
+    user.commit()
+    const before = user.repositoryState()
+    await worked((child) => {
+      child.write("binary", turned).remove("gone").write("tool", "#!/bin/sh\n", 0o755)
+      child.git("mv", "old name", "new name")
+      child.write("new name", text({ 3: "renamed" })).write("kept private", "b\n")
+      child.remove("folder").write("folder", "now a file\n")
+      child.remove("file to folder").write("file to folder/inside", "now a folder\n")
+      child.remove("link").link("link", "tool").link("new link", "nowhere")
+      child
+        .write("with space\tand\ttab", "1")
+        .write("with\nnew line", "2")
+        .write('with "quotes"', "3")
+        .write("ünï", "4")
+    })
+    const changed = (await merge()) as { files: readonly string[] }
+    expect(changed.files).toHaveLength(16)
+    const files = user.files()
+    const shown = new Repository((await ready("bg_bbbbbbbb")).top).files()
+    expect(files).toEqual({ ...shown, "kept private": shown["kept private"]?.replace("644", "600") })
+    expect(readFileSync(join(user.top, "binary")).equals(turned)).toBe(true)
+    expect(files).toMatchObject({ link: "-> tool", "new link": "-> nowhere", "with\nnew line": expect.any(String) })
+    expect(files.tool).toMatch(/^755/)
+    expect(existsSync(join(user.top, "gone"))).toBe(false)
+    expect(user.repositoryState()).toEqual(before)
+  })
+
+  test.each(["true", "input", "false"])("keeps line ends with core.autocrlf=%s", async (autocrlf) => {
+    const crlf = (content: string) => content.replaceAll("\n", "\r\n")
+    user.git("config", "core.autocrlf", autocrlf)
+    user.write("dos.txt", autocrlf === "input" ? text() : crlf(text())).write("bytes", Buffer.from([0, 13, 10, 1]))
+    user.commit()
+    await worked((child) => {
+      child.write("dos.txt", child.read("dos.txt").replace("line 7", "theirs"))
+      child.write("bytes", Buffer.from([0, 13, 10, 2]))
+    })
+    const mine = user.read("dos.txt").replace("line 30", "mine")
+    user.write("dos.txt", mine)
+    expect(await merge()).toMatchObject({ kind: "merged" })
+    expect(user.read("dos.txt")).toBe(mine.replace("line 7", "theirs"))
+    expect([...readFileSync(join(user.top, "bytes"))]).toEqual([0, 13, 10, 2])
+  })
+
+  test("keeps line ends that .gitattributes ask for", async () => {
+    user.write(".gitattributes", "*.bat eol=crlf\n").write("run.bat", "one\r\ntwo\r\nthree\r\n").commit()
+    await worked((child) => child.write("run.bat", "one\r\ntwo\r\nTHREE\r\n").write("new.bat", "x\r\n"))
+    await merge()
+    expect([user.read("run.bat"), user.read("new.bat")]).toEqual(["one\r\ntwo\r\nTHREE\r\n", "x\r\n"])
+  })
+
+  test("comes home to a parent that has committed, switched branches and pulled meanwhile", async () => {
+    user.write("a", text()).commit()
+    user.write("a", text({ 0: "uncommitted at the launch" }))
+    await worked((child) => child.write("a", text({ 0: "uncommitted at the launch", 39: "theirs" })))
+    user.commit("what was uncommitted")
+    user.git("checkout", "--quiet", "-b", "feature")
+    user.write("a", text({ 0: "uncommitted at the launch", 20: "on the branch" })).commit()
+    expect(await merge()).toMatchObject({ kind: "merged" })
+    expect(user.read("a")).toBe(text({ 0: "uncommitted at the launch", 20: "on the branch", 39: "theirs" }))
+    expect(user.git("branch", "--show-current")).toBe("feature\n")
+  })
+
+  test("keeps the folder that somebody works in", async () => {
+    user.write("sub/only", "x").write("a", "a").commit()
+    const { directory } = await places.ready({ taskID: ID, folder: join(user.top, "sub"), again: false, timeLimit: 0 })
+    new Repository(directory).remove("only")
+    await places.putAway(ID, join(user.top, "sub"))
+    expect(await places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
+    expect(existsSync(join(user.top, "sub"))).toBe(true)
+  })
+})
+
+test("ten tasks that change one file in ten places all come home, every change there", async () => {
+  user.write("shared.txt", text()).commit()
+  user.write("shared.txt", text({ 39: "the user's own" }))
+  const ids = Array.from({ length: 10 }, (_, index) => `bg_aaaaaaa${index}`)
+  const children = await Promise.all(ids.map((id) => ready(id)))
+  children.forEach((child, index) => {
+    child.write("shared.txt", text({ 39: "the user's own", [index * 3]: `task ${index}` })).write(`own ${index}`, "x")
+  })
+  await Promise.all(ids.map((id) => places.putAway(id, user.top)))
+  const merged = await Promise.all(ids.map((id) => merge(id)))
+  expect(merged.map(({ kind }) => kind)).toEqual(ids.map(() => "merged"))
+  const all = Object.fromEntries(ids.map((_, index) => [index * 3, `task ${index}`]))
+  expect(user.read("shared.txt")).toBe(text({ ...all, 39: "the user's own" }))
+  expect(ids.every((_, index) => user.has(`own ${index}`))).toBe(true)
+  expect(user.worktrees()).toBe(1)
+  expect(bench.leftovers()).toEqual([])
+})
+
+describe("a conflict", () => {
+  const SECOND = "bg_bbbbbbbb"
+
+  test("names the files and changes nothing; resumed, the agent has both sides and solves it", async () => {
+    user.write("a", text()).write("b", text()).commit()
+    const [first, second] = [await ready(), await ready(SECOND)]
+    first.write("a", text({ 5: "first" }))
+    second.write("a", text({ 5: "second" })).write("b", text({ 5: "second" }))
+    await Promise.all([places.putAway(ID, user.top), places.putAway(SECOND, user.top)])
+    expect((await merge()).kind).toBe("merged")
+    const before = user.state()
+    expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
+    expect(user.state()).toEqual(before)
+    expect(await places.unmerged(user.top)).toEqual(new Set([SECOND]))
+    const request = { taskID: SECOND, folder: user.top, again: true, timeLimit: 0 }
+    const again = await places.ready(request)
+    expect(again.conflicts).toEqual(["a"])
+    const child = new Repository(again.directory)
+    expect(child.read("a")).toMatch(/<<<<<<<.*\nsecond\n=======\nfirst\n>>>>>>>/)
+    expect(child.read("b")).toBe(text({ 5: "second" }))
+    // Left as it is, it must not come home.
+    await places.putAway(SECOND, user.top)
+    expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
+    expect(user.state()).toEqual(before)
+    const solving = new Repository((await places.ready(request)).directory)
+    solving.write("a", text({ 5: "both" }))
+    expect(await places.putAway(SECOND, user.top)).toMatchObject({ files: ["a", "b"], added: 2, removed: 2 })
+    expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["a", "b"] })
+    expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 5: "second" })])
+    expect(await merge(SECOND)).toEqual({ kind: "nothing" })
+  })
+
+  test.each<[string, (child: Repository) => void, () => void, string[]]>([
+    [
+      "an untracked file of the user's in the way",
+      (child) => child.write("new", "theirs"),
+      () => user.write("new", "mine"),
+      ["new"],
+    ],
+    [
+      "an ignored one",
+      (child) => child.write("x.log", "theirs").git("add", "--force", "x.log"),
+      () => user.write("x.log", "mine"),
+      ["x.log"],
+    ],
+    [
+      "an ignored one in a file's place",
+      (child) => child.write("out.log/x", "theirs").git("add", "--force", "out.log"),
+      () => user.write("out.log", "mine"),
+      ["out.log/x"],
+    ],
+    [
+      "a folder with ignored files in a file's place",
+      (child) => child.write("build", "theirs"),
+      () => user.write("build/x.log", "mine"),
+      ["build"],
+    ],
+    [
+      "a folder of which ignored files would be left",
+      (child) => child.remove("src").write("src", "theirs"),
+      () => user.write("src/x.log", "mine"),
+      ["src"],
+    ],
+    [
+      "a file that the user changed and the task deleted",
+      (child) => child.remove("a"),
+      () => user.write("a", "mine"),
+      ["a"],
+    ],
+    [
+      "a file that the user deleted and the task changed",
+      (child) => child.write("a", "theirs"),
+      () => user.remove("a"),
+      ["a"],
+    ],
+    [
+      "a file that git was told not to look at",
+      (child) => child.write("a", "theirs\n"),
+      () => {
+        user.git("update-index", "--assume-unchanged", "a")
+        user.write("a", "mine, unseen\n")
+      },
+      ["a"],
+    ],
+    [
+      "a link of the user's above the file",
+      (child) => child.write("dir/new", "theirs"),
+      () => {
+        mkdirSync(join(bench.folder, "elsewhere"))
+        user.write(".git/info/exclude", "dir\n").link("dir", join(bench.folder, "elsewhere"))
+      },
+      ["dir/new"],
+    ],
+  ])("is %s: nothing is touched", async (_what, theirs, mine, files) => {
+    user.write("a", "a\n").write("src/main", "m").write("z", text()).write(".gitignore", "*.log\n").commit()
+    await worked((child) => {
+      child.write("z", text({ 1: "theirs" }))
+      theirs(child)
+    })
+    mine()
+    const before = user.state()
+    const result = (await merge()) as { kind: string; files: readonly string[] }
+    expect(result.kind).toBe("conflict")
+    expect(result.files).toEqual(expect.arrayContaining(files))
+    expect(user.state()).toEqual(before)
+    expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
+    expect(existsSync(join(bench.folder, "elsewhere/new"))).toBe(false)
+  })
+
+  test("a file that is the same on both sides is none", async () => {
+    user.write("a", "a").commit()
+    await worked((child) => child.write("new", "same\n"))
+    user.write("new", "same\n")
+    expect((await merge()).kind).toBe("nothing")
+  })
+
+  test("in the middle of a merge of the user's own nothing is merged", async () => {
+    user.write("a", "a\n").commit()
+    user.git("checkout", "--quiet", "-b", "other")
+    user.write("a", "other\n").commit()
+    user.git("checkout", "--quiet", "main")
+    user.write("a", "main\n").commit()
+    await worked((child) => child.write("b", "b"))
+    expect(() => user.git("merge", "other")).toThrow()
+    const before = user.state()
+    await expect(merge()).rejects.toThrow(/in the middle of a merge/)
+    expect(user.state()).toEqual(before)
+  })
+})
+
+describe("a merge that cannot be finished is put back:", () => {
+  test("a file that the user writes in that very moment stays the user's, and the others as they were", async () => {
+    user.write("a", text()).write("b", text()).write("c", text()).commit()
+    let count = 0
+    places = bench.worktrees({
+      fault: (moment) => {
+        if (moment === "merge: one file" && ++count === 2) user.write("c", "written meanwhile\n")
+      },
+    })
+    await worked((child) => {
+      child.remove("a")
+      child
+        .write("b", text({ 1: "theirs" }))
+        .write("c", text({ 1: "theirs" }))
+        .write("d/e", "new")
+    })
+    const before = user.state()
+    expect(await merge()).toEqual({ kind: "conflict", files: ["c"] })
+    expect(user.state()).toEqual({ ...before, c: `644 ${Buffer.from("written meanwhile\n").toString("base64")}` })
+    expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
+  })
+
+  test.skipIf(process.getuid?.() === 0)("a folder that may not be written to", async () => {
+    user.write("a", text()).write("locked/b", text()).commit()
+    await worked((child) => child.write("a", text({ 1: "theirs" })).write("locked/b", text({ 1: "theirs" })))
+    chmodSync(join(user.top, "locked"), 0o555)
+    const before = user.state()
+    await expect(merge()).rejects.toThrow(/EACCES/)
+    chmodSync(join(user.top, "locked"), 0o755)
+    expect(user.state()).toEqual(before)
+  })
+})
+
+describe("what the parent changed since", () => {
+  test("is brought into the worktree before it is checked again", async () => {
+    user.write("a", text()).commit()
+    const child = await ready()
+    child.write("a", text({ 1: "theirs" }))
+    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+    user.write("a", text({ 30: "mine" })).write("new", "n")
+    expect(await places.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
+    expect(child.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
+    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+    expect(await places.putAway(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+    expect(user.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
+  })
+
+  test("and does not fit is a conflict that leaves the worktree as it is", async () => {
+    user.write("a", text()).commit()
+    const child = await ready()
+    child.write("a", text({ 1: "theirs" }))
+    user.write("a", text({ 1: "mine" }))
+    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
+    expect(child.read("a")).toBe(text({ 1: "theirs" }))
+  })
+})
+
+describe("refs", () => {
+  test("of merged and empty work go when they are cleared, unmerged work stays and is named", async () => {
+    user.write("a", "a").commit()
+    await worked((child) => child.write("one", "1"), "bg_merged00")
+    await worked(() => {}, "bg_empty000")
+    await worked((child) => child.write("two", "2"), "bg_unmerged")
+    await merge("bg_merged00")
+    expect(await places.unmerged(user.top)).toEqual(new Set(["bg_unmerged"]))
+    expect(await places.clear(user.top, ["bg_merged00", "bg_empty000", "bg_unmerged", "bg_never000"])).toEqual([
+      "bg_unmerged",
+    ])
+    expect(user.ours()).toEqual(["refs/superagents-base/bg_unmerged", "refs/superagents/bg_unmerged"])
+  })
+
+  test("that are old go at a start, unmerged ones only when it is said", async () => {
+    user.write("a", "a").commit()
+    await worked(() => {}, "bg_empty000")
+    await worked((child) => child.write("two", "2"), "bg_unmerged")
+    expect(await places.expire(user.top, 0, true)).toEqual([])
+    const later = Date.now() + 60_000
+    expect(await places.expire(user.top, later, false)).toEqual(["bg_empty000"])
+    expect(await places.expire(user.top, later, true)).toEqual(["bg_unmerged"])
+    expect(user.ours()).toEqual([])
+  })
+})
