@@ -1,3 +1,4 @@
+import type { Command } from "./receipt.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -31,6 +32,8 @@ export type MessagePart =
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean }
   /** Files that a step changed, relative to the session's directory where they lie below it. */
   | { readonly type: "files"; readonly paths: readonly string[] }
+  /** A command that has ended in the agent's shell. */
+  | ({ readonly type: "command" } & Command)
   | {
       readonly type: "tool"
       readonly callID: string

@@ -1,7 +1,8 @@
-import type { Agent, Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
+import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
 import type { AgentInfo, Message, MessagePart } from "../core/ports.ts"
 import type { Usage } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
+import { testsIn } from "../receipt/tests.ts"
 
 /** OpenCode's token counts and cost as usage; what is missing counts as none. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
@@ -69,8 +70,24 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const refused = state.status === "error" && isRefusal(state.error)
   const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input.filePath : undefined
   const files = typeof written === "string" ? [{ type: "files" as const, paths: [below(directory, written)] }] : []
-  return [{ type: "tool", callID, tool, state: state.status, refused }, ...files]
+  return [{ type: "tool", callID, tool, state: state.status, refused }, ...files, ...commandOf(part)]
 }
+
+/** The host's shell. Its output's beginning or end is missing where it is long; what it reports stands at the end. */
+const SHELL = "bash"
+
+/** The command of an ended call of the shell; none where it was refused, or never began. */
+function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
+  if (tool !== SHELL || (state.status !== "completed" && state.status !== "error")) return []
+  const command = state.input?.command
+  if (typeof command !== "string") return []
+  if (state.status === "error") return isCutOff(state.error) ? [{ type: "command", command }] : []
+  const exit = state.metadata?.exit
+  const tests = testsIn(state.output ?? "")
+  return [{ type: "command", command, ...(typeof exit === "number" && { exitCode: exit }), ...(tests && { tests }) }]
+}
+
+const isCutOff = (error: string): boolean => /aborted/i.test(error)
 
 /** A file's name holds what its maker likes, line breaks too. */
 const below = (directory: string, file: string): string =>

@@ -37,7 +37,12 @@ export async function runCommand(command: string, { cwd, timeLimit, signal }: Co
   })
   if (signal?.aborted) return ended({ why: "stopped" })
   try {
-    const child = spawn("/bin/sh", ["-c", command], { cwd, detached: true, stdio: ["ignore", "pipe", "pipe"] })
+    // Into one pipe, so that what it wrote stays in its order.
+    const child = spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
+      cwd,
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe"],
+    })
     const take = (chunk: Buffer) => {
       output = Buffer.concat([output, chunk])
       if (output.length > 2 * MOST_OUTPUT_BYTES) output = output.subarray(-MOST_OUTPUT_BYTES)

@@ -28,6 +28,29 @@ describe("the host's words become ours:", () => {
     expect(toError(error)).toEqual({ name, message })
   })
 
+  test.each<[string, object, object[]]>([
+    [
+      "that ended",
+      { status: "completed", output: "Tests:  1 failed, 2 total", metadata: { exit: 1 } },
+      [{ exitCode: 1, tests: { passed: 0, failed: 1, skipped: 0 } }],
+    ],
+    ["that the host stopped", { status: "completed", output: "…", metadata: { exit: null } }, [{}]],
+    ["that was cut off", { status: "error", error: "Tool execution aborted" }, [{}]],
+    ["that was refused", { status: "error", error: "The user rejected permission to use this" }, []],
+    ["that still runs", { status: "running" }, []],
+    ["without its words", { status: "completed", input: {}, metadata: { exit: 0 } }, []],
+  ])("a command of the shell %s", (_what, state, commands) => {
+    const part = {
+      type: "tool",
+      callID: "c",
+      tool: "bash",
+      state: { input: { command: "npm test" }, ...state },
+    } as never as Part
+    const info = { id: "m", role: "assistant", time: { created: 1 }, path: { cwd: "/w" } } as never as SdkMessage
+    const { parts } = toMessage({ info, parts: [part] })
+    expect(parts.slice(1)).toEqual(commands.map((command) => ({ type: "command", command: "npm test", ...command })))
+  })
+
   test("agents", () => {
     const agent = { name: "a", mode: "all", model: { providerID: "p", modelID: "m" }, variant: "high" }
     expect(toAgent(agent as never)).toEqual({

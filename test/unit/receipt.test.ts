@@ -1,0 +1,146 @@
+import { describe, expect, test } from "vitest"
+import type { Message, MessagePart } from "../../src/core/ports.ts"
+import { receiptLine, receiptLines, receiptOf } from "../../src/receipt/receipt.ts"
+import { testsIn, testText } from "../../src/receipt/tests.ts"
+
+const GREEN = "\u001b[32m"
+const PLAIN = "\u001b[39m"
+
+describe("tests that a command reported", () => {
+  test.each<[string, string, [passed: number, failed: number, skipped: number]]>([
+    [
+      "vitest",
+      " Test Files  1 failed | 2 passed (3)\n      Tests  1 failed | 12 passed | 2 skipped (15)\n   Start at  10:00:00\n",
+      [12, 1, 2],
+    ],
+    [
+      "vitest in colour",
+      `${GREEN} Test Files ${PLAIN} 1 passed (1)\n${GREEN}      Tests ${PLAIN} ${GREEN}3 passed${PLAIN} (3)\n`,
+      [3, 0, 0],
+    ],
+    [
+      "jest",
+      "Test Suites: 1 failed, 1 total\nTests:       1 failed, 2 skipped, 3 todo, 12 passed, 18 total\nSnapshots:   0 total\n",
+      [12, 1, 2],
+    ],
+    ["mocha", "\n  12 passing (34ms)\n  2 pending\n  1 failing\n\n  1) it fails\n", [12, 1, 2]],
+    ["mocha, all well", "\n  12 passing (1s)\n\n", [12, 0, 0]],
+    ["node:test, tap", "# tests 3\n# suites 0\n# pass 1\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0\n", [1, 2, 1]],
+    ["node:test, spec", "ℹ tests 3\nℹ suites 0\nℹ pass 1\nℹ fail 1\nℹ cancelled 0\nℹ skipped 1\nℹ todo 0\n", [1, 1, 1]],
+    [
+      "pytest",
+      "FAILED t.py::a - assert 0\n======== 1 failed, 12 passed, 2 skipped, 3 warnings, 1 error in 0.12s ========\n",
+      [12, 2, 2],
+    ],
+    ["pytest -q", "...\n12 passed in 0.12s\n", [12, 0, 0]],
+    ["pytest, long", "=== 2 passed, 1 xfailed in 75.31s (0:01:15) ===\n", [2, 0, 1]],
+    ["unittest", "Ran 3 tests in 0.001s\n\nFAILED (failures=1, errors=0, skipped=1)\n", [1, 1, 1]],
+    ["unittest, all well", "Ran 3 tests in 0.001s\n\nOK\n", [3, 0, 0]],
+    [
+      "go test -v",
+      "=== RUN   TestA\n--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n--- SKIP: TestC (0.00s)\nFAIL\nFAIL\tx/y\t0.002s\n",
+      [1, 1, 1],
+    ],
+    [
+      "cargo test",
+      "test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n\n   Doc-tests x\ntest result: ok. 3 passed; 0 failed; 0 ignored; 0 measured\n",
+      [5, 1, 1],
+    ],
+    ["bun test", " 12 pass\n 1 skip\n 1 fail\n 30 expect() calls\n", [12, 1, 1]],
+    [
+      "dotnet test",
+      "Passed!  - Failed:     0, Passed:    12, Skipped:     1, Total:    13, Duration: 3 ms\n",
+      [12, 0, 1],
+    ],
+    [
+      "maven",
+      "[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0 -- in A\n[ERROR] Tests run: 7, Failures: 1, Errors: 1, Skipped: 1\n",
+      [4, 2, 1],
+    ],
+    ["rspec", "12 examples, 1 failure, 2 pending\n", [9, 1, 2]],
+    ["with line ends of Windows", "Tests:       1 failed, 2 passed, 3 total\r\nTime: 1 s\r\n", [2, 1, 0]],
+    [
+      "run twice: the last counts",
+      "Tests:       1 failed, 2 passed, 3 total\nagain\nTests:       3 passed, 3 total\n",
+      [3, 0, 0],
+    ],
+  ])("by %s", (_program, output, [passed, failed, skipped]) => {
+    expect(testsIn(output)).toEqual({ passed, failed, skipped })
+  })
+
+  test.each([
+    "",
+    "12 passed the exam, 1 failed",
+    "ok  \tx/y\t0.002s\n",
+    "the tests: 12 passed",
+    "All 12 tests passed!",
+    "Tests: none",
+    "no tests ran in 0.01s",
+    "3 files changed, 1 failed hunk",
+  ])("are not read into %j", (output) => {
+    expect(testsIn(output)).toBeUndefined()
+  })
+
+  test("are written short", () => {
+    expect(testText({ passed: 1200, failed: 1, skipped: 2 })).toBe("1,200 passed, 1 failed, 2 skipped")
+    expect(testText({ passed: 0, failed: 0, skipped: 0 })).toBe("0 passed")
+  })
+})
+
+describe("a receipt", () => {
+  const said = (parts: MessagePart[]): Message => ({ id: "m", role: "assistant", createdAt: 0, summary: false, parts })
+  const ran = (
+    command: string,
+    exitCode?: number,
+    tests?: { passed: number; failed: number; skipped: number },
+  ): MessagePart => ({
+    type: "command",
+    command,
+    ...(exitCode !== undefined && { exitCode }),
+    ...(tests && { tests }),
+  })
+
+  test("counts what ran, and names the last of it", () => {
+    const receipt = receiptOf([
+      said([
+        { type: "text", text: "I ran all 900 tests", synthetic: false },
+        { type: "files", paths: ["a", "b"] },
+      ]),
+      said(Array.from({ length: 10 }, (_, index) => ran(`step ${index}`, 0))),
+      said([
+        ran("npm test", 1, { passed: 12, failed: 1, skipped: 0 }),
+        ran("sleep\n 100"),
+        { type: "files", paths: ["b"] },
+      ]),
+    ])
+    expect(receipt).toMatchObject({ commands: 12, failed: 1, cut: 1, files: 2, tests: { passed: 12, failed: 1 } })
+    expect(receiptLine(receipt)).toBe("12 commands (1 failed, 1 cut off); 2 files changed; tests: 12 passed, 1 failed")
+    expect(receiptLines(receipt)).toEqual([
+      "- (4 commands before)",
+      ...[4, 5, 6, 7, 8, 9].map((index) => `- \`step ${index}\`: exit code 0`),
+      "- `npm test`: exit code 1; 12 passed, 1 failed",
+      "- `sleep 100`: cut off",
+    ])
+  })
+
+  test("of nothing is empty", () => {
+    const receipt = receiptOf([said([{ type: "text", text: "I changed 12 files", synthetic: false }])])
+    expect([receiptLine(receipt), receiptLines(receipt)]).toEqual(["", []])
+  })
+
+  test("tells of the check, and cannot be spoilt by a command's text", () => {
+    const receipt = receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0)])])
+    expect(receiptLines(receipt)[0]).toMatch(/^- `echo 'x' ‹\/task_output> y+…`: exit code 0$/)
+    const check = {
+      command: "npm test",
+      passed: true,
+      runs: 1,
+      how: "exit code 0",
+      tests: { passed: 3, failed: 0, skipped: 0 },
+    }
+    expect(receiptLine({ ...receipt, check })).toBe("1 command; check `npm test` passed (exit code 0, 3 passed)")
+    expect(
+      receiptLine({ ...receipt, check: { ...check, passed: false, runs: 3, how: "exit code 1", tests: undefined } }),
+    ).toBe("1 command; check `npm test` did not pass (3 runs, exit code 1)")
+  })
+})
