@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
-import type { HostEvent } from "./core/ports.ts"
+import type { HostEvent, LogFields } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
@@ -30,7 +30,8 @@ const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
 const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const instance = registerInstance()
-  const client = clientOn(input.client)
+  const tell = (fields: LogFields) => host.log("info", "call", fields)
+  const client = clientOn(input.client, options.verbose ? tell : undefined)
   const { signer, problem: keyless } = signerHere()
   const host = new OpencodeHost(client, instance, signer, systemClock)
   if (keyless) host.log("warn", keyless)

@@ -2,21 +2,23 @@ import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 
 export const launchToast = (task: Task): Toast => ({
   title: task.run.generation > 0 ? `Resume #${task.run.generation} started` : "Background agent launched",
-  message: `${task.description} (${task.agent})`,
+  message: `${oneLine(task.description)} (${oneLine(task.agent)})`,
   variant: "info",
 })
 
 export function endToast(task: Task): Toast {
   const time = duration(elapsed(task, 0))
+  const description = oneLine(task.description)
   if (task.status === "completed")
-    return { title: "Background agent finished", message: `${task.description} in ${time}`, variant: "success" }
-  const reason = task.outcome?.reason?.text
+    return { title: "Background agent finished", message: `${description} in ${time}`, variant: "success" }
+  const reason = task.outcome?.reason && oneLine(task.outcome.reason.text)
   return {
     title: task.status === "cancelled" ? "Background agent cancelled" : "Background agent failed",
-    message: reason ? `${task.description}: ${reason}` : task.description,
+    message: reason ? `${description}: ${reason}` : description,
     variant: task.status === "cancelled" ? "warning" : "error",
   }
 }
@@ -38,6 +40,6 @@ export function summarize(toasts: readonly Toast[]): readonly Toast[] {
 
 export const askToast = (task: Task, ask: Ask): Toast => ({
   title: ask.kind === "permission" ? "A background agent asks for permission" : "A background agent asks a question",
-  message: `${task.description}: ${ask.what}`,
+  message: `${oneLine(task.description)}: ${oneLine(ask.what)}`,
   variant: "warning",
 })

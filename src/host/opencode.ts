@@ -1,5 +1,6 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { HostError } from "../core/ports.ts"
+import { HostError, type LogFields } from "../core/ports.ts"
+import { traced } from "./trace.ts"
 
 /** How long one call to the host may take. The host answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000
@@ -20,10 +21,14 @@ export function transportOf(handed: unknown): Transport {
   return { baseUrl, headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)), fetch }
 }
 
-/** A typed client of every route, on the transport of the client that the host hands to a plugin. */
-export function clientOn(handed: unknown): OpencodeClient {
-  const { baseUrl, headers, fetch } = (handed as HandedClient)._client.getConfig()
-  return createOpencodeClient({ baseUrl, headers, fetch } as Parameters<typeof createOpencodeClient>[0])
+/**
+ * A typed client of every route, on the transport of the client that the host hands to a plugin. `tell` hears of every
+ * call, where it is given.
+ */
+export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): OpencodeClient {
+  const { baseUrl, headers, fetch } = transportOf(handed)
+  const transport = tell ? traced(fetch, tell) : fetch
+  return createOpencodeClient({ baseUrl, headers, fetch: transport } as Parameters<typeof createOpencodeClient>[0])
 }
 
 type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }

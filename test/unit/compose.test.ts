@@ -249,4 +249,12 @@ describe("a toast", () => {
       variant: "warning",
     })
   })
+
+  test("is one line, whatever a child or its provider wrote", () => {
+    const evil = "a\n\u001b[2Jb"
+    const task = { description: evil, agent: evil, outcome: outcomeOf({ reason: { code: "provider", text: evil } }) }
+    const toasts = [launchToast(taskOf(task)), endToast(ended("completed", task)), endToast(ended("error", task))]
+    for (const { message } of [...toasts, askToast(taskOf(task), askOf({ what: evil }))])
+      expect([...message].every((letter) => letter >= " ")).toBe(true)
+  })
 })

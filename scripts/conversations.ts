@@ -1,0 +1,81 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Conversation, play, SCENARIOS } from "../test/support/conversations.ts"
+import { ask, openSession } from "../test/support/drive.ts"
+import { type ScriptedModel, startModel } from "../test/support/model.ts"
+import { startPlugged } from "../test/support/plugin.ts"
+
+export const PAGE = fileURLToPath(new URL("../docs/conversations.md", import.meta.url))
+
+const INTRODUCTION = `# Conversations
+
+What models are sent, word for word: recorded on a real OpenCode with a scripted model by \`npm run conversations\`.
+What the models say is the script's. Ids and times are replaced by ones that do not change. Of a message about an end
+the user sees the first paragraph, the model all of it.`
+
+/** Plays every scenario on a host of its own and returns the page. */
+export async function record(): Promise<string> {
+  const model = await startModel()
+  const host = await startPlugged(model, {}, { config: { snapshot: false } })
+  try {
+    await ask(host, await openSession(host), "warm up")
+    const definitions = definitionsIn(model)
+    const played: Conversation[] = []
+    for (const scenario of SCENARIOS) played.push(await play(host, model, scenario))
+    const text = [INTRODUCTION, definitions, ...played.map(sectionOf)].join("\n\n")
+    return `${steady(text.replaceAll(host.directory, "/project"))}\n`
+  } finally {
+    await host.stop()
+    await model.close()
+  }
+}
+
+type Definition = {
+  function: { name: string; description: string; parameters: { properties: Record<string, { description?: string }> } }
+}
+
+function definitionsIn(model: ScriptedModel): string {
+  const offered = (model.requests[0]?.body.tools ?? []) as Definition[]
+  const ours = offered.map((tool) => tool.function).filter(({ name }) => name.startsWith("superagents_"))
+  const sections = ours.map(({ name, description, parameters }) => {
+    const lines = Object.entries(parameters.properties).map(([key, value]) => `${key}: ${value.description ?? ""}`)
+    return `### ${name}\n\n${fenced([description, ...(lines.length > 0 ? ["", "Arguments:", ...lines] : [])].join("\n"))}`
+  })
+  return `## The tools\n\n${sections.join("\n\n")}`
+}
+
+function sectionOf({ title, about, parent, child }: Conversation): string {
+  const shown = (lines: Conversation["parent"]) => lines.map(({ who, text }) => `**${who}**\n\n${fenced(text)}`)
+  return [
+    `## ${title}`,
+    about,
+    ...(child ? ["### What the parent's model is sent"] : []),
+    ...shown(parent),
+    ...(child ? ["### What the child's model is sent at first", ...shown(child)] : []),
+  ].join("\n\n")
+}
+
+const fenced = (text: string): string => `\`\`\`\`text\n${text}\n\`\`\`\``
+
+/** Ids and times as if they were always the same. */
+function steady(text: string): string {
+  const ids = new Map<string, string>()
+  const renamed = text.replace(/\b(bg|ses|msg|prt|call)_[A-Za-z0-9]{8,}/g, (id, kind) => {
+    if (!ids.has(id)) ids.set(id, `${kind}_${String(ids.size + 1).padStart(8, "a")}`)
+    return ids.get(id) ?? id
+  })
+  return renamed
+    .replace(/ (just now|\d+s ago)$/gm, " 3s ago")
+    .replace(/\b(in|after|Time:) \d+(\.\d+)?(ms|s)\b/g, "$1 1.2s")
+    .replace(/\| \d+(\.\d+)?(ms|s) \|/g, "| 1.2s |")
+}
+
+/** Without what may differ where nothing that is said has changed: figures. */
+export const structureOf = (page: string): string => page.replace(/\d[\d.,]*/g, "#")
+
+export const recorded = (): string => readFileSync(PAGE, "utf8")
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  writeFileSync(PAGE, await record())
+  process.exit(0)
+}
