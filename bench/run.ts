@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs"
 import { readFile, writeFile } from "node:fs/promises"
+import { answersCase } from "./cases/answers.ts"
 import { burstCase } from "./cases/burst.ts"
 import { callsCase } from "./cases/calls.ts"
 import { crowdCase } from "./cases/crowd.ts"
@@ -18,6 +19,7 @@ const CASES: Readonly<Record<string, Case>> = {
   launch: launchCase,
   burst: burstCase,
   crowd: crowdCase,
+  answers: answersCase,
   silent: silentCase,
   start: startCase,
   "in-process": inProcessCase,

@@ -55,7 +55,16 @@ function sectionOf({ title, about, parent, child }: Conversation): string {
   ].join("\n\n")
 }
 
-const fenced = (text: string): string => `\`\`\`\`text\n${text}\n\`\`\`\``
+/** Longest text that is shown whole, and the lines of a longer one that are, in lines. */
+const MOST_LINES = 60
+const SHOWN_LINES = 6
+
+const fenced = (text: string): string => `\`\`\`\`text\n${shortened(text.split("\n")).join("\n")}\n\`\`\`\``
+
+const shortened = (lines: readonly string[]): readonly string[] =>
+  lines.length <= MOST_LINES
+    ? lines
+    : [...lines.slice(0, 12), `… (${lines.length - 12 - SHOWN_LINES} lines) …`, ...lines.slice(-SHOWN_LINES)]
 
 /** Ids and times as if they were always the same. */
 function steady(text: string): string {
@@ -64,7 +73,11 @@ function steady(text: string): string {
     if (!ids.has(id)) ids.set(id, `${kind}_${String(ids.size + 1).padStart(8, "a")}`)
     return ids.get(id) ?? id
   })
-  return renamed
+  const whole = [...ids].reduce(
+    (page, [id, name]) => page.replaceAll(`"${id.slice(0, 9)}"`, `"${name.slice(0, 9)}"`),
+    renamed,
+  )
+  return whole
     .replace(/ (just now|\d+s ago)$/gm, " 3s ago")
     .replace(/\b(in|after|Time:) \d+(\.\d+)?(ms|s)\b/g, "$1 1.2s")
     .replace(/\| \d+(\.\d+)?(ms|s) \|/g, "| 1.2s |")

@@ -57,6 +57,7 @@ export function selectRunning(
   if (selector.type === "all") return endables
   const key = findBatch(selector.name, own)
   if (key !== undefined) return endables.filter((task) => task.batch === key)
+  if (own.length === 0) throw new CallError(`No batch "${selector.name}": this session has no background tasks.`)
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
   const known = names.length > 0 ? thereAre(names.map((name) => oneLine(name))) : "No task has a batch name."
   throw new CallError(`No batch "${selector.name}" in this session. ${known} The id of a task names its batch as well.`)

@@ -121,7 +121,7 @@ describe("a malformed call makes no session, changes nothing, and names what is 
     ["superagents_cancel", { task_id: {} }, /`task_id`/],
     ["superagents_cancel", { task_id: "bg_1" }, /No task "bg_1"/],
     ["superagents_cancel", { batch: "" }, /`batch`/],
-    ["superagents_cancel", { batch: "nothing" }, /No batch "nothing"/],
+    ["superagents_cancel", { batch: "nothing" }, /No batch "nothing": this session has no background tasks\./],
     ["superagents_cancel", { all: "true" }, /`all`/],
     ["superagents_clear", { all: true }, /Unknown argument `all`\. There are none\.$/],
     ["superagents_clear", [1], /must be an object\. Got \[1\]\.$/],
