@@ -5,7 +5,7 @@ import { outcomeOf, taskOf } from "./tasks.ts"
 
 /** Views as the tools are handed them; each test names only what it is about. */
 
-export const usage = { ...NO_USAGE, input: 12_000, output: 300, reasoning: 45, cacheRead: 99_999, cost: 0.01234 }
+const usage = { ...NO_USAGE, input: 12_000, output: 300, reasoning: 45, cacheRead: 99_999, cost: 0.01234 }
 export const model = { provider: "p", id: "m" }
 
 export const figuresOf = (more: Partial<Figures> = {}): Figures => ({ ...NO_FIGURES, usage, ...more })
