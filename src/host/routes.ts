@@ -10,7 +10,6 @@ const NEEDED = [
   "GET /session/:id/children",
   "GET /session/:id/message",
   "PATCH /session/:id",
-  "POST /session/:id/prompt_async",
   "GET /permission",
   "GET /question",
 ] as const

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process"
 import { closeSync, existsSync, fstatSync, openSync, readSync } from "node:fs"
-import { mkdir, mkdtemp, realpath, writeFile } from "node:fs/promises"
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { ScriptedModel } from "./model.ts"
@@ -34,7 +34,7 @@ const INSTALLED = {
   packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } },
 }
 
-const seedConfigFolder = async (folder: string) => {
+export const seedConfigFolder = async (folder: string) => {
   await mkdir(join(folder, "node_modules"), { recursive: true })
   await writeFile(join(folder, "package-lock.json"), JSON.stringify(INSTALLED))
 }
@@ -96,6 +96,12 @@ export const prepareHome = async (options: HomeOptions) => {
     ...options.env,
   }
   return { root, directory, env, logFile: join(folders.XDG_DATA_HOME, "opencode", "log", "opencode.log") }
+}
+
+/** Removes a throw-away home, unless SUPERAGENTS_KEEP is set. */
+export const removeHome = async (root: string) => {
+  if (process.env.SUPERAGENTS_KEEP) return
+  await rm(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
 }
 
 /** The end of a file, or "" when there is none. */

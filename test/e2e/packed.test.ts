@@ -1,0 +1,120 @@
+import { execFileSync, spawn } from "node:child_process"
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { openSession, unwrap } from "../support/drive.ts"
+import { prepareHome, removeHome, seedConfigFolder } from "../support/home.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, notified, PACKAGE } from "../support/plugin.ts"
+import { startRegistry } from "../support/registry.ts"
+import { BINARY } from "../support/server-process.ts"
+import { startTui, type Tui } from "../support/tui.ts"
+
+const MOST_PACKED_BYTES = 2_000_000
+const INSTALL_MS = 60_000
+const LOADS = 5
+const MOST_LOAD_MS = 1000
+
+type Packed = {
+  filename: string
+  integrity: string
+  size: number
+  unpackedSize: number
+  files: { path: string }[]
+}
+
+let folder: string
+let packed: Packed
+let manifest: { name: string; version: string; dependencies?: unknown }
+let registry: Awaited<ReturnType<typeof startRegistry>> | undefined
+let home: Awaited<ReturnType<typeof prepareHome>>
+let model: ScriptedModel
+let host: Host | undefined
+let tui: Tui | undefined
+
+beforeAll(async () => {
+  folder = realpathSync(mkdtempSync(join(tmpdir(), "superagents-packed-")))
+  // The end-to-end tests have just built it.
+  const args = ["pack", "--ignore-scripts", "--json", "--pack-destination", folder]
+  packed = JSON.parse(execFileSync("npm", args, { cwd: PACKAGE, encoding: "utf8" }))[0]
+  manifest = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"))
+  registry = await startRegistry(manifest, join(folder, packed.filename), packed.integrity)
+  model = await startModel()
+  home = await prepareHome({ model })
+  writeFileSync(join(String(home.env.HOME), ".npmrc"), `registry=${registry.url}/\n`)
+})
+
+afterAll(async () => {
+  await tui?.stop()
+  await host?.stop()
+  await model?.close()
+  await registry?.close()
+  await Promise.all([removeHome(folder), removeHome(home.root)])
+})
+
+test("the package has both halves, what a reader needs, and nothing to install", () => {
+  const paths = packed.files.map(({ path }) => path)
+  expect(paths).toEqual(
+    expect.arrayContaining(["dist/server.js", "dist/tui.js", "README.md", "LICENSE", "CHANGELOG.md"]),
+  )
+  expect(paths.filter((path) => !/^(dist\/[\w./-]+\.js|[A-Z]+(\.md)?|package\.json)$/.test(path))).toEqual([])
+  expect(manifest.dependencies).toBeUndefined()
+  console.log(`The package: ${kilobytes(packed.size)} packed, ${kilobytes(packed.unpackedSize)} installed.`)
+  expect(packed.size).toBeLessThan(MOST_PACKED_BYTES)
+})
+
+test("installed from the tarball by `opencode plugin`, both halves work", async () => {
+  expect(await install()).toMatch(/Detected server \+ tui targets.*exit 0$/s)
+  await seedConfigFolder(join(home.directory, ".opencode"))
+  host = await startHost({ home: home.root, model })
+  expect(await unwrap(host.client.tool.ids())).toContain("superagents_task")
+  const sessionID = await openSession(host)
+  tui = await startTui({ host, sessionID })
+  const { opened, open } = gate()
+  model.use((request) => (request.firstUser === "P-PACKED" ? opened.then(() => ({ text: "It works." })) : undefined))
+  await launch(host, model, sessionID, { prompt: "P-PACKED", description: "Try the package" })
+  await tui.waitFor(/Background agents 1 running/)
+  open()
+  await tui.waitFor(/✓ Try the package/)
+  const [notification] = await notified(host, sessionID)
+  expect(notification?.visible).toContain('Agent "Try the package" finished')
+})
+
+test("loading it takes OpenCode's Bun little time", () => {
+  const installed = installedServer(join(home.root, "cache"))
+  const script = `const begin = performance.now()
+const { default: plugin } = await import(${JSON.stringify(installed)})
+if (typeof plugin.server !== "function") throw new Error("no server half")
+process.stdout.write(String(performance.now() - begin))`
+  const times = Array.from({ length: LOADS }, () =>
+    Number(execFileSync(BINARY, ["-e", script], { env: { ...home.env, BUN_BE_BUN: "1" }, encoding: "utf8" })),
+  ).sort((a, b) => a - b)
+  console.log(`It adds to a start: ${times.map((ms) => ms.toFixed(0)).join(", ")} ms to load (${LOADS} times).`)
+  expect(times[0]).toBeLessThan(MOST_LOAD_MS)
+})
+
+/** What the command printed. Not run synchronously: this process is the registry. */
+function install(): Promise<string> {
+  return new Promise((resolve) => {
+    const child = spawn(BINARY, ["plugin", manifest.name], { cwd: home.directory, env: home.env, timeout: INSTALL_MS })
+    let printed = ""
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        printed += text
+      })
+    child.once("close", (code) => resolve(`${printed}\nexit ${code}`))
+  })
+}
+
+const kilobytes = (bytes: number) => `${(bytes / 1000).toFixed(0)} kB`
+
+/** Where OpenCode put the package that it installed. */
+function installedServer(cache: string): string {
+  const found = readdirSync(cache, { recursive: true, encoding: "utf8" }).find((path) =>
+    path.endsWith("node_modules/opencode-superagents/dist/server.js"),
+  )
+  if (!found) throw new Error(`no installed package below ${cache}`)
+  return join(cache, found)
+}
