@@ -1,24 +1,8 @@
-import { transformAsync } from "@babel/core"
 import { defineConfig } from "tsdown"
+import { buildPage, solid } from "./scripts/page.ts"
 
 /** What the terminal's host gives to its plugins: it rewrites these imports to its own copies when it loads one. */
 const HOST_RUNTIME = /^(@opentui\/|solid-js)/
-
-/** Compiles the companion's JSX as Solid wants it. The host does so too, but not for packages in node_modules. */
-const solid = {
-  name: "solid",
-  transform: {
-    filter: { id: /\.tsx$/ },
-    async handler(code: string, id: string) {
-      const presets = [
-        ["babel-preset-solid", { moduleName: "@opentui/solid", generate: "universal" }],
-        "@babel/preset-typescript",
-      ]
-      const result = await transformAsync(code, { filename: id, configFile: false, babelrc: false, presets })
-      return result?.code ? { code: result.code, map: null, moduleType: "js" as const } : undefined
-    },
-  },
-}
 
 export default defineConfig({
   entry: { server: "src/server.ts", tui: "src/tui.tsx", tokenizer: "src/tokenizer.ts" },
@@ -29,7 +13,9 @@ export default defineConfig({
   clean: true,
   dts: false,
   fixedExtension: false,
-  plugins: [solid],
+  // The companion's JSX. The host compiles it too, but not for packages in node_modules.
+  plugins: [solid({ moduleName: "@opentui/solid", generate: "universal" }, /\.tsx$/)],
+  hooks: { "build:done": () => buildPage("dist/page.html") },
   // Not minified: the host finds the imports that it rewrites by their form. No runtime dependencies: OpenCode installs
   // plugins with scripts off.
   minify: false,

@@ -1,0 +1,81 @@
+import { createHash, createHmac } from "node:crypto"
+import { Hono, type MiddlewareHandler } from "hono"
+import { secureHeaders } from "hono/secure-headers"
+import { agentsRoutes } from "./agents.ts"
+import { limitBody } from "./body.ts"
+import { errorHandler, notFound } from "./errors.ts"
+import { eventsRoute } from "./events.ts"
+import type { Feed } from "./feed.ts"
+import { hostGuard, originGuard, tokenGuard } from "./guard.ts"
+import type { Log, Source } from "./ports.ts"
+import { tasksRoutes } from "./tasks.ts"
+
+export type AppPorts = {
+  readonly token: string
+  /** The name, beside the loopback ones, by which requests may call this server. */
+  readonly host: string
+  readonly source: () => Source
+  readonly feed: Feed
+  /** The page, one HTML file. */
+  readonly page: () => string
+  readonly log: Log
+}
+
+/** The page for anyone who may call this server, and its data for those who have the token. */
+export function createApp({ token, host, source, feed, page, log }: AppPorts): Hono {
+  const app = new Hono()
+  const html = page()
+  app.onError(errorHandler(log))
+  app.notFound(notFound)
+  app.use(headersFor(html), notStored, hostGuard(host))
+  app.get("/", (context) => context.html(html))
+  app.get("/proof/:nonce", (context) => context.text(proofOf(token, context.req.param("nonce"))))
+
+  app.use("/api/*", originGuard, tokenGuard(token), limitBody)
+  app.route(
+    "/api/tasks",
+    tasksRoutes(() => source().board),
+  )
+  app.route(
+    "/api/agents",
+    agentsRoutes(() => source().agents),
+  )
+  app.get("/api/events", eventsRoute(feed))
+  return app
+}
+
+const notStored: MiddlewareHandler = async (context, next) => {
+  await next()
+  context.header("cache-control", "no-store")
+}
+
+/** What only a holder of the token can say to `nonce`: who asks learns that it is us, and nothing else. */
+export const proofOf = (token: string, nonce: string): string =>
+  createHmac("sha256", token).update(`superagents:${nonce}`).digest("hex")
+
+/** Nothing runs but the page's own script, nothing is fetched but from here, and nobody may frame it. */
+function headersFor(html: string) {
+  return secureHeaders({
+    contentSecurityPolicy: {
+      defaultSrc: ["'none'"],
+      scriptSrc: hashesOf(html, "script"),
+      styleSrc: hashesOf(html, "style"),
+      connectSrc: ["'self'"],
+      imgSrc: ["data:"],
+      baseUri: ["'none'"],
+      formAction: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+    referrerPolicy: "no-referrer",
+    xFrameOptions: "DENY",
+    strictTransportSecurity: false,
+    permissionsPolicy: { camera: [], geolocation: [], microphone: [] },
+  })
+}
+
+/** A hash for each inline element of the page, as a browser computes it. */
+function hashesOf(html: string, tag: "script" | "style"): string[] {
+  const found = [...html.matchAll(new RegExp(`<${tag}[^>]*>([\\s\\S]*?)</${tag}>`, "g"))]
+  const hashes = found.map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
+  return hashes.length > 0 ? hashes : ["'none'"]
+}

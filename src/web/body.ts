@@ -1,0 +1,35 @@
+import type { Context } from "hono"
+import { bodyLimit } from "hono/body-limit"
+import type { z } from "zod"
+import { WebError } from "./errors.ts"
+
+export const MOST_BODY_BYTES = 1_048_576
+
+export const limitBody = bodyLimit({
+  maxSize: MOST_BODY_BYTES,
+  onError: () => {
+    throw new WebError(413, `A body may have ${MOST_BODY_BYTES.toLocaleString("en-US")} bytes; this one has more.`)
+  },
+})
+
+/** The body as `schema` has it. */
+export async function bodyOf<Schema extends z.ZodType>(context: Context, schema: Schema): Promise<z.output<Schema>> {
+  if (!/^application\/json\s*(;|$)/i.test(context.req.header("content-type") ?? ""))
+    throw new WebError(400, 'A body must be JSON, and say so: "content-type: application/json".')
+  const parsed = schema.safeParse(await json(context))
+  if (parsed.success) return parsed.data
+  throw new WebError(400, problemsOf(parsed.error))
+}
+
+async function json(context: Context): Promise<unknown> {
+  const text = await context.req.text()
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new WebError(400, "The body is not valid JSON.")
+  }
+}
+
+/** `"title": Invalid input: expected string, received undefined`, for each. */
+const problemsOf = ({ issues }: z.ZodError): string =>
+  issues.map(({ path, message }) => (path.length > 0 ? `"${path.join(".")}": ${message}` : message)).join("; ")

@@ -1,0 +1,50 @@
+import type { Handler } from "hono"
+import { WebError } from "./errors.ts"
+import type { Feed } from "./feed.ts"
+
+const MOST_STREAMS = 64
+/** A reader that lags so far behind is cut off: it comes back and begins with the whole. */
+const MOST_WAITING_BYTES = 8_388_608
+
+/**
+ * The stream of events. It begins with the whole state, so whoever comes back after a lost connection is right again
+ * from the first event on, whatever was missed.
+ */
+export function eventsRoute(feed: Feed): Handler {
+  return (context) => {
+    if (feed.readers >= MOST_STREAMS)
+      throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
+    const { signal } = context.req.raw
+    return new Response(streamOf(feed, signal), {
+      headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
+    })
+  }
+}
+
+function streamOf(feed: Feed, signal: AbortSignal): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder()
+  let leave = () => {}
+  return new ReadableStream<Uint8Array>(
+    {
+      async start(controller) {
+        const end = () => {
+          leave()
+          try {
+            controller.close()
+          } catch {
+            // Closed by the reader.
+          }
+        }
+        const send = (event: string, data: string) => {
+          if ((controller.desiredSize ?? 0) < 0) return end()
+          controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
+        }
+        signal.addEventListener("abort", end, { once: true })
+        leave = await feed.join(send, end)
+        if (signal.aborted) end()
+      },
+      cancel: () => leave(),
+    },
+    new ByteLengthQueuingStrategy({ highWaterMark: MOST_WAITING_BYTES }),
+  )
+}

@@ -1,0 +1,235 @@
+import type { Board } from "../board/service.ts"
+import type { Clock } from "../core/ports.ts"
+import type { Log, Source } from "./ports.ts"
+import { agentRow } from "./rows.ts"
+import { listOf } from "./tasks.ts"
+import type { AgentRow, Delta, Snapshot, TaskList, TaskRow } from "./wire.ts"
+
+/** Changes within this time go together, in ms: text comes in deltas, many a second. */
+const GATHER_MS = 150
+/** How often everything is looked at again while somebody reads, in ms: what was not told is found so. */
+const LOOK_MS = 10_000
+/** A sign of life for readers, in ms: without one they take the connection for lost. */
+const BEAT_MS = 15_000
+
+/** Sends one event to a reader; must not throw. */
+type Send = (event: "state" | "change" | "beat", data: string) => void
+
+type FeedPorts = {
+  readonly project: string
+  readonly source: () => Source
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/**
+ * Tells readers what there is and then what changes. With nobody reading it does nothing: no timer, no subscription,
+ * no look at anything.
+ */
+export class Feed {
+  readonly #ports: FeedPorts
+  readonly #readers = new Map<Send, () => void>()
+  /** What the readers know, as it was sent. */
+  readonly #agents = new Map<string, string>()
+  readonly #tasks = new Map<string, string>()
+  #owners = ""
+  #inFlight = ""
+  #problem = ""
+  readonly #dirty = new Set<string>()
+  #boardDirty = false
+  #all = false
+  #gathering: (() => void) | undefined
+  #undo: (() => void)[] = []
+  /** One look at the board at a time, in order. */
+  #turn: Promise<void> = Promise.resolve()
+
+  constructor(ports: FeedPorts) {
+    this.#ports = ports
+  }
+
+  get readers(): number {
+    return this.#readers.size
+  }
+
+  /** `send` gets the whole state first. `end` is called when the feed ends. Returns how to leave. */
+  async join(send: Send, end: () => void): Promise<() => void> {
+    if (this.#readers.size === 0) this.#begin()
+    // In the readers' turn: what changes meanwhile comes after the state.
+    await this.#inTurn(async () => {
+      await this.#flush()
+      send("state", JSON.stringify(await this.#snapshot()))
+      this.#readers.set(send, end)
+    })
+    if (this.#readers.size === 0) this.#rest()
+    return () => this.#leave(send)
+  }
+
+  /** The sources are others now. */
+  changed(): void {
+    if (this.#readers.size === 0) return
+    this.#rest()
+    this.#begin()
+    this.#touchAll()
+  }
+
+  /** Sends all readers away. */
+  close(): void {
+    for (const [send, end] of [...this.#readers]) {
+      this.#leave(send)
+      end()
+    }
+  }
+
+  #leave(send: Send): void {
+    this.#readers.delete(send)
+    if (this.#readers.size === 0) this.#rest()
+  }
+
+  #begin(): void {
+    if (this.#undo.length > 0) return
+    const { source } = this.#ports
+    const { agents, board } = source()
+    this.#undo = [
+      agents.subscribe((id) => this.#touch(() => this.#dirty.add(id))),
+      ...(board ? [board.subscribe(() => this.#touch(() => (this.#boardDirty = true)))] : []),
+      this.#every(LOOK_MS, () => this.#touchAll()),
+      this.#every(BEAT_MS, () => this.#tell("beat", "{}")),
+    ]
+    this.#touchAll()
+  }
+
+  #rest(): void {
+    for (const undo of this.#undo.splice(0)) undo()
+    this.#gathering?.()
+    this.#gathering = undefined
+  }
+
+  #every(ms: number, work: () => void): () => void {
+    const { clock } = this.#ports
+    let cancel = clock.after(ms, again)
+    return () => cancel()
+
+    function again() {
+      cancel = clock.after(ms, again)
+      work()
+    }
+  }
+
+  #touchAll(): void {
+    this.#touch(() => {
+      this.#all = true
+      this.#boardDirty = true
+    })
+  }
+
+  #touch(mark: () => void): void {
+    mark()
+    this.#gathering ??= this.#ports.clock.after(GATHER_MS, () => {
+      this.#gathering = undefined
+      void this.#inTurn(() => this.#flush())
+    })
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#turn = this.#turn.then(work).catch((error) => {
+      this.#ports.log("warn", "the page could not be told of a change", { error: String(error) })
+    })
+    return this.#turn
+  }
+
+  /** Sends what differs from what the readers know. */
+  async #flush(): Promise<void> {
+    const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()) }
+    if (Object.keys(changes).length === 0) return
+    this.#tell("change", JSON.stringify({ now: this.#ports.clock.now(), ...changes } satisfies Delta))
+  }
+
+  #tell(event: "change" | "beat", data: string): void {
+    for (const send of [...this.#readers.keys()]) send(event, data)
+  }
+
+  #agentChanges(): Partial<Delta> {
+    const { agents } = this.#ports.source()
+    const ids = [...this.#dirty]
+    const all = this.#all
+    this.#dirty.clear()
+    this.#all = false
+    const views = all ? agents.list() : ids.flatMap((id) => agents.get(id) ?? [])
+    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id)))
+    const there = new Set(rows.map(({ id }) => id))
+    const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !there.has(id))
+    return {
+      ...some("agents", renew(this.#agents, rows)),
+      ...some("agentsGone", forget(this.#agents, gone)),
+    }
+  }
+
+  async #boardChanges(): Promise<Partial<Delta>> {
+    const { board } = this.#ports.source()
+    if (!board || !this.#boardDirty) return {}
+    this.#boardDirty = false
+    const { list, problem } = await read(board)
+    const change: { -readonly [Key in keyof Delta]?: Delta[Key] } = {}
+    if (problem !== this.#problem) change.problem = problem
+    this.#problem = problem
+    if (!list) return change
+    const owners = JSON.stringify(list.agents)
+    const inFlight = JSON.stringify(list.inFlight)
+    if (owners !== this.#owners) change.owners = list.agents
+    if (inFlight !== this.#inFlight) change.inFlight = list.inFlight
+    this.#owners = owners
+    this.#inFlight = inFlight
+    const there = new Set(list.tasks.map(({ id }) => id))
+    const gone = [...this.#tasks.keys()].filter((id) => !there.has(id))
+    return {
+      ...change,
+      ...some("tasks", renew(this.#tasks, list.tasks)),
+      ...some("tasksGone", forget(this.#tasks, gone)),
+    }
+  }
+
+  async #snapshot(): Promise<Snapshot> {
+    const { project, clock, source } = this.#ports
+    const { board, threads } = source()
+    return {
+      project,
+      now: clock.now(),
+      agents: parsed<AgentRow>(this.#agents),
+      board: board && {
+        tasks: parsed<TaskRow>(this.#tasks),
+        agents: this.#owners === "" ? [] : JSON.parse(this.#owners),
+        inFlight: this.#inFlight === "" ? [] : JSON.parse(this.#inFlight),
+        problem: this.#problem === "" ? undefined : this.#problem,
+      },
+      threadBase: await threads?.base(),
+    }
+  }
+}
+
+async function read(board: Board): Promise<{ list?: TaskList; problem: string }> {
+  try {
+    return { list: await listOf(board), problem: "" }
+  } catch (error) {
+    return { problem: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/** Those rows that differ from what is known; known from now on. */
+function renew<Row extends { readonly id: string }>(known: Map<string, string>, rows: readonly Row[]): readonly Row[] {
+  return rows.filter((row) => {
+    const text = JSON.stringify(row)
+    if (known.get(row.id) === text) return false
+    known.set(row.id, text)
+    return true
+  })
+}
+
+function forget(known: Map<string, string>, ids: readonly string[]): readonly string[] {
+  for (const id of ids) known.delete(id)
+  return ids
+}
+
+const some = <Key extends string, Value>(key: Key, values: readonly Value[]) =>
+  (values.length > 0 ? { [key]: values } : {}) as { [key in Key]?: readonly Value[] }
+
+const parsed = <Row>(known: ReadonlyMap<string, string>): Row[] => [...known.values()].map((text) => JSON.parse(text))

@@ -1,0 +1,48 @@
+import { duration } from "../../core/duration.ts"
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60_000
+const HOUR_MS = 3_600_000
+const DAY_MS = 86_400_000
+
+/** A duration that ticks: whole seconds, so that its width changes seldom. */
+export const ticking = (ms: number): string => duration(Math.max(0, Math.floor(ms / SECOND_MS) * SECOND_MS))
+
+/** `just now`, `12s ago`, `5m ago`, `3h ago`, `2d ago`. */
+export function ago(ms: number): string {
+  if (ms < 2 * SECOND_MS) return "just now"
+  if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)}s ago`
+  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)}m ago`
+  if (ms < DAY_MS) return `${Math.floor(ms / HOUR_MS)}h ago`
+  return `${Math.floor(ms / DAY_MS)}d ago`
+}
+
+/** `$0.0042`, `$0.42`, `$12.30`: more of what is less than a cent. */
+export const dollars = (cost: number): string => `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
+
+/** `950`, `12.3K`, `1.2M`. */
+export function short(count: number): string {
+  if (count < 1000) return String(count)
+  return count < 1_000_000 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
+}
+
+export const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`
+
+/** `14:05`, in local time. */
+export const clockTime = (at: number): string =>
+  new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })
+
+/** `22 Nov 14:05`. */
+export const dayTime = (at: number): string =>
+  `${new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clockTime(at)}`
+
+/** `14:05` on the day of `now`, `22 Nov 14:05` on others. */
+export const shortTime = (at: number, now: number): string =>
+  startOfDay(at) === startOfDay(now) ? clockTime(at) : dayTime(at)
+
+/** Local midnight before `at`. */
+export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
+
+/** One of eight hues for a name, the same each time. */
+export const hueOf = (name: string): number =>
+  [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 997, 7) % 8

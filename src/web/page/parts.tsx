@@ -1,0 +1,172 @@
+import { createSignal, For, type JSX, Show } from "solid-js"
+import { hueOf } from "./format.ts"
+import { markdown } from "./markdown.ts"
+import { threadCommand, threadLink } from "./route.ts"
+import type { Tone } from "./select.ts"
+import { state } from "./state.ts"
+
+const GLYPHS: Readonly<Record<Tone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
+
+/** A state in a word, marked by colour and by form. */
+export function Badge(props: { tone: Tone; text: string }) {
+  return (
+    <span class={`badge ${props.tone}`}>
+      <span class="glyph" aria-hidden="true">
+        {GLYPHS[props.tone]}
+      </span>
+      {props.text}
+    </span>
+  )
+}
+
+export function AgentName(props: { name: string }) {
+  return <span class={`agent hue${hueOf(props.name)}`}>{props.name}</span>
+}
+
+/** A model's text. `markdown` lets no HTML of its own through. */
+export function Prose(props: { text: string }) {
+  return <div class="prose" innerHTML={markdown(props.text)} />
+}
+
+/** What a sheet is about: focus goes there when it opens, so that listeners hear it first. */
+export function Title(props: { text: string }) {
+  return (
+    <h2 tabindex="-1" ref={(element) => queueMicrotask(() => element.focus({ preventScroll: true }))}>
+      {props.text}
+    </h2>
+  )
+}
+
+/** How far a task's steps are: in words for those who listen, as a bar for those who look. */
+export function Steps(props: { done: number; total: number }) {
+  return (
+    <span class="steps">
+      <meter
+        min="0"
+        max={props.total || 1}
+        value={props.done}
+        aria-label={`${props.done} of ${props.total} steps done`}
+      />
+      <span class="count">
+        {props.done}/{props.total}
+      </span>
+    </span>
+  )
+}
+
+/** The way to a session: OpenCode's own page where its server listens, else the command for a terminal. */
+export function ThreadLink(props: { session: string; label: string }) {
+  return (
+    <Show
+      when={threadLink(state.threadBase, props.session)}
+      fallback={<Copy text={threadCommand(props.session)} label={props.label} />}
+    >
+      {(address) => (
+        <a class="button" href={address()} target="_blank" rel="noreferrer noopener">
+          {props.label} <span aria-hidden="true">↗</span>
+        </a>
+      )}
+    </Show>
+  )
+}
+
+function Copy(props: { text: string; label: string }) {
+  const [done, setDone] = createSignal(false)
+  const copy = async () => {
+    await navigator.clipboard?.writeText(props.text).catch(() => {})
+    setDone(true)
+  }
+  return (
+    <span class="copy">
+      <code>{props.text}</code>
+      <button type="button" class="button" onClick={() => void copy()} aria-label={`${props.label}: copy its command`}>
+        {done() ? "Copied" : "Copy"}
+      </button>
+    </span>
+  )
+}
+
+/** A button for what takes a moment: it cannot be pressed twice, and says when it did not work. */
+export function Action(props: {
+  label: string
+  run: () => Promise<unknown>
+  onError: (message: string) => void
+  kind?: "main" | "danger"
+  disabled?: boolean
+}) {
+  const [busy, setBusy] = createSignal(false)
+  const press = async () => {
+    if (busy()) return
+    setBusy(true)
+    props.onError("")
+    try {
+      await props.run()
+    } catch (error) {
+      props.onError((error as Error).message)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <button
+      type="button"
+      class={`button ${props.kind ?? ""}`}
+      aria-busy={busy()}
+      disabled={props.disabled}
+      onClick={() => void press()}
+    >
+      {props.label}
+    </button>
+  )
+}
+
+export function Problem(props: { text: string }) {
+  return (
+    <div role="alert">
+      <Show when={props.text !== ""}>
+        <p class="problem">{props.text}</p>
+      </Show>
+    </div>
+  )
+}
+
+export type Fact = readonly [name: string, value: JSX.Element | undefined]
+
+/** Names and values, those without a value left out. */
+export function Facts(props: { facts: readonly Fact[] }) {
+  return (
+    <dl class="facts">
+      <For each={props.facts.filter(([, value]) => value !== undefined && value !== "")}>
+        {([name, value]) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        )}
+      </For>
+    </dl>
+  )
+}
+
+/** A list that grows on demand: what is not shown costs nothing. */
+export function Long<Item>(props: {
+  items: readonly Item[]
+  first: number
+  children: (item: Item) => JSX.Element
+  label: string
+}) {
+  const [most, setMost] = createSignal(props.first)
+  const rest = () => props.items.length - most()
+  return (
+    <>
+      <ul class="plain" aria-label={props.label}>
+        <For each={props.items.slice(0, most())}>{(item) => <li>{props.children(item)}</li>}</For>
+      </ul>
+      <Show when={rest() > 0}>
+        <button type="button" class="button more" onClick={() => setMost((shown) => shown + 4 * props.first)}>
+          Show {Math.min(rest(), 4 * props.first)} more of {rest()}
+        </button>
+      </Show>
+    </>
+  )
+}

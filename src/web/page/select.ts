@@ -1,0 +1,76 @@
+import type { AgentRow, TaskRow } from "../wire.ts"
+import { startOfDay } from "./format.ts"
+
+/** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
+
+export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
+
+export const needsPerson = (agent: AgentRow): boolean => isActive(agent) && agent.asks.length > 0
+
+export type Column = "needs you" | "working" | "waiting" | "draft"
+
+export const COLUMNS: readonly { readonly key: Column; readonly title: string; readonly empty: string }[] = [
+  { key: "needs you", title: "Needs you", empty: "Nobody waits for you." },
+  { key: "working", title: "At work", empty: "Nothing runs." },
+  { key: "waiting", title: "Waiting", empty: "Nothing waits." },
+  { key: "draft", title: "Drafts", empty: "No drafts." },
+]
+
+export function columnOf({ state }: Pick<TaskRow, "state">): Column {
+  if (state === "needs you" || state === "draft") return state
+  return state === "running" || state === "queued" ? "working" : "waiting"
+}
+
+/** By number, newest last: a task keeps its place while it works. */
+export const byId = (a: { readonly id: string }, b: { readonly id: string }): number => Number(a.id) - Number(b.id)
+
+export const newestFirst = (a: AgentRow, b: AgentRow): number =>
+  (b.endedAt ?? b.createdAt) - (a.endedAt ?? a.createdAt) || (a.id < b.id ? -1 : 1)
+
+export const oldestFirst = (a: AgentRow, b: AgentRow): number => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
+
+/** Whether all words of a filter occur in the texts. `#5` finds the number alone. */
+export function matches(filter: string, texts: readonly (string | undefined)[]): boolean {
+  const hay = texts.join("\n").toLowerCase()
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => hay.includes(word))
+}
+
+export const taskTexts = (task: TaskRow): string[] => [`#${task.id}`, task.title, task.owner, task.stateText]
+
+export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
+  agent.id,
+  agent.description,
+  agent.agent,
+  agent.batch,
+  agent.status,
+  agent.model,
+]
+
+/** Those that were at work on the day of `now`. */
+export const ofToday = (agents: readonly AgentRow[], now: number): AgentRow[] =>
+  agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) >= startOfDay(now))
+
+export const sumCost = (agents: readonly AgentRow[]): number => agents.reduce((sum, { cost }) => sum + cost, 0)
+
+/** A word for what an agent is doing or how it ended. */
+export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+  if (isActive(agent)) {
+    if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
+    if (agent.phase === "queued") return { tone: "rest", text: "queued" }
+    if (agent.retry) return { tone: "needs", text: "retrying" }
+    return { tone: "run", text: agent.phase ?? "running" }
+  }
+  if (agent.status === "completed") return { tone: "done", text: "completed" }
+  return agent.status === "error" ? { tone: "fail", text: "failed" } : { tone: "rest", text: "cancelled" }
+}
+
+export type Tone = "run" | "needs" | "done" | "fail" | "rest"
+
+export function taskTone({ state }: Pick<TaskRow, "state">): Tone {
+  if (state === "running") return "run"
+  if (state === "needs you") return "needs"
+  return state === "done" ? "done" : "rest"
+}

@@ -1,0 +1,84 @@
+import { createEffect, createMemo, createSignal, type JSX, Show } from "solid-js"
+import type { Route } from "./route.ts"
+
+type Shown = { readonly view: string; readonly id?: string }
+
+/** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
+export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Element }) {
+  let dialog: HTMLDialogElement | undefined
+  const open = createMemo(() => props.route.view !== "home")
+  createEffect(() => {
+    if (open() && !dialog?.open) dialog?.showModal()
+    if (!open() && dialog?.open) dialog.close()
+  })
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog by itself
+    <dialog
+      class="sheet"
+      ref={dialog}
+      aria-label={labelOf(props.route)}
+      onClose={() => goHome()}
+      onClick={(event) => {
+        // On the backdrop: everything else lies in the sheet's body.
+        if (event.target === dialog) goHome()
+      }}
+    >
+      <div class="body">
+        <Show when={open()}>
+          <button type="button" class="close" aria-label="Close" onClick={() => goHome()}>
+            <span aria-hidden="true">✕</span>
+          </button>
+          {props.children(props.route)}
+        </Show>
+      </div>
+    </dialog>
+  )
+}
+
+export function goHome(): void {
+  if (location.hash !== "" && location.hash !== "#/") location.hash = "#/"
+}
+
+function labelOf(route: Route): string {
+  if (route.view === "task") return `Task #${route.id}`
+  return route.view === "agent" ? `Background task ${route.id}` : "New task"
+}
+
+/** Asks before what cannot be undone. `ask` resolves with the choice. */
+export function createConfirm() {
+  const [question, setQuestion] = createSignal<{ text: string; yes: string; decide: (choice: boolean) => void }>()
+  const ask = (text: string, yes: string) =>
+    new Promise<boolean>((resolve) => {
+      setQuestion({
+        text,
+        yes,
+        decide: (choice) => {
+          setQuestion(undefined)
+          resolve(choice)
+        },
+      })
+    })
+  const view = () => (
+    <Show when={question()}>
+      {(asked) => (
+        <dialog
+          class="confirm"
+          aria-label={asked().text}
+          ref={(element) => queueMicrotask(() => element.showModal())}
+          onClose={() => asked().decide(false)}
+        >
+          <p>{asked().text}</p>
+          <div class="actions">
+            <button type="button" class="button" autofocus onClick={() => asked().decide(false)}>
+              Keep it
+            </button>
+            <button type="button" class="button danger" onClick={() => asked().decide(true)}>
+              {asked().yes}
+            </button>
+          </div>
+        </dialog>
+      )}
+    </Show>
+  )
+  return { ask, view }
+}

@@ -1,0 +1,18 @@
+/** One event of a stream. */
+export type StreamEvent = { readonly event: string; readonly data: string }
+
+/** Reads an event stream piece by piece: each call returns the events that are complete by then. */
+export function eventReader(): (chunk: string) => StreamEvent[] {
+  let rest = ""
+  return (chunk) => {
+    const blocks = (rest + chunk).split("\n\n")
+    rest = blocks.pop() ?? ""
+    return blocks.map(parse)
+  }
+}
+
+function parse(block: string): StreamEvent {
+  const fields = block.split("\n").map((line) => /^(\w+): ?(.*)$/.exec(line))
+  const all = (name: string) => fields.flatMap((field) => (field?.[1] === name ? (field[2] ?? "") : []))
+  return { event: all("event")[0] ?? "message", data: all("data").join("\n") }
+}

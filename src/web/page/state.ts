@@ -1,0 +1,81 @@
+import { batch, createSignal } from "solid-js"
+import { createStore, reconcile } from "solid-js/store"
+import type { BoardAgent } from "../../board/service.ts"
+import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
+
+/** How the page stands to the server. */
+export type Link =
+  | { readonly state: "loading" }
+  | { readonly state: "live" }
+  | { readonly state: "lost"; readonly since: number }
+  | { readonly state: "refused"; readonly message: string }
+
+export type State = {
+  project: string
+  agents: Record<string, AgentRow>
+  tasks: Record<string, TaskRow>
+  /** False: the board is off. */
+  board: boolean
+  problem: string
+  owners: readonly BoardAgent[]
+  threadBase?: string
+}
+
+const [state, setState] = createStore<State>({
+  project: "",
+  agents: {},
+  tasks: {},
+  board: false,
+  problem: "",
+  owners: [],
+})
+const [link, setLink] = createSignal<Link>({ state: "loading" })
+const [now, setNow] = createSignal(Date.now())
+/** The server's clock less ours. */
+let skew = 0
+
+/** `now` is the server's time and ticks every second while the page is live. */
+export { link, now, setLink, state }
+
+export function tick(): void {
+  if (link().state === "live") setNow(Date.now() + skew)
+}
+
+export function take(event: string, data: unknown): void {
+  batch(() => {
+    if (event === "state") begin(data as Snapshot)
+    if (event === "change") change(data as Delta)
+    if (link().state !== "live") setLink({ state: "live" })
+    tick()
+  })
+}
+
+function begin({ project, now, agents, board, threadBase }: Snapshot): void {
+  skew = now - Date.now()
+  const keyed = <Row extends { id: string }>(rows: readonly Row[]) =>
+    Object.fromEntries(rows.map((row) => [row.id, row]))
+  setState("agents", reconcile(keyed(agents)))
+  setState("tasks", reconcile(keyed(board?.tasks ?? [])))
+  setState({
+    project,
+    board: board !== undefined,
+    problem: board?.problem ?? "",
+    owners: board?.agents ?? [],
+    threadBase,
+  })
+}
+
+function change(delta: Delta): void {
+  skew = delta.now - Date.now()
+  for (const row of delta.agents ?? []) setState("agents", row.id, reconcile(row))
+  for (const row of delta.tasks ?? []) setState("tasks", row.id, reconcile(row))
+  drop("agents", delta.agentsGone)
+  drop("tasks", delta.tasksGone)
+  if (delta.owners) setState("owners", delta.owners)
+  if (delta.problem !== undefined) setState("problem", delta.problem)
+}
+
+function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
+  // In a store, undefined takes a key away.
+  for (const id of ids) setState(key, id, undefined as never)
+}

@@ -1,0 +1,95 @@
+import { createSignal, createUniqueId, For, Show } from "solid-js"
+import type { TaskRow } from "../wire.ts"
+import { api } from "./api.ts"
+import { Problem } from "./parts.tsx"
+import { taskLink } from "./route.ts"
+import { state } from "./state.ts"
+
+/** Makes a task, or changes the one that is given. */
+export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
+  const [problem, setProblem] = createSignal("")
+  const [busy, setBusy] = createSignal(false)
+  const id = createUniqueId()
+  const name = (field: string) => `${id}-${field}`
+  const owners = () => {
+    const names = state.owners.map((owner) => owner.name)
+    const own = props.task?.owner
+    return own && !names.includes(own) ? [own, ...names] : names
+  }
+
+  const save = async (form: HTMLFormElement) => {
+    const data = new FormData(form)
+    const text = (field: string) => String(data.get(field) ?? "").trim()
+    const fields = { title: text("title"), owner: text("owner"), description: text("description") }
+    if (props.task) {
+      await api.update(props.task.id, fields)
+      props.onDone?.()
+      return
+    }
+    const steps = text("steps")
+      .split("\n")
+      .flatMap((line) => (line.trim() === "" ? [] : { title: line.trim() }))
+    const made = await api.create({ ...fields, steps, status: data.get("draft") ? "draft" : "active" })
+    location.hash = taskLink(made.id)
+  }
+
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault()
+    if (busy()) return
+    setBusy(true)
+    setProblem("")
+    await save(event.currentTarget as HTMLFormElement).catch((error: Error) => setProblem(error.message))
+    setBusy(false)
+  }
+
+  return (
+    <form class="form" onSubmit={(event) => void submit(event)}>
+      <Show when={!props.task}>
+        <h2>New task</h2>
+      </Show>
+      <label for={name("title")}>Title</label>
+      <input
+        id={name("title")}
+        name="title"
+        required
+        autocomplete="off"
+        value={props.task?.title ?? ""}
+        ref={(element) => queueMicrotask(() => element.focus())}
+      />
+      <label for={name("owner")}>Owner</label>
+      <select id={name("owner")} name="owner" required>
+        <For each={owners()}>
+          {(owner) => (
+            <option value={owner} selected={owner === props.task?.owner}>
+              {owner}
+            </option>
+          )}
+        </For>
+      </select>
+      <label for={name("description")}>
+        What is to be done <span class="quiet">Markdown</span>
+      </label>
+      <textarea id={name("description")} name="description" rows="6" value={props.task?.description ?? ""} />
+      <Show when={!props.task}>
+        <label for={name("steps")}>
+          Steps <span class="quiet">one a line; its owner makes them if you do not</span>
+        </label>
+        <textarea id={name("steps")} name="steps" rows="4" />
+        <label class="check">
+          <input type="checkbox" name="draft" /> Only a draft: nobody works on it yet
+        </label>
+      </Show>
+      <Problem text={problem()} />
+      <div class="actions">
+        <button type="submit" class="button main" aria-busy={busy()}>
+          {props.task ? "Save" : "Make it"}
+        </button>
+        <Show when={props.task}>
+          <button type="button" class="button" onClick={() => props.onDone?.()}>
+            Leave it as it is
+          </button>
+        </Show>
+      </div>
+    </form>
+  )
+}

@@ -1,0 +1,135 @@
+import { createMemo, For, Show } from "solid-js"
+import type { AgentRow } from "../wire.ts"
+import { clockTime, dollars, startOfDay, ticking } from "./format.ts"
+import { type Bar, batchMarks, type Lane, lanesOf, spanOf, ticksOf } from "./lanes.ts"
+import { AgentName } from "./parts.tsx"
+import { agentLink } from "./route.ts"
+import { agentState, ofToday } from "./select.ts"
+import { now, state } from "./state.ts"
+
+const STEP_MS = 5000
+
+/** The day: a bar for each background task and run, in a lane for each agent. */
+export function Timeline() {
+  // Bars grow in steps of a few seconds: at this scale nobody sees more, and the page has less to do.
+  const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
+  const agents = createMemo(() => ofToday(Object.values(state.agents), step()))
+  const span = createMemo(() => spanOf(agents(), step(), startOfDay(step())), undefined, {
+    equals: (a, b) => a.from === b.from && a.to === b.to,
+  })
+  const lanes = createMemo(() => lanesOf(agents(), span(), step()))
+  const names = createMemo(() => lanes().map(({ agent }) => agent))
+  const marks = createMemo(() => batchMarks(agents()))
+  const left = (at: number) => `${((at - span().from) / (span().to - span().from)) * 100}%`
+
+  return (
+    <section class="panel" aria-labelledby="day-title">
+      <h2 id="day-title">Today</h2>
+      <Show when={agents().length > 0} fallback={<p class="quiet">No agent has worked today.</p>}>
+        <div class="timeline" onKeyDown={(event) => move(event)}>
+          <div class="axis" aria-hidden="true">
+            <For each={ticksOf(span())}>{(at) => <span style={{ left: left(at) }}>{clockTime(at)}</span>}</For>
+          </div>
+          <For each={names()}>
+            {(name, index) => (
+              <LaneRow
+                lane={() => lanes().find(({ agent }) => agent === name)}
+                marks={marks()}
+                first={index() === 0}
+                ticks={ticksOf(span()).map(left)}
+              />
+            )}
+          </For>
+        </div>
+        <Show when={marks().size > 0}>
+          <p class="legend">
+            <For each={[...marks()]}>
+              {([name, mark]) => (
+                <span>
+                  <b>{mark}</b> {name}
+                </span>
+              )}
+            </For>
+          </p>
+        </Show>
+      </Show>
+    </section>
+  )
+}
+
+function LaneRow(props: { lane: () => Lane | undefined; marks: Map<string, string>; first: boolean; ticks: string[] }) {
+  const bars = createMemo(() => new Map(props.lane()?.bars.map((bar) => [bar.id, bar])))
+  const ids = createMemo(() => [...bars().keys()])
+  return (
+    <div class="lane" classList={{ dense: (props.lane()?.lines ?? 1) > 5 }}>
+      <div class="who">
+        <AgentName name={props.lane()?.agent ?? ""} />
+        <span class="small">{dollars(props.lane()?.cost ?? 0)}</span>
+      </div>
+      <ul class="plain lines" style={{ "--lines": props.lane()?.lines ?? 1 }} aria-label={props.lane()?.agent}>
+        <For each={props.ticks}>{(at) => <li class="tick" aria-hidden="true" style={{ left: at }} />}</For>
+        <For each={ids()}>
+          {(id, index) => (
+            <Show when={state.agents[id]}>
+              {(agent) => (
+                <BarLink
+                  agent={agent()}
+                  bar={bars().get(id)}
+                  mark={props.marks.get(agent().batch ?? "")}
+                  reachable={props.first && index() === 0}
+                />
+              )}
+            </Show>
+          )}
+        </For>
+      </ul>
+    </div>
+  )
+}
+
+function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; reachable: boolean }) {
+  const told = () => {
+    const { description, agent, startedAt, createdAt, endedAt, cost, batch, place } = props.agent
+    const time = ticking((endedAt ?? now()) - (startedAt ?? createdAt))
+    const more = [batch && `batch ${batch}`, place].filter(Boolean).map((each) => `, ${each}`)
+    return `${description}, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost)}${more.join("")}`
+  }
+  return (
+    <li
+      class="slot"
+      style={{
+        left: `${(props.bar?.from ?? 0) * 100}%`,
+        width: `${((props.bar?.to ?? 0) - (props.bar?.from ?? 0)) * 100}%`,
+        "--line": props.bar?.line ?? 0,
+      }}
+    >
+      <a
+        class={`bar ${agentState(props.agent).tone}`}
+        href={agentLink(props.agent.id)}
+        tabindex={props.reachable ? 0 : -1}
+        aria-label={told()}
+        title={props.agent.description}
+      >
+        <Show when={props.mark}>
+          <b>{props.mark}</b>
+        </Show>
+        <Show when={props.agent.place}>
+          <b>⑂</b>
+        </Show>
+        <span>{props.agent.description}</span>
+      </a>
+    </li>
+  )
+}
+
+/** One stop for Tab, and arrows from bar to bar: there may be hundreds. */
+function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key]
+  if (by === undefined) return
+  const bars = [...event.currentTarget.querySelectorAll<HTMLElement>("a.bar")]
+  const at = bars.indexOf(document.activeElement as HTMLElement)
+  const next = bars[at + by]
+  if (at < 0 || !next) return
+  event.preventDefault()
+  next.focus()
+}

@@ -1,0 +1,48 @@
+import type { Board, BoardTask } from "../board/service.ts"
+import { billedTokens } from "../core/task.ts"
+import type { TaskView } from "../manager/view.ts"
+import type { AgentRow, TaskRow } from "./wire.ts"
+
+const LAST_TEXT_CHARS = 400
+const NAMED = "name:"
+
+/** A background task as the page sees it. Figures that tick by themselves are left to the page's clock. */
+export function agentRow(view: TaskView, foreign: boolean): AgentRow {
+  const { task } = view
+  const { run, outcome, model } = task
+  return {
+    id: task.id,
+    sessionID: task.sessionID,
+    parentID: task.parentID,
+    description: task.description,
+    agent: task.agent,
+    model: model && `${model.provider}/${model.id}`,
+    batch: task.batch.startsWith(NAMED) ? task.batch.slice(NAMED.length) : undefined,
+    status: task.status,
+    phase: view.phase,
+    forked: task.fork !== undefined,
+    generation: run.generation,
+    foreign,
+    createdAt: run.createdAt,
+    startedAt: run.startedAt,
+    endedAt: run.endedAt,
+    toolCalls: view.toolCalls,
+    recentTools: view.recentTools,
+    lastText: view.lastText.slice(-LAST_TEXT_CHARS),
+    lastSignAt: view.lastSignAt,
+    tokens: billedTokens(view.usage),
+    cost: view.usage.cost,
+    asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
+    retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
+    reason: outcome?.reason?.text,
+    note: outcome?.note,
+    filesChanged: outcome?.filesChanged ?? [],
+    openTodos: outcome?.openTodos ?? 0,
+  }
+}
+
+/** A board task with its state. */
+export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
+  const { state, reason, text } = board.state(task)
+  return { ...task, state, reason, stateText: text }
+}

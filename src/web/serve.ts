@@ -1,0 +1,70 @@
+import { readFileSync } from "node:fs"
+import { basename } from "node:path"
+import type { Clock } from "../core/ports.ts"
+import { addressFile } from "./address.ts"
+import { createApp } from "./app.ts"
+import { Feed } from "./feed.ts"
+import { listen } from "./http.ts"
+import type { Log, Source } from "./ports.ts"
+import { Seat } from "./seat.ts"
+import { joined } from "./sources.ts"
+
+export type WebOptions = { readonly port: number; readonly host: string }
+
+export type ServePorts = {
+  /** The folder of the project's main checkout. */
+  readonly project: string
+  readonly options: WebOptions
+  readonly source: Source
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** One project's page in this process, for all instances of the plugin that show something on it. */
+type Shared = { readonly sources: Set<Source>; readonly feed: Feed; readonly seat: Seat }
+
+/** All copies of this module in the process share it: the host makes an instance for each folder that it serves. */
+const SHARED = Symbol.for("superagents.web.1")
+
+/** Shows `source` on the project's page, and serves it where no other process does. Returns how to take it away. */
+export function serve(ports: ServePorts): () => Promise<void> {
+  const { project, source } = ports
+  const all = sharedPages()
+  const page = all.get(project) ?? open(ports)
+  all.set(project, page)
+  page.sources.add(source)
+  page.feed.changed()
+  return async () => {
+    page.sources.delete(source)
+    page.feed.changed()
+    if (page.sources.size > 0 || all.get(project) !== page) return
+    all.delete(project)
+    page.feed.close()
+    await page.seat.stop()
+  }
+}
+
+function open({ project, options, clock, log }: ServePorts): Shared {
+  const sources = new Set<Source>()
+  const source = () => joined([...sources])
+  const feed = new Feed({ project: basename(project), source, clock, log })
+  const seat = new Seat({
+    file: addressFile(project),
+    ...options,
+    clock,
+    log,
+    listen,
+    app: (token) => createApp({ token, host: options.host, source, feed, page: readPage, log }).fetch,
+  })
+  // Not before the host answers requests: a plugin is loaded while the server still starts.
+  clock.after(0, () => void seat.take())
+  return { sources, feed, seat }
+}
+
+const readPage = (): string => readFileSync(new URL("./page.html", import.meta.url), "utf8")
+
+function sharedPages(): Map<string, Shared> {
+  const shared = globalThis as { [SHARED]?: Map<string, Shared> }
+  shared[SHARED] ??= new Map()
+  return shared[SHARED]
+}

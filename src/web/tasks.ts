@@ -1,0 +1,110 @@
+import { type Context, Hono } from "hono"
+import { z } from "zod"
+import { type Archived, type Board, USER } from "../board/service.ts"
+import { bodyOf } from "./body.ts"
+import { WebError } from "./errors.ts"
+import { taskRow } from "./rows.ts"
+import type { Ended, TaskList } from "./wire.ts"
+
+const MOST_HISTORY = 1000
+
+const resource = z.strictObject({
+  type: z.enum(["url", "file"]),
+  value: z.string(),
+  label: z.string().optional(),
+})
+
+const step = z.strictObject({ title: z.string(), details: z.string().optional(), done: z.boolean().optional() })
+
+const newTask = z.strictObject({
+  title: z.string(),
+  description: z.string().optional(),
+  owner: z.string(),
+  status: z.enum(["draft", "active"]).optional(),
+  steps: z.array(step).optional(),
+  resources: z.array(resource).optional(),
+})
+
+const patch = z
+  .strictObject({
+    title: z.string().optional(),
+    description: z.string().optional(),
+    owner: z.string().optional(),
+    status: z.enum(["draft", "active", "done", "canceled"]).optional(),
+  })
+  .refine((fields) => Object.values(fields).some((value) => value !== undefined), {
+    error: "Nothing to change: give a title, description, owner or status.",
+  })
+
+/** The board's routes. Whether a change may be made is the board's to say; here it is only put into its words. */
+export function tasksRoutes(boardOf: () => Board | undefined): Hono {
+  const routes = new Hono()
+
+  routes.get("/", async (context) => context.json(await listOf(board())))
+  routes.post("/", async (context) => {
+    const present = board()
+    const made = await present.create(await bodyOf(context, newTask), USER)
+    return context.json(taskRow(made, present), 201)
+  })
+  routes.get("/history", async (context) => {
+    const present = board()
+    const tasks = await present.history(limitOf(context))
+    return context.json({ tasks: tasks.map((task) => taskRow(task, present)) })
+  })
+  routes.get("/:id", async (context) => {
+    const present = board()
+    return context.json(taskRow(await present.get(idOf(context)), present))
+  })
+  routes.patch("/:id", async (context) => {
+    const present = board()
+    const id = idOf(context)
+    return context.json(ended(await present.update(id, await bodyOf(context, patch), USER), present))
+  })
+  routes.post("/:id/complete", async (context) => {
+    const present = board()
+    return context.json(ended(await present.complete(idOf(context), USER), present))
+  })
+  routes.post("/:id/cancel", async (context) => {
+    const present = board()
+    return context.json(ended(await present.cancel(idOf(context), USER), present))
+  })
+  routes.post("/:id/run", async (context) => {
+    const present = board()
+    const id = idOf(context)
+    await present.run(id)
+    return context.json(taskRow(await present.get(id), present))
+  })
+  return routes
+
+  function board(): Board {
+    const present = boardOf()
+    if (!present) throw new WebError(404, "the board is off")
+    return present
+  }
+}
+
+/** The board as a whole, as route and event stream tell it. */
+export async function listOf(board: Board): Promise<TaskList> {
+  const [tasks, agents] = await Promise.all([board.list(), board.agents()])
+  return { tasks: tasks.map((task) => taskRow(task, board)), agents, inFlight: board.inFlight() }
+}
+
+function ended({ task, canceled, open }: Archived, board: Board): Ended {
+  const ids = (tasks: readonly { id: string }[]) => tasks.map(({ id }) => id)
+  return { ...taskRow(task, board), canceled: ids(canceled), open: ids(open) }
+}
+
+function idOf(context: Context): string {
+  const id = context.req.param("id") ?? ""
+  if (!/^\d{1,15}$/.test(id)) throw new WebError(404, "There is no such task: ids are numbers.")
+  return id
+}
+
+function limitOf(context: Context): number | undefined {
+  const given = context.req.query("limit")
+  if (given === undefined) return undefined
+  const limit = /^\d{1,6}$/.test(given) ? Number(given) : 0
+  if (limit < 1 || limit > MOST_HISTORY)
+    throw new WebError(400, `"limit" must be a whole number from 1 to ${MOST_HISTORY}.`)
+  return limit
+}

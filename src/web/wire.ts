@@ -1,0 +1,94 @@
+import type { BoardAgent } from "../board/service.ts"
+import type { BoardTask, TaskState } from "../board/task.ts"
+import type { Phase, Status } from "../core/task.ts"
+import type { FileDiff } from "./ports.ts"
+
+/** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
+
+export type AskRow = {
+  readonly id: string
+  readonly sessionID: string
+  readonly kind: "permission" | "question"
+  readonly what: string
+  readonly askedAt: number
+}
+
+/** A background task: what the list has of it, and where to find it. */
+export type AgentRow = {
+  readonly id: string
+  readonly sessionID: string
+  readonly parentID: string
+  readonly description: string
+  readonly agent: string
+  readonly model?: string
+  /** The name that groups it with others; absent for an unnamed batch. */
+  readonly batch?: string
+  readonly status: Status
+  readonly phase?: Phase
+  readonly forked: boolean
+  /** 0 for the launch, n for resume #n. */
+  readonly generation: number
+  /** Where it works, unless in the project's own folder. */
+  readonly place?: string
+  /** The board task whose thread this is a run of. */
+  readonly boardTask?: string
+  /** Another process runs it. */
+  readonly foreign: boolean
+  readonly createdAt: number
+  readonly startedAt?: number
+  readonly endedAt?: number
+  readonly toolCalls: number
+  readonly recentTools: readonly string[]
+  /** The end of what it wrote last, while it runs. */
+  readonly lastText: string
+  readonly lastSignAt?: number
+  readonly tokens: number
+  /** In US dollars. */
+  readonly cost: number
+  readonly asks: readonly AskRow[]
+  readonly retry?: string
+  /** Why it ended in anything but a plain success. */
+  readonly reason?: string
+  readonly note?: string
+  readonly filesChanged: readonly string[]
+  readonly openTodos: number
+}
+
+export type AgentDetail = AgentRow & { readonly answer: string; readonly diff: readonly FileDiff[] }
+
+/** A board task with what it is doing now. */
+export type TaskRow = BoardTask & Pick<TaskState, "state" | "reason"> & { readonly stateText: string }
+
+export type TaskList = {
+  readonly tasks: readonly TaskRow[]
+  readonly agents: readonly BoardAgent[]
+  readonly inFlight: readonly string[]
+}
+
+/** The answer to a change that ends tasks. */
+export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly open: readonly string[] }
+
+/** Everything the page shows at once: the first event of a stream. */
+export type Snapshot = {
+  readonly project: string
+  /** The server's clock. */
+  readonly now: number
+  readonly agents: readonly AgentRow[]
+  /** Absent where the board is off; `problem` where it cannot be read. */
+  readonly board?: TaskList & { readonly problem?: string }
+  /** The address in front of a session's id, where OpenCode's own page can be reached. */
+  readonly threadBase?: string
+}
+
+/** What has changed since the event before. */
+export type Delta = {
+  readonly now: number
+  readonly agents?: readonly AgentRow[]
+  readonly agentsGone?: readonly string[]
+  readonly tasks?: readonly TaskRow[]
+  readonly tasksGone?: readonly string[]
+  readonly owners?: readonly BoardAgent[]
+  readonly inFlight?: readonly string[]
+  /** Empty: the board can be read again. */
+  readonly problem?: string
+}

@@ -1,0 +1,80 @@
+import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
+import type { TaskView } from "../../src/manager/view.ts"
+import type { Agents, FileDiff } from "../../src/web/ports.ts"
+import { outcomeOf, taskOf } from "./tasks.ts"
+
+type Shown = Partial<Omit<TaskView, "task" | "usage">> & {
+  readonly task?: Parameters<typeof taskOf>[0]
+  readonly usage?: Partial<Usage>
+}
+
+export const viewOf = ({ task, usage, ...more }: Shown = {}): TaskView => ({
+  task: taskOf(task),
+  elapsed: 0,
+  waited: 0,
+  toolCalls: 0,
+  recentTools: [],
+  lastText: "",
+  asks: [] as readonly Ask[],
+  ...more,
+  usage: { ...NO_USAGE, ...usage },
+})
+
+/** Background tasks that a test puts together. */
+export class FakeAgents implements Agents {
+  readonly #views = new Map<string, TaskView>()
+  readonly #listeners = new Set<(id: string) => void>()
+  readonly foreign = new Set<string>()
+  readonly answers = new Map<string, string>()
+  readonly diffs = new Map<string, readonly FileDiff[]>()
+  readonly cancelled: string[] = []
+  now: () => number = Date.now
+
+  get listeners(): number {
+    return this.#listeners.size
+  }
+
+  set(...views: readonly TaskView[]): void {
+    for (const view of views) {
+      this.#views.set(view.task.id, view)
+      this.#tell(view.task.id)
+    }
+  }
+
+  /** The same view with other figures. */
+  alter(id: string, more: Partial<Omit<TaskView, "task">>, task: Partial<Task> = {}): void {
+    const view = this.#views.get(id)
+    if (!view) throw new Error(`no such view: ${id}`)
+    this.set({ ...view, ...more, task: { ...view.task, ...task } })
+  }
+
+  delete(id: string): void {
+    this.#views.delete(id)
+    this.#tell(id)
+  }
+
+  list = () => [...this.#views.values()]
+  get = (id: string) => this.#views.get(id)
+  isForeign = (id: string) => this.foreign.has(id)
+  answer = async (id: string) => this.answers.get(id) ?? ""
+  diff = async (id: string) => this.diffs.get(id) ?? []
+
+  async cancel(id: string): Promise<boolean> {
+    const view = this.#views.get(id)
+    if (!view || view.task.run.endedAt !== undefined) return false
+    this.cancelled.push(id)
+    const outcome = outcomeOf({ reason: { code: "aborted", text: "The user stopped it." } })
+    const run = { ...view.task.run, endedAt: this.now() }
+    this.alter(id, { phase: undefined, asks: [] }, { status: "cancelled", run, outcome })
+    return true
+  }
+
+  subscribe(listener: (id: string) => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  #tell(id: string): void {
+    for (const listener of this.#listeners) listener(id)
+  }
+}

@@ -1,0 +1,172 @@
+import {
+  type Actor,
+  type Archived,
+  type Board,
+  type BoardAgent,
+  BoardError,
+  type BoardTask,
+  type NewTask,
+  type Resource,
+  type TaskPatch,
+  type TaskState,
+} from "../../src/board/service.ts"
+
+/** A board in memory with the rules that HTTP has to put into words; the real one has its own tests. */
+export class FakeBoard implements Board {
+  readonly tasks = new Map<string, BoardTask>()
+  readonly archive: BoardTask[] = []
+  readonly states = new Map<string, TaskState>()
+  readonly calls: { readonly method: string; readonly by?: Actor }[] = []
+  readonly #listeners = new Set<() => void>()
+  owners: BoardAgent[] = [
+    { name: "build", description: "Does the work." },
+    { name: "plan", description: "Thinks first." },
+  ]
+  /** Set: its files cannot be read. */
+  broken = ""
+  now: () => number = Date.now
+  #nextId = 1
+
+  get listeners(): number {
+    return this.#listeners.size
+  }
+
+  /** Puts a task there, or changes it, and tells of it. */
+  put(task: Partial<BoardTask> & { id: string }, state?: Partial<TaskState>): BoardTask {
+    const at = new Date(this.now()).toISOString()
+    const whole: BoardTask = {
+      title: `Task ${task.id}`,
+      description: "",
+      owner: "build",
+      createdBy: "user",
+      status: "active",
+      steps: [],
+      resources: [],
+      createdAt: at,
+      updatedAt: at,
+      ...this.tasks.get(task.id),
+      ...task,
+    }
+    this.tasks.set(task.id, whole)
+    this.#nextId = Math.max(this.#nextId, Number(task.id) + 1)
+    if (state) this.states.set(task.id, { state: "running", reason: "", text: state.state ?? "running", ...state })
+    this.#tell()
+    return whole
+  }
+
+  async list() {
+    if (this.broken !== "") throw new BoardError("unavailable", this.broken)
+    return [...this.tasks.values()]
+  }
+
+  async get(id: string) {
+    const task = this.tasks.get(id) ?? this.archive.find((each) => each.id === id)
+    if (!task) throw new BoardError("not found", `There is no task #${id}.`)
+    return task
+  }
+
+  async history(limit = 20) {
+    return this.archive.slice(-limit).reverse()
+  }
+
+  async create(input: NewTask, by: Actor) {
+    this.calls.push({ method: "create", by })
+    if (input.title.trim() === "") throw new BoardError("invalid", "A task needs a title.")
+    this.#ownerMustBe(input.owner)
+    const { steps = [], ...rest } = input
+    const done = steps.map((step) => ({ done: false, ...step }))
+    return this.put({ ...rest, owner: input.owner ?? "build", id: String(this.#nextId), steps: done })
+  }
+
+  async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
+    this.calls.push({ method: "update", by })
+    const task = this.#open(id)
+    this.#ownerMustBe(patch.owner)
+    if (patch.status === "done") return this.complete(id, by)
+    if (patch.status === "canceled") return this.cancel(id, by)
+    if (patch.status === "draft" && this.state(task).state === "running")
+      throw new BoardError("conflict", `Task #${id} runs.`)
+    return { task: this.put({ id, ...patch }), canceled: [], open: [] }
+  }
+
+  async complete(id: string, by: Actor): Promise<Archived> {
+    this.calls.push({ method: "complete", by })
+    const task = this.#open(id)
+    if (task.status === "draft") throw new BoardError("conflict", `Task #${id} is a draft; activate it first.`)
+    const open = this.#subtasks(task)
+    return { task: this.#end(task, "done"), canceled: [], open }
+  }
+
+  async cancel(id: string, by: Actor): Promise<Archived> {
+    this.calls.push({ method: "cancel", by })
+    const task = this.#open(id)
+    const canceled = this.#subtasks(task).map((each) => this.#end(each, "canceled"))
+    return { task: this.#end(task, "canceled"), canceled, open: [] }
+  }
+
+  async run(id: string) {
+    const task = this.#open(id)
+    if (task.status === "draft") throw new BoardError("conflict", `Task #${id} is a draft; activate it first.`)
+    if (this.state(task).state === "running") throw new BoardError("conflict", `Task #${id} runs already.`)
+    this.put({ id }, { state: "running", text: "running" })
+  }
+
+  state(task: BoardTask): TaskState {
+    if (task.status !== "active") return { state: task.status, reason: "", text: task.status }
+    return this.states.get(task.id) ?? { state: "next run", reason: "14:00", text: "next run 14:00" }
+  }
+
+  async agents() {
+    return this.owners
+  }
+
+  inFlight() {
+    return [...this.tasks.values()].filter((task) => this.state(task).state === "running").map(({ id }) => id)
+  }
+
+  subscribe(listener: () => void) {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  updateSteps = () => this.#unused()
+  updateStep = () => this.#unused()
+  createSubtask = () => this.#unused()
+  addResource = (_id: string, _resource: Resource) => this.#unused()
+  removeResource = () => this.#unused()
+  notifyUser = () => this.#unused()
+
+  #unused(): never {
+    throw new Error("the page has no use for this")
+  }
+
+  #open(id: string): BoardTask {
+    const task = this.tasks.get(id)
+    if (task) return task
+    if (this.archive.some((each) => each.id === id))
+      throw new BoardError("conflict", `Task #${id} is in history, which does not change.`)
+    throw new BoardError("not found", `There is no task #${id}.`)
+  }
+
+  #subtasks(task: BoardTask): BoardTask[] {
+    return task.steps.flatMap(({ taskId }) => this.tasks.get(taskId ?? "") ?? [])
+  }
+
+  #end(task: BoardTask, status: "done" | "canceled"): BoardTask {
+    const archived = { ...task, status, archivedAt: new Date(this.now()).toISOString() }
+    this.tasks.delete(task.id)
+    this.states.delete(task.id)
+    this.archive.push(archived)
+    this.#tell()
+    return archived
+  }
+
+  #ownerMustBe(owner: string | undefined): void {
+    if (owner !== undefined && !this.owners.some(({ name }) => name === owner))
+      throw new BoardError("invalid", `There is no agent "${owner}". There are: build, plan.`)
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener()
+  }
+}

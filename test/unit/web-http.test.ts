@@ -1,0 +1,113 @@
+import { connect, type Socket } from "node:net"
+import { afterEach, expect, test } from "vitest"
+import { type Fetch, type Listener, listen } from "../../src/web/http.ts"
+import { eventually } from "../support/eventually.ts"
+
+const open: Listener[] = []
+
+afterEach(async () => {
+  for (const listener of open.splice(0)) await listener.close()
+})
+
+async function start(fetch: Fetch): Promise<string> {
+  const listener = await listen(fetch, 0, "127.0.0.1")
+  if (!listener) throw new Error("no port")
+  open.push(listener)
+  return `http://127.0.0.1:${listener.port}`
+}
+
+test("a request comes with its method, path, headers and body, an answer with its status and headers", async () => {
+  const url = await start(async (request) => {
+    const { pathname, search } = new URL(request.url)
+    const told = [request.method, pathname, search, request.headers.get("x-one"), await request.text()]
+    return Response.json(told, { status: 201, headers: { "x-two": "2" } })
+  })
+  const response = await fetch(`${url}/a/b?c=d`, { method: "POST", headers: { "x-one": "1" }, body: "körper" })
+  expect([response.status, response.headers.get("x-two")]).toEqual([201, "2"])
+  expect(await response.json()).toEqual(["POST", "/a/b", "?c=d", "1", "körper"])
+})
+
+test("a port that is taken gives none; one that cannot be had is an error", async () => {
+  const url = await start(() => new Response())
+  expect(await listen(() => new Response(), Number(new URL(url).port), "127.0.0.1")).toBeUndefined()
+  await expect(listen(() => new Response(), 0, "192.0.2.1")).rejects.toThrow(/EADDRNOTAVAIL/)
+})
+
+test("a stream goes out piece by piece, and its request is aborted when the reader leaves", async () => {
+  let aborted = false
+  let send = (_text: string) => {}
+  const url = await start((request) => {
+    request.signal.addEventListener("abort", () => {
+      aborted = true
+    })
+    const encoder = new TextEncoder()
+    const body = new ReadableStream({
+      start(controller) {
+        send = (text) => controller.enqueue(encoder.encode(text))
+        send("one")
+      },
+    })
+    return new Response(body)
+  })
+  const stop = new AbortController()
+  const response = await fetch(url, { signal: stop.signal })
+  const reader = response.body?.getReader()
+  const next = async () => new TextDecoder().decode((await reader?.read())?.value)
+  expect(await next()).toBe("one")
+  send("two")
+  expect(await next()).toBe("two")
+  stop.abort()
+  await eventually(() => aborted)
+})
+
+test("a body beyond the limit is not read to its end", async () => {
+  let size = 0
+  const url = await start(async (request) => {
+    size = (await request.arrayBuffer()).byteLength
+    return new Response("too much", { status: 413 })
+  })
+  const socket = await dial(url)
+  socket.write(`POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n${"x".repeat(1_200_000)}`)
+  const answer = await read(socket)
+  expect(answer).toMatch(/^HTTP\/1\.1 413/)
+  expect(size).toBeGreaterThan(1_048_576)
+  expect(size).toBeLessThan(1_500_000)
+  await eventually(() => socket.destroyed || socket.readableEnded)
+})
+
+test("nonsense on the line stops nobody", async () => {
+  const url = await start((request) => new Response(new URL(request.url).pathname))
+  for (const line of [
+    "GARBAGE\r\n\r\n",
+    "GET http://evil.example/ HTTP/1.1\r\nhost: a b\r\n\r\n",
+    "GET * HTTP/1.1\r\nhost: <x>\r\n\r\n",
+  ]) {
+    const socket = await dial(url)
+    socket.write(line)
+    await read(socket)
+    socket.destroy()
+  }
+  expect(await (await fetch(`${url}/still`)).text()).toBe("/still")
+})
+
+test("an answer that fails closes the connection and nothing else", async () => {
+  const url = await start((request) => {
+    if (request.url.endsWith("/bad")) throw new Error("no")
+    return new Response("fine")
+  })
+  await expect(fetch(`${url}/bad`)).rejects.toThrow()
+  expect(await (await fetch(`${url}/good`)).text()).toBe("fine")
+})
+
+async function dial(url: string): Promise<Socket> {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1")
+  socket.on("error", () => {})
+  await new Promise((resolve) => socket.once("connect", resolve))
+  return socket
+}
+
+const read = (socket: Socket): Promise<string> =>
+  new Promise((resolve) => {
+    socket.once("data", (data) => resolve(String(data)))
+    socket.once("close", () => resolve(""))
+  })

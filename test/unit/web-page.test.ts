@@ -1,0 +1,308 @@
+import { describe, expect, test } from "vitest"
+import { connect, errorIn } from "../../src/web/page/connection.ts"
+import { ago, dollars, hueOf, plural, short, shortTime, startOfDay, ticking } from "../../src/web/page/format.ts"
+import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
+import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
+import { patchLines } from "../../src/web/page/patch.ts"
+import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
+import { agentState, columnOf, matches, needsPerson, ofToday, taskTone } from "../../src/web/page/select.ts"
+import { eventReader } from "../../src/web/page/sse.ts"
+import { agentRow } from "../../src/web/rows.ts"
+import { viewOf } from "../support/fake-agents.ts"
+import { FakeClock, flush } from "../support/fake-clock.ts"
+import { askOf } from "../support/tasks.ts"
+
+const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false)
+
+describe("a model's text", () => {
+  test.each([
+    ["<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"],
+    ["<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;"],
+    ["a <b>bold</b> claim", "a &lt;b&gt;bold&lt;/b&gt; claim"],
+    ["`</code><script>`", "<code>&lt;/code&gt;&lt;script&gt;</code>"],
+    ["```html\n<script>\n```", "&lt;script&gt;"],
+  ])("is text where it is HTML: %s", (text, html) => {
+    expect(markdown(text)).toContain(html)
+    expect(markdown(text)).not.toMatch(/<(script|img|b)\b/)
+  })
+
+  test.each([
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "[x](vbscript:x)",
+    "[x](file:///etc/passwd)",
+    "[x](//evil.example)",
+    "[x](/api/tasks)",
+    "[x](#/task/5)",
+    "<javascript:alert(1)>",
+    "[x](&#106;avascript:alert(1))",
+  ])("has no link to anything but http and https: %s", (text) => {
+    expect(markdown(text)).not.toMatch(/<a |href=/)
+  })
+
+  test("has links that tell nobody where they were followed from", () => {
+    for (const text of ["[x](https://a.example/b?c=1)", "https://a.example/b?c=1", "<https://a.example/b?c=1>"])
+      expect(markdown(text)).toContain('<a href="https://a.example/b?c=1" rel="noreferrer noopener" target="_blank">')
+  })
+
+  test("fetches nothing: an image is a link to it", () => {
+    const html = markdown('![a "cat"](https://a.example/cat.png)')
+    expect(html).toContain('<a href="https://a.example/cat.png" rel="noreferrer noopener" target="_blank">[image: a')
+    expect(html).not.toContain("<img")
+    expect(markdown("![x](data:image/png;base64,AAAA)")).not.toMatch(/<img|<a /)
+    expect(markdown("[![x](https://a.example/i.png)](https://a.example)")).not.toContain("<img")
+  })
+
+  test("has its headings below the page's own, and tables that scroll", () => {
+    expect(markdown("# One\n\n###### Six")).toBe("<h4>One</h4>\n<h6>Six</h6>\n")
+    expect(markdown("| a |\n| - |\n| 1 |")).toMatch(/^<div class="scroll"[^>]*><table>[\s\S]*<\/table><\/div>/)
+  })
+
+  test("of other kinds leads nowhere either", () => {
+    expect([isSafeLink("https://a"), isSafeLink(" HTTP://a")]).toEqual([true, true])
+    expect(["https:", "https:// ", "ftp://a", "javascript://a", "java\nscript:x", ""].some(isSafeLink)).toBe(false)
+  })
+})
+
+test("a patch is read line by line, without its heads", () => {
+  const patch =
+    "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n one\n-two\n+zwei\n+--drei\n\\ No newline at end of file\n"
+  expect(patchLines(patch)).toEqual({
+    lines: [
+      { kind: "@", text: "-1,2 +1,3" },
+      { kind: " ", text: "one" },
+      { kind: "-", text: "two" },
+      { kind: "+", text: "zwei" },
+      { kind: "+", text: "--drei" },
+    ],
+    more: 0,
+  })
+  expect(patchLines("Binary files differ")).toEqual({ lines: [], more: 0 })
+  expect(patchLines(`@@ -1 +1 @@\n${"+x\n".repeat(2500)}`).more).toBe(501)
+})
+
+test("figures are short, and seldom change their width", () => {
+  expect([ticking(-5), ticking(1999), ticking(61_500), ticking(3_700_000)]).toEqual(["0ms", "1s", "1m 1s", "1h 1m"])
+  expect([0, 5000, 125_000, 7_300_000, 200_000_000].map(ago)).toEqual([
+    "just now",
+    "5s ago",
+    "2m ago",
+    "2h ago",
+    "2d ago",
+  ])
+  expect([0, 0.0042, 0.084, 12.3].map(dollars)).toEqual(["$0.00", "$0.0042", "$0.08", "$12.30"])
+  expect([950, 12_345, 1_234_567].map(short)).toEqual(["950", "12.3K", "1.2M"])
+  expect([plural(1, "call"), plural(2, "call")]).toEqual(["1 call", "2 calls"])
+  const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
+  expect(shortTime(noon, noon + 1000)).toBe("12:00")
+  expect(shortTime(noon - 86_400_000, noon)).toMatch(/^\d+ \w+ 12:00$/)
+  expect(hueOf("explore")).toBe(hueOf("explore"))
+})
+
+describe("the day's lanes", () => {
+  const MINUTE = 60_000
+  const now = startOfDay(1_700_000_000_000) + 12 * 60 * MINUTE
+  const midnight = startOfDay(now)
+  const bar = (id: string, agent: string, from: number, to?: number, batch = "auto:x") =>
+    rowOf({
+      task: {
+        id,
+        agent,
+        batch,
+        status: to === undefined ? "running" : "completed",
+        run: { createdAt: now - from * MINUTE, startedAt: now - from * MINUTE, endedAt: to && now - to * MINUTE },
+      },
+      usage: { cost: 0.25 },
+    })
+
+  test("cover whole quarters of an hour, from the first bar on, at least one hour", () => {
+    expect(spanOf([], now + 1, midnight)).toEqual({ from: now - 45 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 100)], now, midnight)).toEqual({ from: now - 105 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 24 * 60)], now, midnight).from).toBe(midnight)
+  })
+
+  test("are one for each agent, with what it cost, and lines for what overlaps", () => {
+    const agents = [bar("a", "one", 60, 30), bar("b", "one", 50), bar("c", "one", 29, 20), bar("d", "two", 10)]
+    const span = { from: now - 60 * MINUTE, to: now }
+    const [one, two] = lanesOf(agents, span, now)
+    expect(one).toMatchObject({ agent: "one", cost: 0.75, lines: 2 })
+    expect(one?.bars.map(({ id, line }) => [id, line])).toEqual([
+      ["a", 0],
+      ["b", 1],
+      ["c", 0],
+    ])
+    expect(one?.bars[0]).toMatchObject({ from: 0, to: 0.5 })
+    expect(two?.bars[0]).toMatchObject({ line: 0, to: 1 })
+  })
+
+  test("have a few times on their axis, and a letter for each batch", () => {
+    const ticks = ticksOf({ from: midnight, to: midnight + 24 * 60 * MINUTE })
+    expect(ticks.length).toBeGreaterThan(3)
+    expect(ticks.length).toBeLessThan(10)
+    const marks = batchMarks([bar("a", "x", 9, 1, "name:late"), bar("b", "x", 20, 1, "name:early"), bar("c", "x", 30)])
+    expect([...marks]).toEqual([
+      ["early", "A"],
+      ["late", "B"],
+    ])
+  })
+})
+
+test("states have a word and a tone each", () => {
+  const run = { createdAt: 1, endedAt: 2 }
+  expect(agentState(rowOf({ phase: "working" }))).toEqual({ tone: "run", text: "working" })
+  expect(agentState(rowOf({ phase: "waiting for permission", asks: [askOf()] })).tone).toBe("needs")
+  expect(agentState(rowOf({ phase: "queued" })).tone).toBe("rest")
+  expect(agentState(rowOf({ phase: "retrying", retry: { attempt: 1, message: "x" } })).text).toBe("retrying")
+  expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
+  expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
+  expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
+  expect(needsPerson(rowOf({ asks: [askOf()] }))).toBe(true)
+  expect(needsPerson(rowOf({ task: { status: "error", run }, asks: [askOf()] }))).toBe(false)
+  const columns = (["needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const).map((state) =>
+    columnOf({ state }),
+  )
+  expect(columns).toEqual(["needs you", "working", "working", "waiting", "waiting", "waiting", "draft"])
+  expect((["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state }))).toEqual([
+    "run",
+    "needs",
+    "done",
+    "rest",
+  ])
+})
+
+test("today is what runs or ended today; a filter wants all its words", () => {
+  const now = startOfDay(1_700_000_000_000) + 3_600_000
+  const yesterday = now - 7_200_000
+  const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
+  const rows = [ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
+  expect(ofToday(rows, now)).toEqual(rows.slice(1))
+  expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)
+  expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
+})
+
+test("an address leads to a task, an agent or a form, and holds the key once", () => {
+  expect(routeOf("#/task/5")).toEqual({ view: "task", id: "5" })
+  expect(routeOf("#/agent/bg_k3f9x2aa")).toEqual({ view: "agent", id: "bg_k3f9x2aa" })
+  expect(routeOf("#/new")).toEqual({ view: "new" })
+  for (const hash of ["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#main", "#token=a"])
+    expect(routeOf(hash)).toEqual({ view: "home" })
+  expect([tokenIn("#token=a-_1"), tokenIn("#/task/5"), tokenIn("#token=<x>")]).toEqual(["a-_1", undefined, undefined])
+  expect(threadLink("http://127.0.0.1:4096/p/session/", "ses_1")).toBe("http://127.0.0.1:4096/p/session/ses_1")
+  expect([threadLink(undefined, "ses_1"), threadLink("javascript:x", "ses_1")]).toEqual([undefined, undefined])
+  expect(threadCommand("ses_1")).toBe("opencode --session ses_1")
+})
+
+test("an event stream is read in whatever pieces it comes", () => {
+  const read = eventReader()
+  const whole = 'event: state\ndata: {"a":1}\n\nevent: beat\ndata: {}\n\n: a comment\n\ndata: one\ndata: two\n\n'
+  const events = [...whole].flatMap((letter) => read(letter))
+  expect(events).toEqual([
+    { event: "state", data: '{"a":1}' },
+    { event: "beat", data: "{}" },
+    { event: "message", data: "" },
+    { event: "message", data: "one\ntwo" },
+  ])
+})
+
+describe("a connection", () => {
+  const EVENT = 'event: state\ndata: {"n":1}\n\n'
+
+  function start(answers: (() => Promise<Response>)[]) {
+    const clock = new FakeClock()
+    const heard: unknown[] = []
+    const asked: RequestInit[] = []
+    const connection = connect(
+      "key",
+      {
+        event: (name, data) => void heard.push([name, data]),
+        lost: (retryIn) => void heard.push(["lost", retryIn]),
+        refused: (message) => void heard.push(["refused", message]),
+      },
+      {
+        after: (ms, run) => clock.after(ms, run),
+        fetch: async (_url, init) => {
+          asked.push(init)
+          return (answers.shift() ?? (() => Promise.reject(new Error("refused"))))()
+        },
+      },
+    )
+    return { clock, heard, asked, connection }
+  }
+
+  const stream = (text: string, open = false) =>
+    new Response(
+      new ReadableStream({
+        start(controller) {
+          controller.enqueue(new TextEncoder().encode(text))
+          if (!open) controller.close()
+        },
+      }),
+    )
+
+  const settle = async () => {
+    for (let turn = 0; turn < 10; turn++) await flush()
+  }
+
+  test("sends the key in a header, hears events, and comes back when it is lost, ever later", async () => {
+    const { clock, heard, asked, connection } = start([async () => stream(EVENT)])
+    await settle()
+    expect(asked[0]?.headers).toEqual({ authorization: "Bearer key" })
+    expect(heard).toEqual([
+      ["state", { n: 1 }],
+      ["lost", 500],
+    ])
+    for (const pause of [500, 1000, 2000, 4000, 8000, 10_000]) {
+      await clock.advance(pause)
+      await settle()
+    }
+    expect(heard.slice(2)).toEqual([1000, 2000, 4000, 8000, 10_000, 10_000].map((pause) => ["lost", pause]))
+    connection.end()
+    await clock.advance(60_000)
+    expect(asked).toHaveLength(7)
+  })
+
+  test("tries again at once when asked to", async () => {
+    const { heard, asked, connection } = start([])
+    await settle()
+    expect(asked).toHaveLength(1)
+    connection.again()
+    await settle()
+    expect([asked.length, heard.length]).toEqual([2, 2])
+    connection.end()
+  })
+
+  test("stops where the key is refused, and says why", async () => {
+    const { clock, heard, asked } = start([async () => Response.json({ error: "wrong key" }, { status: 401 })])
+    await settle()
+    await clock.advance(60_000)
+    expect([heard, asked.length]).toEqual([[["refused", "wrong key"]], 1])
+  })
+
+  test("that is silent for too long counts as lost", async () => {
+    const { clock, heard, asked } = start([
+      () =>
+        new Promise((_resolve, reject) => {
+          queueMicrotask(() => asked[0]?.signal?.addEventListener("abort", () => reject(new Error("aborted"))))
+        }),
+    ])
+    await settle()
+    await clock.advance(39_000)
+    await settle()
+    expect(heard).toEqual([])
+    await clock.advance(1100)
+    await settle()
+    expect(heard).toEqual([["lost", 500]])
+  })
+
+  test("to a server that is troubled is tried again", async () => {
+    const { heard } = start([async () => new Response("", { status: 500 })])
+    await settle()
+    expect(heard).toEqual([["lost", 500]])
+  })
+})
+
+test("an error is read from its answer, or told by its status", async () => {
+  expect(await errorIn(Response.json({ error: "why" }, { status: 409 }))).toBe("why")
+  expect(await errorIn(new Response("<html>", { status: 502 }))).toContain("502")
+})

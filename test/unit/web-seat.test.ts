@@ -1,0 +1,222 @@
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { addressFile, ensureToken, linkOf, readAddress, writeAddress } from "../../src/web/address.ts"
+import { proofOf } from "../../src/web/app.ts"
+import type { Fetch } from "../../src/web/http.ts"
+import { LOOK_MS, Seat, urlOf } from "../../src/web/seat.ts"
+import { type ClockView, FakeClock, flush } from "../support/fake-clock.ts"
+
+let folder: string
+let file: string
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-seat-"))
+  file = join(folder, "opencode", "superagents", "web-p.json")
+})
+
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+describe("the file with address and key", () => {
+  test("lies beside OpenCode's own state, one a project", () => {
+    const env = { XDG_STATE_HOME: "/s" }
+    expect(addressFile("/work/a", env)).toMatch(/^\/s\/opencode\/superagents\/web-[\da-f]{16}\.json$/)
+    expect(addressFile("/work/a", env)).not.toBe(addressFile("/work/b", env))
+    expect(addressFile("/work/a", { HOME: "/home/me" })).toMatch(/^\/home\/me\/\.local\/state\/opencode\//)
+  })
+
+  test("has 32 random bytes, and nobody else may read it", () => {
+    const token = ensureToken(file)
+    expect(Buffer.from(token, "base64url")).toHaveLength(32)
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(statSync(join(file, "..")).mode & 0o777).toBe(0o700)
+    expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ url: "", token })
+  })
+
+  test("keeps its key over restarts and new addresses", () => {
+    const token = ensureToken(file)
+    writeAddress(file, { url: "http://127.0.0.1:4097", token })
+    expect(ensureToken(file)).toBe(token)
+    expect(readAddress(file)).toEqual({ url: "http://127.0.0.1:4097", token })
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+  })
+
+  test("that others could read, or that is broken, gets a new key", () => {
+    const token = ensureToken(file)
+    chmodSync(file, 0o644)
+    expect(readAddress(file)).toBeUndefined()
+    const second = ensureToken(file)
+    expect(second).not.toBe(token)
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    for (const text of ["", "{", '{"url":1,"token":"x"}', "null"]) {
+      writeFileSync(file, text, { mode: 0o600 })
+      expect(ensureToken(file)).toMatch(/^[\w-]{43}$/)
+      expect(readAddress(file)?.url).toBe("")
+    }
+  })
+
+  test("leaves nothing else behind", () => {
+    ensureToken(file)
+    writeAddress(file, { url: "http://x", token: ensureToken(file) })
+    expect(readdirSync(join(file, ".."))).toEqual(["web-p.json"])
+  })
+
+  test("gives a link with the key in its fragment", () => {
+    expect(linkOf({ url: "http://127.0.0.1:4097", token: "abc" })).toBe("http://127.0.0.1:4097/#token=abc")
+  })
+})
+
+/** Ports of a machine that all processes of a test share. */
+class Machine {
+  readonly taken = new Map<number, Fetch | "stranger">()
+
+  listen = async (fetch: Fetch, port: number) => {
+    if (this.taken.has(port)) return undefined
+    this.taken.set(port, fetch)
+    return { port, close: async () => void this.taken.delete(port) }
+  }
+
+  get = async (url: string): Promise<string> => {
+    const fetch = this.taken.get(Number(new URL(url).port))
+    if (fetch === undefined) throw new Error("refused")
+    if (fetch === "stranger") return "hello"
+    return (await fetch(new Request(url))).text()
+  }
+}
+
+describe("who serves", () => {
+  let clock: FakeClock
+  let machine: Machine
+  let logged: string[]
+
+  beforeEach(() => {
+    clock = new FakeClock()
+    machine = new Machine()
+    logged = []
+  })
+
+  function process(port = 4097): { seat: Seat; clock: ClockView } {
+    const view = clock.view()
+    const seat = new Seat({
+      file,
+      port,
+      host: "127.0.0.1",
+      clock: view,
+      log: (level, message, fields) => void logged.push(`${level} ${message} ${JSON.stringify(fields)}`),
+      listen: machine.listen,
+      get: machine.get,
+      app: (token) => (request) => new Response(proofOf(token, new URL(request.url).pathname.slice("/proof/".length))),
+    })
+    return { seat, clock: view }
+  }
+
+  test("the first process; the others follow and say where", async () => {
+    const [a, b] = [process(), process()]
+    await a.seat.take()
+    await b.seat.take()
+    expect([a.seat.state, b.seat.state]).toEqual(["serving", "following"])
+    expect(readAddress(file)?.url).toBe("http://127.0.0.1:4097")
+    expect(logged[0]).toContain(file)
+    expect(logged[1]).toMatch(/served by another OpenCode process.*http:\/\/127\.0\.0\.1:4097/)
+    await clock.advance(5 * LOOK_MS)
+    expect([a.seat.state, b.seat.state, logged.length]).toEqual(["serving", "following", 2])
+  })
+
+  test("another within a minute of its death, at the same address and with the same key", async () => {
+    const [a, b] = [process(), process()]
+    await a.seat.take()
+    await b.seat.take()
+    const before = readAddress(file)
+    a.clock.kill()
+    machine.taken.delete(4097)
+    await clock.advance(60_000)
+    expect(b.seat.state).toBe("serving")
+    expect(readAddress(file)).toEqual(before)
+  })
+
+  test("exactly one of two that start in the same moment", async () => {
+    const [a, b] = [process(), process()]
+    await Promise.all([a.seat.take(), b.seat.take()])
+    expect([a.seat.state, b.seat.state].toSorted()).toEqual(["following", "serving"])
+  })
+
+  test("another port where a stranger has the wanted one, which never sees the key", async () => {
+    machine.taken.set(4097, "stranger")
+    const asked: string[] = []
+    const get = machine.get
+    machine.get = (url) => {
+      asked.push(url)
+      return get(url)
+    }
+    const { seat } = process()
+    await seat.take()
+    expect(readAddress(file)?.url).toBe("http://127.0.0.1:4098")
+    const { token = "" } = readAddress(file) ?? {}
+    expect(asked.length).toBeGreaterThan(0)
+    expect(asked.join()).not.toContain(token)
+  })
+
+  test("one of two that sat down side by side gets up again", async () => {
+    machine.taken.set(4097, "stranger")
+    const a = process()
+    await a.seat.take()
+    machine.taken.delete(4097)
+    writeAddress(file, { url: "", token: ensureToken(file) })
+    const b = process()
+    await b.seat.take()
+    expect([a.seat.state, b.seat.state, machine.taken.size]).toEqual(["serving", "serving", 2])
+    await clock.advance(3000)
+    expect([a.seat.state, b.seat.state, machine.taken.size]).toEqual(["following", "serving", 1])
+    await clock.advance(LOOK_MS)
+    expect([a.seat.state, b.seat.state]).toEqual(["following", "serving"])
+  })
+
+  test("nobody where all ports are taken; it is said, and tried again", async () => {
+    for (let port = 4097; port < 4117; port++) machine.taken.set(port, "stranger")
+    const { seat } = process()
+    await seat.take()
+    expect([seat.state, logged.join()]).toEqual(["following", expect.stringContaining("web.port")])
+    machine.taken.clear()
+    await clock.advance(LOOK_MS)
+    expect(seat.state).toBe("serving")
+  })
+
+  test("nobody after the end: the port is free, and no timer is left", async () => {
+    const { seat, clock: view } = process()
+    await seat.take()
+    await seat.stop()
+    expect([machine.taken.size, view.pending]).toEqual([0, 0])
+    await seat.take()
+    expect([machine.taken.size, seat.state]).toEqual([0, "stopped"])
+  })
+
+  test("nobody who is stopped while it sits down", async () => {
+    const { seat, clock: view } = process()
+    const taking = seat.take()
+    await seat.stop()
+    await taking
+    await flush()
+    expect([machine.taken.size, view.pending]).toEqual([0, 0])
+  })
+
+  test("with a file that cannot be written it is said", async () => {
+    writeFileSync(join(folder, "opencode"), "a file, not a folder")
+    const { seat } = process()
+    await seat.take()
+    expect(logged.join()).toMatch(/warn the page cannot be served.*(ENOTDIR|EEXIST)/)
+  })
+
+  test("its log never has the key", async () => {
+    const [a, b] = [process(), process()]
+    await a.seat.take()
+    await b.seat.take()
+    expect(logged.join()).not.toContain(readAddress(file)?.token)
+  })
+})
+
+test("an address for people: where everything is listened to, the loopback one; IPv6 in brackets", () => {
+  expect(urlOf("0.0.0.0", 1)).toBe("http://127.0.0.1:1")
+  expect(urlOf("::1", 1)).toBe("http://[::1]:1")
+  expect(urlOf("devbox", 1)).toBe("http://devbox:1")
+})
