@@ -6,9 +6,9 @@ import { agentRow } from "./rows.ts"
 import type { AgentDetail } from "./wire.ts"
 
 /** The background tasks' routes. */
-export function agentsRoutes(agentsOf: () => Agents): Hono {
+export function agentsRoutes(agentsOf: () => Agents, now: () => number): Hono {
   const routes = new Hono()
-  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id))
+  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), now())
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
   routes.get("/:id", async (context) => {

@@ -38,7 +38,10 @@ export function createApp({ token, host, source, feed, page, log }: AppPorts): H
   )
   app.route(
     "/api/agents",
-    agentsRoutes(() => source().agents),
+    agentsRoutes(
+      () => source().agents,
+      () => Date.now(),
+    ),
   )
   app.get("/api/events", eventsRoute(feed))
   return app

@@ -155,7 +155,8 @@ export class Feed {
     this.#dirty.clear()
     this.#all = false
     const views = all ? agents.list() : ids.flatMap((id) => agents.get(id) ?? [])
-    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id)))
+    const now = this.#ports.clock.now()
+    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now))
     const there = new Set(rows.map(({ id }) => id))
     const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !there.has(id))
     return {

@@ -7,7 +7,7 @@ const LAST_TEXT_CHARS = 400
 const NAMED = "name:"
 
 /** A background task as the page sees it. Figures that tick by themselves are left to the page's clock. */
-export function agentRow(view: TaskView, foreign: boolean): AgentRow {
+export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
   const { task } = view
   const { run, outcome, model } = task
   return {
@@ -26,12 +26,13 @@ export function agentRow(view: TaskView, foreign: boolean): AgentRow {
     createdAt: run.createdAt,
     startedAt: run.startedAt,
     endedAt: run.endedAt,
-    toolCalls: view.toolCalls,
+    toolCalls: view.whole.toolCalls,
     recentTools: view.recentTools,
     lastText: view.lastText.slice(-LAST_TEXT_CHARS),
-    lastSignAt: view.lastSignAt,
-    tokens: billedTokens(view.usage),
-    cost: view.usage.cost,
+    lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
+    tokens: billedTokens(view.whole.usage),
+    cost: view.whole.usage.cost,
+    atLeast: view.whole.atLeast,
     asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
     retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
     reason: outcome?.reason?.text,

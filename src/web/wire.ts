@@ -45,6 +45,8 @@ export type AgentRow = {
   readonly tokens: number
   /** In US dollars. */
   readonly cost: number
+  /** The cost of a step that was cut off is not known. */
+  readonly atLeast: boolean
   readonly asks: readonly AskRow[]
   readonly retry?: string
   /** Why it ended in anything but a plain success. */

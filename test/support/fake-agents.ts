@@ -1,23 +1,25 @@
+import { NO_FIGURES } from "../../src/core/figures.ts"
 import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import type { Agents, FileDiff } from "../../src/web/ports.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
-type Shown = Partial<Omit<TaskView, "task" | "usage">> & {
+type Shown = Partial<Omit<TaskView, "task" | "whole">> & {
   readonly task?: Parameters<typeof taskOf>[0]
+  readonly toolCalls?: number
   readonly usage?: Partial<Usage>
 }
 
-export const viewOf = ({ task, usage, ...more }: Shown = {}): TaskView => ({
+export const viewOf = ({ task, toolCalls = 0, usage, ...more }: Shown = {}): TaskView => ({
   task: taskOf(task),
   elapsed: 0,
   waited: 0,
-  toolCalls: 0,
+  whole: { toolCalls, usage: { ...NO_USAGE, ...usage }, atLeast: false },
+  thisRun: NO_FIGURES,
   recentTools: [],
   lastText: "",
   asks: [] as readonly Ask[],
   ...more,
-  usage: { ...NO_USAGE, ...usage },
 })
 
 /** Background tasks that a test puts together. */
@@ -42,10 +44,11 @@ export class FakeAgents implements Agents {
   }
 
   /** The same view with other figures. */
-  alter(id: string, more: Partial<Omit<TaskView, "task">>, task: Partial<Task> = {}): void {
+  alter(id: string, more: Omit<Shown, "task" | "usage">, task: Partial<Task> = {}): void {
     const view = this.#views.get(id)
     if (!view) throw new Error(`no such view: ${id}`)
-    this.set({ ...view, ...more, task: { ...view.task, ...task } })
+    const { toolCalls = view.whole.toolCalls, ...rest } = more
+    this.set({ ...view, ...rest, whole: { ...view.whole, toolCalls }, task: { ...view.task, ...task } })
   }
 
   delete(id: string): void {

@@ -109,7 +109,7 @@ function presentAgents(agents: FakeAgents, now: number): void {
       toolCalls: 23,
       recentTools: ["read", "edit", "bash"],
       lastText: "The grinder now asks the loader once. Running its tests.",
-      lastSignAt: now - 3000,
+      signAge: 3000,
       usage: { input: 48_200, output: 6100, cost: 0.2214 },
     }),
     viewOf({
@@ -125,7 +125,7 @@ function presentAgents(agents: FakeAgents, now: number): void {
       phase: "working",
       toolCalls: 7,
       recentTools: ["glob", "grep"],
-      lastSignAt: now - 9000,
+      signAge: 9000,
       usage: { input: 12_700, output: 900, cost: 0.0312 },
     }),
     viewOf({
@@ -141,7 +141,7 @@ function presentAgents(agents: FakeAgents, now: number): void {
       phase: "waiting for permission",
       toolCalls: 5,
       recentTools: ["bash"],
-      lastSignAt: now - 95_000,
+      signAge: 95_000,
       asks: [
         {
           id: "per_1",

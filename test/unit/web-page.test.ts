@@ -12,7 +12,7 @@ import { viewOf } from "../support/fake-agents.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { askOf } from "../support/tasks.ts"
 
-const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false)
+const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000)
 
 describe("a model's text", () => {
   test.each([
