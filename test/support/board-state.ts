@@ -1,0 +1,91 @@
+import type { Change, Command, Facts, Refusal } from "../../src/board/rules/command.ts"
+import { decide } from "../../src/board/rules/decide.ts"
+import type { Actor } from "../../src/board/service.ts"
+import { type BoardState, EMPTY } from "../../src/board/state.ts"
+import type { BoardStatus, BoardTask } from "../../src/board/task.ts"
+
+export const AGENTS = ["build", "librarian", "tester"]
+
+/** An agent as it calls from a session that is nobody's thread. */
+export const agent = (name: string, sessionID = `ses_of_${name}`): Actor => ({ kind: "agent", agent: name, sessionID })
+
+/** A board under the rules alone: no file, no clock, no host. Its time goes on by a second with each command. */
+export class RuledBoard {
+  state: BoardState = EMPTY
+  readonly history: BoardTask[] = []
+  running = new Set<string>()
+  agents: readonly string[] = AGENTS
+  #now = Date.parse("2026-03-02T08:00:00Z")
+
+  now(): string {
+    return new Date(this.#now).toISOString()
+  }
+
+  /** Carries the command out; throws where it is refused. */
+  do(command: Command): Change {
+    const decided = this.try(command)
+    if (!decided.ok) throw new Error(`refused: ${decided.code}: ${decided.message}`)
+    return decided
+  }
+
+  /** The reason for which the command is refused, as `code: text`. */
+  refusal(command: Command): string {
+    const before = this.state
+    const decided = this.try(command)
+    if (decided.ok) throw new Error("it was not refused")
+    if (this.state !== before) throw new Error("a refusal changed the board")
+    return `${decided.code}: ${decided.message}`
+  }
+
+  try(command: Command): Change | Refusal {
+    this.#now += 1000
+    const decided = decide(this.state, command, this.facts())
+    if (!decided.ok) return decided
+    this.state = decided.state
+    this.history.push(...decided.archived)
+    return decided
+  }
+
+  facts(): Facts {
+    return {
+      now: this.now(),
+      agents: this.agents,
+      isRunning: (id) => this.running.has(id),
+      ended: (id): BoardStatus | undefined => this.history.findLast((task) => task.id === id)?.status,
+    }
+  }
+
+  task(id: string): BoardTask {
+    const task = this.state.tasks.find((each) => each.id === id)
+    if (!task) throw new Error(`no task #${id}`)
+    return task
+  }
+
+  /** Makes a task that is owned by `owner`, by its own hand unless said; returns its id. */
+  make(owner = "build", more: { by?: Actor; status?: "draft"; steps?: string[]; threadId?: string } = {}): string {
+    const { by = agent(owner), status, steps = [], threadId } = more
+    const input = { title: `work for ${owner}`, owner, status, steps: steps.map((title) => ({ title })) }
+    return this.do({ type: "create", input, by, threadId }).task?.id ?? ""
+  }
+
+  /** Gives a step of a task to another agent; returns the subtask's id. */
+  give(id: string, index: number, owner: string): string {
+    const by = agent(this.task(id).owner)
+    const input = { title: `for ${owner}`, owner }
+    return this.do({ type: "create subtask", id, index, input, by }).subtask?.id ?? ""
+  }
+
+  wake(id: string) {
+    return this.state.pulses[id]?.wake?.cause
+  }
+
+  /** The task's owner has heard of what woke it. */
+  runs(id: string): void {
+    this.do({ type: "ran", id, startedAt: this.now(), result: { kind: "completed" } })
+  }
+
+  fails(id: string, times = 1): void {
+    for (let time = 0; time < times; time++)
+      this.do({ type: "ran", id, startedAt: this.now(), result: { kind: "failed", reason: "the model was out" } })
+  }
+}
