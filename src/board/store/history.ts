@@ -143,7 +143,6 @@ export class History {
 
   #forget(): void {
     this.#offsets.clear()
-    this.#badLines.clear()
     this.#scan = undefined
   }
 

@@ -29,6 +29,8 @@ export type StorePorts = {
   readonly settle: (state: BoardState, archived: readonly ArchivedTask[]) => Omit<Written<unknown>, "value">
   readonly now: () => number
   readonly warn: (message: string) => void
+  /** How long another process may hold the board, in ms. */
+  readonly patienceMs?: number
 }
 
 type Loaded = BoardFile & { readonly signature: string }
@@ -212,11 +214,12 @@ export class Store {
   async #locked<Value>(work: () => Promise<Value>): Promise<Value> {
     await mkdir(join(this.#ports.folder, LOCK_FOLDER), { recursive: true })
     await writeFile(join(this.#ports.folder, LOCK_FOLDER, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
-    const claim = await this.#lock.wait(LOCK_PATIENCE_MS)
+    const { patienceMs = LOCK_PATIENCE_MS } = this.#ports
+    const claim = await this.#lock.wait(patienceMs)
     if (!claim)
       throw new BoardError(
         "unavailable",
-        `The board is in use: another process held it for ${LOCK_PATIENCE_MS / 1000} s. Call again.`,
+        `The board is in use: another process held it for ${patienceMs / 1000} s. Call again.`,
       )
     try {
       return await work()

@@ -1,0 +1,436 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { decide } from "../../src/board/rules/decide.ts"
+import { type BoardError, USER } from "../../src/board/service.ts"
+import { Lock, type Processes, type ProcessMark } from "../../src/board/store/lock.ts"
+import { Store } from "../../src/board/store/store.ts"
+import type { BoardTask } from "../../src/board/task.ts"
+
+const NOW = Date.parse("2026-03-02T08:00:00Z")
+const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
+
+let folder: string
+let warnings: string[]
+let dead: Set<number>
+
+const processesOf = (self: ProcessMark): Processes => ({
+  self,
+  isAlive: ({ place, pid }) => (place === "here" ? !dead.has(pid) : undefined),
+})
+
+const open = (self = SELF) =>
+  new Store({
+    folder,
+    processes: processesOf(self),
+    now: () => NOW,
+    warn: (message) => warnings.push(message),
+    settle: (state, archived) => {
+      const facts = { now: new Date(NOW).toISOString(), agents: [], isRunning: () => false, ended: () => undefined }
+      const settled = decide(state, { type: "settle", archived }, facts)
+      if (!settled.ok) throw new Error(settled.message)
+      return settled
+    },
+  })
+
+const facts = { now: new Date(NOW).toISOString(), agents: ["build"], isRunning: () => false, ended: () => undefined }
+
+type Of = Parameters<typeof decide>[1]
+const carryOut = (store: Store, command: Of) =>
+  store.change(async (state) => {
+    const decided = decide(state, command, facts)
+    if (!decided.ok) throw new Error(decided.message)
+    return { state: decided.state, archived: decided.archived, value: decided.task as BoardTask }
+  })
+
+const make = (store: Store, title = "t") =>
+  carryOut(store, { type: "create", input: { title, owner: "build" }, by: USER })
+const complete = (store: Store, id: string) => carryOut(store, { type: "complete", id, by: USER })
+
+const file = (name: string) => join(folder, name)
+const board = () => JSON.parse(readFileSync(file("tasks.json"), "utf8"))
+const lines = () => readFileSync(file("history.jsonl"), "utf8").split("\n")
+const problemOf = async (work: Promise<unknown>) => {
+  const error = (await work.then(
+    () => undefined,
+    (error) => error,
+  )) as BoardError | undefined
+  return error && `${error.code}: ${error.message}`
+}
+
+beforeEach(() => {
+  folder = join(mkdtempSync(join(tmpdir(), "superagents-board-")), ".opencode", "tasks")
+  warnings = []
+  dead = new Set()
+})
+
+afterEach(() => rmSync(join(folder, "..", ".."), { recursive: true, force: true }))
+
+describe("the board's file", () => {
+  test("is made with the first task, in the form that is promised, ignored by git, and nothing before", async () => {
+    const store = open()
+    expect((await store.read()).tasks).toEqual([])
+    expect(existsSync(folder)).toBe(false)
+    await make(store, "Migrate the loader")
+    expect(board()).toMatchObject({ tasks: [{ id: "1", title: "Migrate the loader", status: "active" }], nextId: 2 })
+    expect(readFileSync(file(".gitignore"), "utf8")).toMatch(/^\*$/m)
+    expect(readFileSync(file(".locks/.gitignore"), "utf8")).toBe("*\n")
+    expect(readdirSync(folder).toSorted()).toEqual([".gitignore", ".locks", "tasks.json"])
+  })
+
+  test("is not ignored again where somebody wants it in git", async () => {
+    const store = open()
+    await make(store)
+    rmSync(file(".gitignore"))
+    await make(store)
+    expect(existsSync(file(".gitignore"))).toBe(false)
+  })
+
+  test("is read again when a hand has changed it; what is unknown in it stays", async () => {
+    const store = open()
+    await make(store)
+    const hand = board()
+    hand.colour = "green"
+    hand.tasks[0].title = "by hand"
+    hand.tasks[0].estimate = { days: 3 }
+    hand.tasks[0].steps = [{ title: "s", note: "kept" }]
+    hand.tasks.push({ id: 7, title: "short", owner: "build", status: "draft", threadId: null })
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    expect((await store.read()).tasks.map(({ title }) => title)).toEqual(["by hand", "short"])
+    const { id } = await make(store)
+    expect(id).toBe("8")
+    expect(board()).toMatchObject({
+      colour: "green",
+      tasks: [
+        { estimate: { days: 3 }, steps: [{ title: "s", note: "kept", done: false }] },
+        {
+          id: "7",
+          description: "",
+          steps: [],
+          resources: [],
+          createdBy: "user",
+          createdAt: expect.stringMatching(/^\d{4}-/),
+        },
+        { id: "8" },
+      ],
+      nextId: 9,
+    })
+  })
+
+  test.each([
+    ["{ broken", "it is not valid JSON"],
+    ["", "it is empty"],
+    ["[]", "its content: Invalid input"],
+    ['{"tasks": {}}', "tasks: Invalid input"],
+    ['{"version": 2, "tasks": []}', "it was written by a newer version (its format is 2, this one knows 1)"],
+    [
+      '{"tasks": [{"id": "x", "title": "t", "owner": "o", "status": "active"}]}',
+      "tasks[0].id: an id is a number, as text",
+    ],
+    ['{"tasks": [{"id": "1", "title": "t", "owner": "o", "status": "doing"}]}', "tasks[0].status: Invalid option"],
+    [
+      '{"tasks": [{"id": "1", "title": "t", "owner": "o", "status": "draft"}, {"id": 1, "title": "t", "owner": "o", "status": "draft"}]}',
+      "two of its tasks have the id 1",
+    ],
+  ])("is left alone where it cannot be read, and every call says which and why: %s", async (text, why) => {
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(file("tasks.json"), text)
+    const store = open()
+    for (const call of [() => store.read(), () => make(store), () => complete(store, "1")])
+      expect(await problemOf(call())).toContain(`unavailable: The board cannot be read: ${file("tasks.json")}: ${why}`)
+    expect(readFileSync(file("tasks.json"), "utf8")).toBe(text)
+    expect(existsSync(file("history.jsonl"))).toBe(false)
+    writeFileSync(file("tasks.json"), '{"tasks": [], "nextId": 5}')
+    expect((await make(store)).id).toBe("5")
+  })
+
+  test("whose folder cannot be used is an error with its name", async () => {
+    writeFileSync(join(folder, "..", "..", ".opencode"), "a file")
+    expect(await problemOf(make(open()))).toMatch(/^unavailable: The board's files in .* cannot be used: ENOTDIR/)
+  })
+
+  test("keeps wakes and the rest of what is remembered; broken ones are dropped alone", async () => {
+    const store = open()
+    await make(store)
+    const hand = board()
+    expect(hand.runtime).toMatchObject({ tick: facts.now, tasks: { 1: { wake: { cause: "created" } } } })
+    hand.runtime = { tick: facts.now, tasks: { 1: { wake: "x", failures: 2, needs: "you" }, 99: { failures: 1 } } }
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    expect((await store.read()).pulses).toEqual({ 1: { failures: 2, needs: "you" } })
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, runtime: 7 }))
+    expect((await store.read()).pulses).toEqual({})
+  })
+
+  test("is written once a change, whole, and leaves no temporary file; those of a killed process go", async () => {
+    const store = open()
+    await make(store)
+    writeFileSync(file("tasks.json.4711.tmp"), "{ half")
+    await make(store)
+    expect(readdirSync(folder).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  test("is not written where nothing changes", async () => {
+    const store = open()
+    await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    rmSync(file("tasks.json"))
+    writeFileSync(file("tasks.json"), before.trimEnd())
+    await carryOut(store, { type: "written", threadId: "ses_none" })
+    expect(readFileSync(file("tasks.json"), "utf8")).toBe(before.trimEnd())
+  })
+
+  test("that a hand saves while a change is on its way is not overwritten: the change is made anew on it", async () => {
+    const store = open()
+    await make(store)
+    let turns = 0
+    await store.change(async (state) => {
+      const hand = board()
+      if (++turns === 1)
+        writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, tasks: [{ ...hand.tasks[0], title: "by hand" }] }))
+      return { state: { ...state, nextId: 50 }, archived: [], value: undefined }
+    })
+    expect(turns).toBe(2)
+    expect(board()).toMatchObject({ nextId: 50, tasks: [{ title: "by hand" }] })
+  })
+})
+
+describe("ids", () => {
+  test("are never used twice, whatever is deleted or edited by hand", async () => {
+    const store = open()
+    await make(store)
+    await complete(store, (await make(store)).id)
+    writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [], nextId: 1 }))
+    expect((await make(store)).id).toBe("3")
+    rmSync(file("tasks.json"))
+    expect((await make(open())).id).toBe("3")
+    writeFileSync(file("history.jsonl"), `${lines()[0]?.replace('"2"', '"40"')}\n`)
+    expect((await make(store)).id).toBe("41")
+    const hand = board()
+    hand.tasks[0].steps = [{ title: "s", taskId: "60" }]
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, nextId: "many" }))
+    expect((await make(open())).id).toBe("61")
+  })
+})
+
+describe("history", () => {
+  test("is read newest first, from its end, and single tasks are found in it", async () => {
+    const store = open()
+    for (let number = 1; number <= 30; number++) await complete(store, (await make(store, `task ${number}`)).id)
+    expect((await store.newest(3)).map(({ title }) => title)).toEqual(["task 30", "task 29", "task 28"])
+    expect(await store.newest(1000)).toHaveLength(30)
+    expect(await store.find("7")).toMatchObject({
+      title: "task 7",
+      status: "done",
+      archivedAt: facts.now,
+      archivedBy: "user",
+    })
+    expect(await store.find("31")).toBeUndefined()
+    expect(await open().newest(1)).toMatchObject([{ id: "30" }])
+    expect(await open().find("1")).toMatchObject({ title: "task 1" })
+  })
+
+  test("over several blocks of the disk is cut at lines, wherever they lie", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const [first = ""] = lines()
+    const long = (id: number) =>
+      first.replace('"1"', `"${id}"`).replace('"description":""', `"description":"${"ä€".repeat(9000)}"`)
+    writeFileSync(file("history.jsonl"), `${Array.from({ length: 20 }, (_, index) => long(index + 1)).join("\n")}\n`)
+    expect((await store.newest(100)).map(({ id }) => Number(id))).toEqual(
+      Array.from({ length: 20 }, (_, index) => 20 - index),
+    )
+    const fresh = open()
+    for (const id of ["1", "11", "20"])
+      expect(await fresh.find(id)).toMatchObject({ id, description: "ä€".repeat(9000) })
+  })
+
+  test("skips a bad line, leaves it as it is, and names it in the log once", async () => {
+    const store = open()
+    for (let number = 1; number <= 3; number++) await complete(store, (await make(store)).id)
+    const [one, two, three] = lines()
+    writeFileSync(file("history.jsonl"), `${one}\n{"id":"2", half\nnonsense\n${three}\n`)
+    expect((await store.newest(10)).map(({ id }) => id)).toEqual(["3", "1"])
+    expect(await store.find("2")).toBeUndefined()
+    await complete(store, (await make(store)).id)
+    await store.newest(10)
+    expect(lines()[1]).toBe('{"id":"2", half')
+    expect(warnings.filter((text) => text.includes("byte"))).toHaveLength(2)
+    expect(warnings[0]).toContain(`${file("history.jsonl")}: the line at byte`)
+    expect(two).toContain('"id":"2"')
+  })
+
+  test("whose last line was torn loses that line, and what it was about is written anew", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    await make(store)
+    appendFileSync(file("history.jsonl"), '{"id":"2","title":"t","stat')
+    const after = open()
+    expect((await after.read()).tasks).toMatchObject([{ id: "2", status: "active" }])
+    expect(await after.newest(10)).toHaveLength(1)
+    await complete(after, "2")
+    expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
+    expect(warnings).toEqual([])
+  })
+
+  test("whose last line is whole but lacks its end keeps it", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    await make(store)
+    writeFileSync(file("history.jsonl"), lines()[0] ?? "")
+    const after = open()
+    expect(await after.find("1")).toMatchObject({ id: "1" })
+    await complete(after, "2")
+    expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
+  })
+
+  test("that another process adds to is heard of; one that is replaced is read anew", async () => {
+    const [one, other] = [open(), open()]
+    await complete(one, (await make(one)).id)
+    expect(await other.find("1")).toBeDefined()
+    await complete(one, (await make(one)).id)
+    expect(await other.find("2")).toBeDefined()
+    writeFileSync(file("history.jsonl"), `${lines()[1]?.replace('"2"', '"9"')}\n`)
+    expect([await other.find("1"), await other.find("2")]).toEqual([undefined, undefined])
+    expect(await other.find("9")).toBeDefined()
+    rmSync(file("history.jsonl"))
+    expect(await other.find("9")).toBeUndefined()
+    expect(await other.newest(5)).toEqual([])
+  })
+})
+
+describe("a move to history that was cut off between the two files", () => {
+  test("is finished by the next who reads: history has the task, the board has not", async () => {
+    const store = open()
+    const { id } = await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    await complete(store, id)
+    writeFileSync(file("tasks.json"), before)
+    const after = open()
+    expect((await after.read()).tasks).toEqual([])
+    expect(board().tasks).toEqual([])
+    expect(lines()).toHaveLength(2)
+  })
+
+  test("is finished by the next who changes something, in the same write, also where that is refused", async () => {
+    const store = open()
+    const { id } = await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    await complete(store, id)
+    writeFileSync(file("tasks.json"), before)
+    await expect(complete(open(), "99")).rejects.toThrow()
+    expect(board().tasks).toEqual([])
+    writeFileSync(file("tasks.json"), before)
+    await make(open())
+    expect(board().tasks).toMatchObject([{ id: "2" }])
+  })
+
+  test("is not believed of a line that cannot be read: the task stays", async () => {
+    const store = open()
+    const { id } = await make(store)
+    writeFileSync(file("history.jsonl"), `{"id":"${id}", half\n`)
+    expect((await store.read()).tasks).toHaveLength(1)
+    expect((await make(store)).id).toBe("2")
+  })
+
+  test("a task that a hand has set to done is moved by the next who reads", async () => {
+    const store = open()
+    await make(store)
+    const hand = board()
+    hand.tasks[0].status = "done"
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    expect((await store.read()).tasks).toEqual([])
+    expect(await store.find("1")).toMatchObject({ status: "done", archivedAt: facts.now })
+  })
+})
+
+describe("the lock", () => {
+  const locks = () => readdirSync(file(".locks")).filter((name) => name.startsWith("board."))
+
+  test("lets many writers of many processes take turns: nothing is lost, no id is used twice", async () => {
+    const stores = [1, 2, 3].map((started) => open({ ...SELF, started: String(started) }))
+    await Promise.all(Array.from({ length: 30 }, (_, index) => make(stores[index % 3] as Store)))
+    const ids = board().tasks.map(({ id }: BoardTask) => Number(id))
+    expect(ids.toSorted((a: number, b: number) => a - b)).toEqual(Array.from({ length: 30 }, (_, index) => index + 1))
+    expect(locks()).toEqual([])
+  })
+
+  test("is freed by its holder's death, and by nothing else", async () => {
+    const folderOfLocks = file(".locks")
+    const other = new Lock(folderOfLocks, "board", processesOf({ place: "here", pid: 4711, started: "1" }))
+    const claim = await other.attempt()
+    const own = new Lock(folderOfLocks, "board", processesOf(SELF))
+    expect(await own.isTaken()).toBe(true)
+    expect(await own.attempt()).toBeUndefined()
+    expect(await own.wait(30)).toBeUndefined()
+    expect(await claim?.holds()).toBe(true)
+    dead.add(4711)
+    const got = await own.wait(1000)
+    expect(got).toBeDefined()
+    expect(locks()).toEqual([got?.name])
+    await got?.release()
+    expect(await own.isTaken()).toBe(false)
+  })
+
+  test("of a process that cannot be seen from here is freed half a minute after its last sign", async () => {
+    const far = new Lock(file(".locks"), "board", processesOf({ place: "elsewhere", pid: 1, started: "1" }))
+    const claim = await far.attempt()
+    const own = new Lock(file(".locks"), "board", processesOf(SELF))
+    expect(await own.attempt()).toBeUndefined()
+    const { utimesSync } = await import("node:fs")
+    const longAgo = new Date(Date.now() - 31_000)
+    utimesSync(file(`.locks/${claim?.name}`), longAgo, longAgo)
+    expect(await own.attempt()).toBeDefined()
+    expect(await claim?.holds()).toBe(false)
+  })
+
+  test("that is not to be had is an error that says so", async () => {
+    const lock = new Lock(file(".locks"), "board", processesOf({ place: "here", pid: 4711, started: "1" }))
+    expect(await lock.attempt()).toBeDefined()
+    const store = new Store({
+      folder,
+      processes: processesOf(SELF),
+      now: () => NOW,
+      warn: () => {},
+      settle: (state, archived) => ({ state, archived }),
+      patienceMs: 20,
+    })
+    expect(await problemOf(make(store))).toBe(
+      "unavailable: The board is in use: another process held it for 0.02 s. Call again.",
+    )
+  })
+
+  test("of the scheduler is had by one process at a time", async () => {
+    const [one, other] = [open(), open({ ...SELF, pid: 4711 })]
+    await make(one)
+    const lease = await one.lease()
+    expect(lease).toBeDefined()
+    expect(await other.lease()).toBeUndefined()
+    expect(await other.isLeased()).toBe(true)
+    dead.add(process.pid)
+    expect(await other.lease()).toBeDefined()
+  })
+})
+
+test("changes are heard of, from another process too, once the board is there", async () => {
+  const store = open()
+  expect(store.watch(() => {})).toBeUndefined()
+  await make(store)
+  let heard = () => {}
+  const news = new Promise<void>((resolve) => {
+    heard = resolve
+  })
+  const watcher = store.watch(() => heard())
+  await make(open())
+  await news
+  watcher?.close()
+})
