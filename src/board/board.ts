@@ -86,8 +86,9 @@ export class TaskBoard implements Board {
     await this.#scheduler.stop()
   }
 
-  get scheduler(): Scheduler {
-    return this.#scheduler
+  /** One look at clock and board. Never rejects. */
+  beat(): Promise<void> {
+    return this.#scheduler.beat()
   }
 
   async list(): Promise<readonly BoardTask[]> {

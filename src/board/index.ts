@@ -31,6 +31,8 @@ export type OpenBoard = {
   /** Begins to look after the tasks there are. */
   start(): Promise<void>
   stop(): Promise<void>
+  /** One look at clock and board, as the timer brings it about by itself. */
+  beat(): Promise<void>
   /** Before the host makes its agents: who is offered the tools. */
   configure(config: AgentConfig): void
   /** What a session's next request carries in its system prompt: the `<Task>` block where it is a thread. */
@@ -78,6 +80,7 @@ export function openBoard(setup: BoardSetup): OpenBoard {
     tools: boardTools({ board, isBackground: setup.isBackground }),
     start: () => board.start(),
     stop: () => board.stop(),
+    beat: () => board.beat(),
     configure: (config) => gateTools(config, options.agents),
     system: (sessionID) => quietly("a task's block", () => board.blockFor(sessionID)),
     written: async (sessionID, messageID) => {

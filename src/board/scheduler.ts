@@ -4,7 +4,7 @@ import { TASK_WORK_PROMPT } from "./prompt.ts"
 import type { Command, RunResult } from "./rules/command.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, pulseOf } from "./state.ts"
-import { dueTasks, isInFlight, type Moment } from "./status.ts"
+import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
 import type { Claim } from "./store/lock.ts"
 import type { Store } from "./store/store.ts"
 import type { BoardTask } from "./task.ts"
@@ -15,7 +15,7 @@ export const HEARTBEAT_MS = 20_000
 const LATE_MS = 120_000
 
 export type SchedulerPorts = {
-  readonly store: Store
+  readonly store: Pick<Store, "read" | "exists" | "watch" | "lease" | "isLeased" | "find">
   readonly runs: Runs
   readonly surroundings: Surroundings
   readonly clock: Clock
@@ -210,9 +210,8 @@ export class Scheduler {
         if (!this.#flights.has(task.threadId)) this.#flights.set(task.threadId, { id: task.id, byClock: false })
         continue
       }
-      const startedAt = new Date(run.createdAt).toISOString()
-      if (startedAt <= (pulseOf(state, task.id).ran ?? "")) continue
-      await change({ type: "ran", id: task.id, startedAt, result: resultOf(run) })
+      if (!isUnrecorded(run, pulseOf(state, task.id))) continue
+      await change({ type: "ran", id: task.id, startedAt: beginOf(run), result: resultOf(run) })
     }
   }
 

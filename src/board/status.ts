@@ -1,6 +1,6 @@
 import { cut, oneLine } from "../core/text.ts"
 import type { RunView } from "./ports.ts"
-import { type BoardState, MOST_FAILURES, pulseOf, waitsFor } from "./state.ts"
+import { type BoardState, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
 import type { BoardTask, TaskState } from "./task.ts"
 
 /** What is known of the moment, beside the board. */
@@ -17,6 +17,13 @@ const MOST_REASON_CHARS = 160
 
 /** Whether a run of the task is under way, or handed to the manager. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
+
+/** Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. */
+export const isUnrecorded = (run: RunView | undefined, pulse: Pulse): boolean =>
+  run?.state === "ended" && beginOf(run) > (pulse.ran ?? "")
+
+/** When a run began, as the board writes it. */
+export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
 
 /** What a task is doing, with the reason. Pure: the same for tool, screen, page and HTTP. */
 export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
@@ -50,9 +57,10 @@ export function dueTasks(
   slots: { readonly free: number; readonly clockBusy: boolean },
 ): readonly BoardTask[] {
   const due = state.tasks.filter((task) => {
-    const { wake, failures = 0 } = pulseOf(state, task.id)
-    if (!wake || task.status !== "active" || failures >= MOST_FAILURES) return false
-    return moment.agents.includes(task.owner) && !isInFlight(moment.runOf(task))
+    const pulse = pulseOf(state, task.id)
+    if (!pulse.wake || task.status !== "active" || (pulse.failures ?? 0) >= MOST_FAILURES) return false
+    const run = moment.runOf(task)
+    return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse)
   })
   const isClock = (task: BoardTask) => pulseOf(state, task.id).wake?.cause === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))

@@ -1,0 +1,438 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { type BoardError, USER } from "../../src/board/service.ts"
+import type { BoardTask } from "../../src/board/task.ts"
+import { agentIn, BoardRig } from "../support/board-rig.ts"
+
+let rig: BoardRig
+const others: BoardRig[] = []
+const build = agentIn("build")
+const HOUR = 3_600_000
+
+beforeEach(async () => {
+  rig = new BoardRig()
+  await rig.open.start()
+})
+
+afterEach(async () => {
+  await Promise.all(others.splice(0).map((other) => other.close()))
+  await rig.close()
+})
+
+/** Another process on the same project. */
+const another = async (options: ConstructorParameters<typeof BoardRig>[0] = {}) => {
+  const other = new BoardRig({ folder: rig.folder, runs: rig.runs, clock: rig.clock, ...options })
+  others.push(other)
+  await other.open.start()
+  return other
+}
+
+const state = async (id: string, at = rig) => at.board.state(await at.board.get(id)).text
+const make = async (owner: string, title = `for ${owner}`) => rig.board.create({ title, owner }, USER)
+const code = (work: Promise<unknown>) =>
+  work.then(
+    () => "",
+    (error: BoardError) => error.code,
+  )
+const thread = ({ threadId }: BoardTask) => threadId as string
+
+describe("a task that is made", () => {
+  test("has a thread of its owner from the beginning, with its title, and with the caller's model", async () => {
+    const task = await rig.board.create({ title: "Migrate", owner: "librarian" }, build)
+    expect(rig.threads.made).toEqual([
+      { taskID: "1", title: "#1 Migrate", agent: "librarian", model: { provider: "scripted", id: "alpha" } },
+    ])
+    expect(task.threadId).toBe("ses_thread1")
+    expect(Object.isFrozen(task) && Object.isFrozen(task.steps)).toBe(true)
+  })
+
+  test("is made all the same where its thread is not to be had; that comes with the first run", async () => {
+    rig.threads.fails = "no"
+    const task = await make("librarian")
+    expect(task.threadId).toBeUndefined()
+    await rig.settle()
+    expect(await state("1")).toMatch(/^next run 09:00 \(the last run failed: no\)$/)
+    rig.threads.fails = undefined
+    await rig.board.run("1")
+    await rig.settle()
+    expect(rig.runs.started).toMatchObject([
+      { sessionID: "ses_thread1", agent: "librarian", description: "#1 for librarian" },
+    ])
+    expect(await state("1")).toBe("running")
+  })
+
+  test("does not wait for a host that hangs", async () => {
+    rig.threads.hangs = true
+    const making = make("librarian")
+    const late = setInterval(() => void rig.clock.advance(1000), 1)
+    expect((await making).threadId).toBeUndefined()
+    clearInterval(late)
+  })
+
+  test("wakes its owner at once: one run, in its thread, by the work prompt", async () => {
+    await make("librarian")
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(1)
+    expect(rig.runs.started[0]).toMatchObject({ sessionID: "ses_thread1", agent: "librarian" })
+    expect(rig.runs.started[0]?.prompt).toContain("<Task> block")
+    expect(rig.board.inFlight()).toEqual(["1"])
+  })
+
+  test("for the caller itself waits for the clock", async () => {
+    await rig.board.create({ title: "mine" }, build)
+    await rig.settle()
+    expect(rig.runs.started).toEqual([])
+    expect(await state("1")).toBe("next run 09:00")
+  })
+
+  test("without a valid owner is refused, and leaves no thread", async () => {
+    expect(await code(rig.board.create({ title: "x", owner: "nobody" }, USER))).toBe("invalid")
+    expect(rig.threads.made).toEqual([])
+  })
+})
+
+describe("calls", () => {
+  test("say what is wrong with codes: invalid, not found, conflict, unavailable", async () => {
+    await make("build")
+    expect(await code(rig.board.get("9"))).toBe("not found")
+    expect((await rig.board.get("#1")).id).toBe("1")
+    expect(await code(rig.board.history(0))).toBe("invalid")
+    await rig.board.complete("1", USER)
+    expect(await code(rig.board.update("1", { title: "x" }, USER))).toBe("conflict")
+    expect((await rig.board.get("1")).archivedAt).toBeDefined()
+    writeFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), "{")
+    expect(await code(rig.board.list())).toBe("unavailable")
+    rig.surroundings.fails = true
+    expect(await code(rig.board.agents())).toBe("unavailable")
+  })
+
+  test("rename the thread with the task; where that fails, the task has its new title all the same", async () => {
+    await make("build")
+    await rig.board.update("1", { title: "New" }, USER)
+    await rig.settle()
+    expect(rig.threads.titles.get("ses_thread1")).toBe("#1 New")
+    rig.threads.fails = "no"
+    await rig.board.update("1", { title: "Newer" }, USER)
+    await rig.settle()
+    expect((await rig.board.get("1")).title).toBe("Newer")
+    expect(rig.surroundings.logs.join()).toContain("keeps its old title")
+  })
+
+  test("tell who listens, until the listener goes", async () => {
+    let told = 0
+    const end = rig.board.subscribe(() => told++)
+    await make("build")
+    expect(told).toBeGreaterThan(0)
+    await rig.settle()
+    end()
+    const before = told
+    await make("build")
+    expect(told).toBe(before)
+  })
+
+  test("list what is open, and history by its newest", async () => {
+    for (const title of ["a", "b", "c"]) await make("build", title)
+    await rig.board.complete("2", USER)
+    await rig.board.cancel("3", USER)
+    expect((await rig.board.list()).map(({ title }) => title)).toEqual(["a"])
+    expect((await rig.board.history()).map(({ title, status }) => [title, status])).toEqual([
+      ["c", "canceled"],
+      ["b", "done"],
+    ])
+    expect(await rig.board.history(1)).toHaveLength(1)
+  })
+
+  test("know only the agents that the option names", async () => {
+    const other = await another({ options: { agents: ["tester", "ghost"] } })
+    expect((await other.board.agents()).map(({ name }) => name)).toEqual(["tester"])
+    expect(await code(other.board.create({ title: "x", owner: "build" }, USER))).toBe("invalid")
+  })
+})
+
+describe("runs", () => {
+  test("are one at a time for a task, whatever starts it: event, hand and clock at once", async () => {
+    await make("build")
+    await Promise.all([rig.board.run("1").catch(() => {}), rig.board.run("1").catch(() => {}), rig.clock.advance(HOUR)])
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(1)
+    expect(await code(rig.board.run("1"))).toBe("conflict")
+  })
+
+  test("keep a wake that comes meanwhile, once, for after", async () => {
+    const parent = await rig.board.create({ title: "parent", steps: [{ title: "a" }, { title: "b" }] }, build)
+    const [a, b] = [0, 1].map((index) => rig.board.createSubtask("1", index, { title: "sub", owner: "tester" }, build))
+    await Promise.all([a, b])
+    await rig.board.run("1")
+    await rig.settle()
+    await rig.clock.advance(1000)
+    await rig.board.complete("2", agentIn("tester"))
+    await rig.board.complete("3", agentIn("tester"))
+    await rig.settle()
+    const ofParent = () => rig.runs.titles.filter((title) => title === "#1 parent").length
+    expect(ofParent()).toBe(1)
+    rig.runs.end(thread(parent))
+    await rig.settle()
+    expect(ofParent()).toBe(2)
+    rig.runs.end(thread(parent))
+    await rig.settle()
+    expect(ofParent()).toBe(2)
+  })
+
+  test("are three at once; more wait as queued, first come first served", async () => {
+    const tasks = []
+    for (let number = 1; number <= 5; number++) {
+      tasks.push(await make("build", `t${number}`))
+      await rig.clock.advance(10)
+    }
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 t1", "#2 t2", "#3 t3"])
+    expect(await state("4")).toBe("queued")
+    expect(rig.board.inFlight()).toEqual(["1", "2", "3", "4", "5"])
+    rig.runs.end(thread(tasks[1] as BoardTask))
+    await rig.settle()
+    expect(rig.runs.titles[3]).toBe("#4 t4")
+  })
+
+  test("that fail are not repeated before the next round; after three the task rests until it is touched", async () => {
+    const task = await make("build")
+    await rig.settle()
+    for (let round = 1; round <= 3; round++) {
+      rig.runs.fail(thread(task))
+      await rig.settle()
+      expect(rig.runs.started).toHaveLength(round)
+      await rig.clock.advance(HOUR)
+      await rig.settle()
+    }
+    expect(rig.runs.started).toHaveLength(3)
+    expect(await state("1")).toBe("rests: 3 runs failed, the last one: the model was out")
+    await rig.board.update("1", { description: "another way" }, USER)
+    expect(await state("1")).toMatch(/^next run/)
+    await rig.clock.advance(HOUR)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(4)
+  })
+
+  test("that are refused count as failed, with the reason", async () => {
+    rig.runs.refuses = "the day's budget of $5 is spent"
+    await make("build")
+    await rig.settle()
+    expect(await state("1")).toBe("next run 09:00 (the last run failed: the day's budget of $5 is spent)")
+  })
+
+  test("make the thread anew where it was deleted", async () => {
+    const task = await rig.board.create({ title: "mine" }, build)
+    rig.threads.gone.add(thread(task))
+    await rig.board.run("1")
+    await rig.settle()
+    expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread2" }])
+    expect((await rig.board.get("1")).threadId).toBe("ses_thread2")
+  })
+
+  test("go on by the new owner in the old thread", async () => {
+    await rig.board.create({ title: "mine" }, build)
+    await rig.board.update("1", { owner: "tester" }, build)
+    await rig.board.run("1")
+    await rig.settle()
+    expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread1", agent: "tester" }])
+  })
+
+  test("of an owner that is no agent any more rest, and begin when it is back", async () => {
+    const task = await make("librarian")
+    rig.surroundings.names = ["build"]
+    await rig.settle()
+    rig.runs.end(thread(task))
+    rig.surroundings.names = ["build", "tester"]
+    await rig.board.agents()
+    expect(await state("1")).toBe('rests: no agent "librarian"')
+    expect(await code(rig.board.run("1"))).toBe("conflict")
+  })
+
+  test("that were stopped in their thread are neither failures nor repeated", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.end(thread(task), { status: "cancelled" })
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(1)
+    expect(await state("1")).toBe("next run 09:00")
+  })
+})
+
+describe("a cancel", () => {
+  test("stops the run in flight, and those of subtasks two levels deep", async () => {
+    const top = await rig.board.create({ title: "top", owner: "build", steps: [{ title: "a" }] }, USER)
+    const { subtask: middle } = await rig.board.createSubtask("1", 0, { title: "mid", owner: "tester" }, build)
+    await rig.board.updateSteps(middle.id, [{ title: "deep" }], agentIn("tester"))
+    const { subtask: deep } = await rig.board.createSubtask(
+      middle.id,
+      0,
+      { title: "deep", owner: "librarian" },
+      agentIn("tester"),
+    )
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(3)
+    const { canceled } = await rig.board.cancel("1", USER)
+    expect(canceled.map(({ id }) => id)).toEqual([middle.id, deep.id])
+    await rig.settle()
+    expect(rig.runs.stopped.toSorted()).toEqual([top, middle, deep].map(thread).toSorted())
+    expect(rig.board.inFlight()).toEqual([])
+  })
+
+  test("from the thread itself does not cut its own turn off; a completion does so nowhere", async () => {
+    const own = await make("build", "own")
+    const done = await make("build", "done")
+    await rig.settle()
+    await rig.board.cancel("1", agentIn("build", thread(own)))
+    const { open } = await rig.board.complete("2", USER)
+    expect(open).toEqual([])
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([])
+    for (const task of [own, done]) rig.runs.end(thread(task))
+    await rig.settle()
+  })
+
+  test("by a hand in the file stops the run too", async () => {
+    const task = await make("build")
+    await rig.settle()
+    writeFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), JSON.stringify({ tasks: [], nextId: 2 }))
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([thread(task)])
+  })
+})
+
+describe("a person", () => {
+  test("is told by a toast, and the state says so until somebody writes in the thread", async () => {
+    const task = await make("build", "Choose")
+    await rig.settle()
+    await rig.board.notifyUser("Which license?", agentIn("build", thread(task)))
+    rig.runs.end(thread(task))
+    await rig.settle()
+    expect(rig.surroundings.toasts).toEqual(["#1 Choose: Which license?"])
+    expect(await state("1")).toBe("needs you: Which license?")
+    await rig.open.written(thread(task), "msg_ours1")
+    await rig.open.written("ses_elsewhere", "msg_theirs")
+    expect(await state("1")).toBe("needs you: Which license?")
+    await rig.open.written(thread(task), "msg_theirs")
+    expect(await state("1")).toBe("next run 09:00")
+  })
+
+  test("who is asked for a permission is needed while it is open, and after it was refused for want of an answer", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.asks(thread(task), "bash: rm -r dist")
+    expect(await state("1")).toBe("needs you: bash: rm -r dist")
+    rig.runs.end(thread(task), { refused: ["bash: rm -r dist"] })
+    await rig.settle()
+    expect(await state("1")).toBe("needs you: bash: rm -r dist")
+  })
+})
+
+describe("the clock", () => {
+  const mine = (title: string) => rig.board.create({ title, owner: "build" }, build)
+
+  test("has active tasks worked on, one after the other, besides what events bring", async () => {
+    const [a, b] = [await mine("a"), await mine("b")]
+    await rig.clock.advance(HOUR)
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 a"])
+    expect(await state("2")).toBe("queued")
+    await make("tester", "event")
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 a", "#3 event"])
+    rig.runs.end(thread(a))
+    await rig.settle()
+    expect(rig.runs.titles[2]).toBe("#2 b")
+    rig.runs.end(thread(b))
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(3)
+  })
+
+  test("makes up once for what it slept through, and says so", async () => {
+    const task = await mine("a")
+    await rig.open.stop()
+    await rig.clock.advance(3 * HOUR)
+    const next = await another()
+    await next.settle()
+    expect(rig.runs.titles).toEqual(["#1 a"])
+    expect(next.surroundings.toasts).toEqual([
+      "Board: The round of 09:00 was missed while OpenCode did not run; it is made up for now.",
+    ])
+    rig.runs.end(thread(task))
+    await next.settle()
+    await rig.clock.advance(60_000)
+    await next.settle()
+    expect(rig.runs.started).toHaveLength(1)
+  })
+
+  test("does nothing where no task is, and makes no file", async () => {
+    await rig.clock.advance(5 * HOUR)
+    await rig.settle()
+    expect(readdirSync(rig.folder)).toEqual([])
+  })
+})
+
+describe("two processes", () => {
+  test("have one scheduler; what the other changes is worked on by it", async () => {
+    await make("build")
+    await rig.settle()
+    const other = await another()
+    await other.board.create({ title: "from there", owner: "tester" }, USER)
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 for build", "#2 from there"])
+    expect(await state("2", other)).toBe("running")
+    await other.board.cancel("1", USER)
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual(["ses_thread1"])
+  })
+
+  test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {
+    await rig.board.create({ title: "a" }, build)
+    await rig.settle()
+    const other = await another()
+    await rig.kill()
+    await other.board.run("1")
+    expect(await state("1", other)).toBe("queued")
+    expect(rig.runs.started).toEqual([])
+    await rig.clock.advance(30_000)
+    await other.settle()
+    expect(rig.runs.titles).toEqual(["#1 a"])
+  })
+
+  test("an end that the first did not live to write down is written by the next, once", async () => {
+    const task = await make("build")
+    await rig.settle()
+    await rig.kill()
+    rig.runs.fail(thread(task))
+    const next = await another()
+    await next.settle()
+    await next.settle()
+    expect(await state("1", next)).toMatch(/the last run failed: the model was out/)
+    expect(
+      JSON.parse(readFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), "utf8")).runtime.tasks["1"].failures,
+    ).toBe(1)
+    expect(rig.runs.started).toHaveLength(1)
+  })
+
+  test("a run that was interrupted before it began is begun again", async () => {
+    const task = await make("build")
+    await rig.settle()
+    await rig.kill()
+    rig.runs.end(thread(task), { status: "error", begun: false, reason: "interrupted" })
+    await rig.clock.advance(1000)
+    const next = await another()
+    await next.settle()
+    expect(rig.runs.started).toHaveLength(2)
+  })
+
+  test("an instance for another folder runs nothing, and has the main one loaded where nobody runs the board", async () => {
+    await rig.board.create({ title: "a" }, build)
+    await rig.settle()
+    const aside = await another({ directory: join(rig.folder, "..") })
+    expect(aside.threads.woken).toBe(0)
+    await rig.open.stop()
+    await aside.board.run("1")
+    await aside.settle()
+    expect(rig.runs.started).toEqual([])
+    expect(aside.threads.woken).toBeGreaterThan(0)
+  })
+})
