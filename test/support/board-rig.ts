@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { type BoardSetup, openBoard } from "../../src/board/index.ts"
@@ -189,11 +189,20 @@ export class BoardRig {
     return this.open.service
   }
 
-  /** Lets everything follow that has been set off. */
+  /** Lets everything follow that has been set off: until several looks in a row have changed nothing. */
   async settle(): Promise<void> {
-    for (let quiet = 0; quiet < 3; quiet++) {
+    const file = join(this.folder, ".opencode", "tasks", "tasks.json")
+    const seen = () =>
+      JSON.stringify([
+        this.runs.started.length,
+        this.runs.stopped.length,
+        existsSync(file) && readFileSync(file, "utf8"),
+      ])
+    for (let quiet = 0, before = ""; quiet < 4; ) {
       await this.open.beat()
-      await new Promise((resolve) => setTimeout(resolve, 2))
+      await new Promise((resolve) => setTimeout(resolve, 3))
+      quiet = before === seen() ? quiet + 1 : 0
+      before = seen()
     }
   }
 
