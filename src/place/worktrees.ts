@@ -38,8 +38,6 @@ export type ReadyRequest = {
   readonly taskID: string
   /** Where its parent works. */
   readonly folder: string
-  /** True: from the state that its last run left. */
-  readonly again: boolean
   /** Time for the setup command, in ms; 0 for any. */
   readonly timeLimit: number
   readonly signal?: AbortSignal
@@ -90,25 +88,34 @@ export class Worktrees {
     this.#fault = ports.fault ?? noFault
   }
 
-  /** Throws what `ready` would throw about the place alone; makes nothing. */
-  async check(folder: string): Promise<void> {
-    await checkoutAround(folder)
+  /**
+   * Keeps the parent's state as it is now, its commit and what is not committed, as what the task begins with. Throws
+   * where no worktree could be made of it.
+   */
+  async capture(taskID: string, folder: string): Promise<void> {
+    const from = await checkoutAround(folder)
+    const { commit } = await snapshot(from, [from.head], "superagents: what the task began with")
+    this.#fault("capture: state kept")
+    await writeRefs(from, taskID, { state: commit, base: commit })
   }
 
-  /** Makes a worktree for a run. Where that fails nothing is left behind. */
-  async ready({ taskID, folder, again, timeLimit, signal }: ReadyRequest): Promise<Ready> {
+  /**
+   * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
+   * left behind but that state.
+   */
+  async ready({ taskID, folder, timeLimit, signal }: ReadyRequest): Promise<Ready> {
     const from = await checkoutAround(folder)
     const target = folderOf(await this.#room(from), taskID)
     const directory = join(target, from.prefix)
     const marker = await readMarker(target)
-    if (again && marker?.state === "held" && existsSync(target)) {
+    if (marker?.state === "held" && existsSync(target)) {
       await writeMarker(target, { ...marker, state: "used", keeper: this.#ports.keeper() })
       return { directory, conflicts: [] }
     }
-    if (marker) await this.#clean(target, taskID, marker)
+    if (marker) await this.#clean(target, taskID)
     const making: Marker = { state: "making", keeper: this.#ports.keeper(), from: bare(from) }
     try {
-      const { worktree, start } = await this.#inTurn(() => this.#make(from, target, taskID, again, making))
+      const { worktree, start } = await this.#inTurn(() => this.#make(from, target, taskID, making))
       await mkdir(directory, { recursive: true })
       await this.#setUp(directory, timeLimit, signal)
       if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
@@ -119,13 +126,12 @@ export class Worktrees {
     } catch (error) {
       await removeWorktree(from, target)
       await dropMarker(target)
-      if (!again) await dropRefs(from, taskID)
       throw error
     }
   }
 
-  async #make(from: Checkout & { head: string }, target: string, taskID: string, again: boolean, making: Marker) {
-    const start = again ? await this.#startAgain(from, taskID) : await this.#startFresh(from, taskID)
+  async #make(from: Checkout, target: string, taskID: string, making: Marker) {
+    const start = await this.#start(from, taskID)
     await writeMarker(target, making)
     this.#fault("ready: marked")
     const worktree = await addWorktree(from, target, start.commit)
@@ -141,16 +147,8 @@ export class Worktrees {
     return done
   }
 
-  /** The parent's state: its commit, and what is not committed. It is kept at once, so that no clean-up takes it. */
-  async #startFresh(from: Checkout & { head: string }, taskID: string): Promise<Start> {
-    const { commit } = await snapshot(from, [from.head], "superagents: what the task began with")
-    this.#fault("ready: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit })
-    return { commit, conflicts: [] }
-  }
-
-  /** The state that the last run left; after a conflict with the parent's state merged into it, marks included. */
-  async #startAgain(from: Checkout, taskID: string): Promise<Start> {
+  /** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
+  async #start(from: Checkout, taskID: string): Promise<Start> {
     const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
     if (!state || !base)
       throw new CallError(
@@ -188,7 +186,7 @@ export class Worktrees {
   async putAway(taskID: string, folder: string): Promise<PutAway> {
     const target = await this.#existing(taskID, folder)
     const marker = target && (await readMarker(target))
-    const held = target && marker ? await this.#clean(target, taskID, marker) : undefined
+    const held = target && marker ? await this.#clean(target, taskID) : undefined
     const from = await this.#home(folder)
     const work = await this.#work(from, taskID)
     return { ...work, unsaved: held ?? [], ...(held && held.length > 0 ? { held: target } : {}) }
@@ -319,7 +317,7 @@ export class Worktrees {
       const marker = await readMarker(target)
       if (!marker || marker.state === "held" || isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
       try {
-        await this.#clean(target, taskID, marker)
+        await this.#clean(target, taskID)
         swept.push({ taskID, what: marker.state === "used" ? "its state was kept" : "its folder was removed" })
       } catch (error) {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
@@ -331,19 +329,23 @@ export class Worktrees {
   }
 
   /** Keeps what has to be kept of a worktree, then removes it. Returns what cannot be kept: then the folder stays. */
-  async #clean(target: string, taskID: string, marker: Marker): Promise<readonly string[]> {
-    if (marker.state === "held") return []
-    if (marker.state === "used") {
-      const unsaved = await this.#keepState(target, taskID, marker)
-      this.#fault("away: state kept")
-      await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
-      if (unsaved.length > 0) return unsaved
-      this.#fault("away: marked")
-    }
-    await removeWorktree(marker.from, target)
-    this.#fault("away: removed")
-    await dropMarker(target)
-    return []
+  #clean(target: string, taskID: string): Promise<readonly string[]> {
+    const { keeper, isAlive } = this.#ports
+    return locked(`${target}.lock`, keeper(), isAlive, async () => {
+      const marker = await readMarker(target)
+      if (!marker || marker.state === "held") return []
+      if (marker.state === "used") {
+        const unsaved = await this.#keepState(target, taskID, marker)
+        this.#fault("away: state kept")
+        await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
+        if (unsaved.length > 0) return unsaved
+        this.#fault("away: marked")
+      }
+      await removeWorktree(marker.from, target)
+      this.#fault("away: removed")
+      await dropMarker(target)
+      return []
+    })
   }
 
   async #keepState(target: string, taskID: string, { worktree, from }: Marker): Promise<readonly string[]> {

@@ -40,9 +40,10 @@ const nothingLeft = () => {
   expect(existsSync(stages) ? readdirSync(stages) : []).toEqual([])
 }
 
-const request = { taskID: ID, folder: "", again: false, timeLimit: 0 }
-const ready = async (again = false) =>
-  new Repository((await places.ready({ ...request, folder: user.top, again })).directory)
+async function ready(again = false, taskID = ID) {
+  if (!again) await places.capture(taskID, user.top)
+  return new Repository((await places.ready({ taskID, folder: user.top, timeLimit: 0 })).directory)
+}
 
 async function atWork() {
   const child = await ready()
@@ -59,7 +60,7 @@ async function atWork() {
 const WORK = { files: ["a", "b", "c", "gone", "new/file"], added: 4, removed: 4 }
 
 describe("making ready", () => {
-  test.each(["ready: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
+  test.each(["capture: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
     const before = user.state()
     dies("ready", moment)
     await places.sweep(user.top, () => false)
@@ -192,7 +193,7 @@ describe("a merge", () => {
     await places.putAway(ID, user.top)
     dies("merge", "merge: one file", 2)
     const other = "bg_bbbbbbbb"
-    const child = new Repository((await places.ready({ ...request, taskID: other, folder: user.top })).directory)
+    const child = await ready(false, other)
     child.write("other", "x")
     await places.putAway(other, user.top)
     expect(await places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
@@ -267,13 +268,12 @@ describe("a full disk", () => {
     small.write("big", noise(600_000))
     const before = small.state()
     fill(100)
-    await expect(places.ready({ ...request, folder: small.top })).rejects.toThrow(
-      /No space left|unable to write|write/i,
-    )
+    await expect(places.capture(ID, small.top)).rejects.toThrow(/No space left|unable to write|write/i)
     expect(small.state()).toEqual(before)
     expect(bench.leftovers()).toEqual([])
     free()
-    const child = new Repository((await places.ready({ ...request, folder: small.top })).directory)
+    await places.capture(ID, small.top)
+    const child = new Repository((await places.ready({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
     child.write("big", noise(700_000)).write("a", text({ 3: "theirs" }))
     fill(100)
     await expect(places.putAway(ID, small.top)).rejects.toThrow()

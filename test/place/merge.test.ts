@@ -16,8 +16,10 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-const ready = (id = ID, again = false) =>
-  places.ready({ taskID: id, folder: user.top, again, timeLimit: 0 }).then(({ directory }) => new Repository(directory))
+async function ready(taskID = ID, again = false, folder = user.top) {
+  if (!again) await places.capture(taskID, folder)
+  return new Repository((await places.ready({ taskID, folder, timeLimit: 0 })).directory)
+}
 
 /** A whole run of a task in a worktree. */
 async function worked(work: (child: Repository) => void, id = ID, again = false) {
@@ -168,8 +170,7 @@ describe("a merge", () => {
 
   test("keeps the folder that somebody works in", async () => {
     user.write("sub/only", "x").write("a", "a").commit()
-    const { directory } = await places.ready({ taskID: ID, folder: join(user.top, "sub"), again: false, timeLimit: 0 })
-    new Repository(directory).remove("only")
+    ;(await ready(ID, false, join(user.top, "sub"))).remove("only")
     await places.putAway(ID, join(user.top, "sub"))
     expect(await places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
     expect(existsSync(join(user.top, "sub"))).toBe(true)
@@ -208,7 +209,7 @@ describe("a conflict", () => {
     expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
     expect(user.state()).toEqual(before)
     expect(await places.unmerged(user.top)).toEqual(new Set([SECOND]))
-    const request = { taskID: SECOND, folder: user.top, again: true, timeLimit: 0 }
+    const request = { taskID: SECOND, folder: user.top, timeLimit: 0 }
     const again = await places.ready(request)
     expect(again.conflicts).toEqual(["a"])
     const child = new Repository(again.directory)
