@@ -85,6 +85,24 @@ export const OptionsSchema = z.strictObject({
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),
+  worktree: z
+    .strictObject({
+      setup: z.string().default("").describe("Command that is run in a fresh worktree before the agent. Empty: none."),
+      copy: z
+        .array(z.string().min(1))
+        .default([])
+        .describe("Patterns of files that git ignores and that a worktree gets a copy of."),
+      keepDays: count
+        .default(30)
+        .describe("How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever."),
+      dropUnmerged: z.boolean().default(false).describe("Drop work that was never merged after keepDays, too."),
+    })
+    .prefault({})
+    .describe("Tasks that work in a git worktree of their own."),
+  checkTimeout: milliseconds.default(600_000).describe("Longest duration of a task's check, in ms. 0: any."),
+  checkRetries: count
+    .default(2)
+    .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),
   board: z
     .strictObject({
       dir: z
@@ -160,6 +178,7 @@ function readObject(
 /** Options that consist of options, each read by itself. */
 const GROUPS: Readonly<Record<string, z.ZodObject>> = {
   fork: OptionsSchema.shape.fork.unwrap(),
+  worktree: OptionsSchema.shape.worktree.unwrap(),
   board: OptionsSchema.shape.board.unwrap(),
 }
 

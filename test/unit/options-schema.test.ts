@@ -5,6 +5,8 @@ import { DEFAULTS, parseOptions } from "../../src/options.ts"
 
 /** Options that are off unless they are there, with what they are when turned on. */
 const OPTIONAL = ["board"] as const
+/** Options that consist of options. */
+const GROUPS = ["fork", "worktree"] as const
 const turnedOn = parseOptions(Object.fromEntries(OPTIONAL.map((name) => [name, {}]))).options
 
 test("the JSON schema of the options is up to date (npm run schema)", () => {
@@ -17,15 +19,15 @@ test("the schema tells every option with its meaning and its default", () => {
   for (const [name, value] of Object.entries(DEFAULTS)) {
     const property = properties[name] as { default?: unknown; description?: string }
     expect(property.description, name).toBeTruthy()
-    if (name !== "fork") expect(property.default, name).toEqual(value)
+    if (!GROUPS.some((group) => group === name)) expect(property.default, name).toEqual(value)
   }
 })
 
 test("the README's table has every option with its default", () => {
   const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8").replaceAll(/ +/g, " ")
-  const { fork: _group, ...plain } = DEFAULTS
+  const { fork: _fork, worktree: _worktree, ...plain } = DEFAULTS
   const all: Record<string, unknown> = { ...plain }
-  for (const group of ["fork", ...OPTIONAL] as const)
+  for (const group of [...GROUPS, ...OPTIONAL] as const)
     for (const [name, value] of Object.entries(turnedOn[group] ?? {})) all[`${group}.${name}`] = value
   for (const [name, value] of Object.entries(all))
     expect(readme, name).toContain(`| \`${name}\` | \`${JSON.stringify(value)}\` |`)

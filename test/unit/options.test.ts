@@ -31,6 +31,9 @@ describe("options", () => {
       verbose: false,
       toasts: true,
       osNotifications: false,
+      worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
+      checkTimeout: 600_000,
+      checkRetries: 2,
       fork: { maxTokens: 100_000, maxToolResultChars: 1500 },
     })
   })
