@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
-import { NO_USAGE, type TaskDraft } from "../src/core/task.ts"
+import { NO_FIGURES, type TaskDraft } from "../src/core/task.ts"
 import { TokenCounter } from "../src/fork/counter.ts"
 import { forkContext } from "../src/fork/fork.ts"
 import { systemClock } from "../src/host/clock.ts"
@@ -98,10 +98,11 @@ const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
   model: { provider: "scripted", id: "alpha" },
   batch: "auto:bench",
   depth: 1,
-  usageBefore: NO_USAGE,
+  createdAt: 1,
+  earlier: NO_FIGURES,
   fingerprint: "bench",
   status: "running",
-  run: { generation: 0, promptID: "msg_bench", createdAt: Date.now(), timeout: 0, usageBefore: NO_USAGE },
+  run: { generation: 0, promptID: "msg_bench", createdAt: Date.now(), timeout: 0 },
   delivery: { state: "none" },
 })
 

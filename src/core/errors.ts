@@ -6,6 +6,8 @@ export class CallError extends Error {
   override readonly name = "CallError"
 }
 
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
 /** Joins candidates for an error text, and tells how many were left out. */
 export function listed(names: readonly string[], most = 8): string {
   const shown = names.slice(0, most).join(", ")

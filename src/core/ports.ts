@@ -17,6 +17,8 @@ export type Message = {
   readonly id: string
   readonly role: "user" | "assistant"
   readonly createdAt: number
+  /** Of an assistant's message: when it ended. */
+  readonly completedAt?: number
   /** Of an assistant's message: the user message that it answers. */
   readonly parentID?: string
   readonly finish?: string
@@ -39,7 +41,7 @@ export type MessagePart =
       readonly callID: string
       readonly tool: string
       readonly state: "pending" | "running" | "completed" | "error"
-      /** The call failed because a permission or a question was refused. */
+      /** The call failed because a permission or a question was refused without a word, which ends the turn. */
       readonly refused: boolean
     }
 
@@ -52,9 +54,9 @@ export type Rule = { readonly permission: string; readonly pattern: string; read
 export type SessionInfo = {
   readonly id: string
   readonly parentID?: string
-  readonly title: string
   readonly rules: readonly Rule[]
-  readonly usage: Usage
+  /** Its user has undone messages, which the next prompt of any kind deletes for good. */
+  readonly reverted: boolean
   /** The task this session is the child of, if its record can be read. */
   readonly record?: TaskRecord
 }
@@ -141,7 +143,7 @@ export interface Host {
   deleteSession(sessionID: string): Promise<void>
   /** Undefined where there is no such session. */
   session(sessionID: string): Promise<SessionInfo | undefined>
-  /** The same, for what seldom changes: parent, rules and record. May be a little old. */
+  /** The same as the host last told it by itself, where it did: may be a little old. */
   parent(sessionID: string): Promise<SessionInfo | undefined>
   /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
   prompt(prompt: Prompt): Promise<void>
@@ -220,13 +222,8 @@ export type HostEvent =
     }
   /** The model thinks: a sign of life, and nothing of what it says. */
   | { readonly type: "thinking"; readonly sessionID: string }
-  | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly finish: string }
-  | {
-      readonly type: "updated"
-      readonly sessionID: string
-      readonly usage: Usage
-      readonly request?: TaskRequest
-    }
+  | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly usage: Usage }
+  | { readonly type: "updated"; readonly sessionID: string; readonly request?: TaskRequest }
   | { readonly type: "asked"; readonly ask: Ask }
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 

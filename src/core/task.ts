@@ -84,8 +84,6 @@ export type Run = {
   readonly endedAt?: number
   /** Longest duration of this run; 0 means no limit. */
   readonly timeout: number
-  /** The session's usage when the run began, so that a run's own usage is a difference. */
-  readonly usageBefore: Usage
   /** What this run may cost, its own tasks included, and what the task had cost when it began; in US dollars. */
   readonly budget?: { readonly max: number; readonly before: number }
   /** Of earlier runs that ended within a day before this one began: when, and what they had cost. */
@@ -94,39 +92,49 @@ export type Run = {
   readonly after?: readonly string[]
   /** When it was asked for its last word. */
   readonly lastWordAt?: number
-  /** Tool calls of the runs before this one; absent where there were none. */
-  readonly toolCallsBefore?: number
-  /** What the runs before this one cost is not known in full. */
-  readonly atLeastBefore?: boolean
-  /** The prompt, kept only while the run waits for its slot. */
-  readonly queuedPrompt?: string
 }
 
-/** What is known of a run once it has ended. */
-export type Outcome = {
+/** What work took. */
+export type Figures = { readonly toolCalls: number; readonly usage: Usage }
+
+export const NO_FIGURES: Figures = Object.freeze({ toolCalls: 0, usage: NO_USAGE })
+
+/** What is known of a run once it has ended. The figures are this run's alone. */
+export type Outcome = Figures & {
   readonly reason?: Reason
   /** Something a reader of the answer has to know although the run succeeded. */
   readonly note?: string
-  /** Of this run. */
-  readonly toolCalls: number
   /** The last tools that were called, oldest first. */
-  readonly recentTools?: readonly string[]
-  /** Of the whole task, inherited history left out, its own tasks not counted. */
-  readonly usage: Usage
-  /** A step was cut off, and the host did not tell what it cost: `usage` is the least it was. */
-  readonly atLeast?: boolean
+  readonly recentTools: readonly string[]
   readonly openTodos: number
+  /** The first of them, in the order of their first change. */
   readonly filesChanged: readonly string[]
+  /** How many more there were. */
+  readonly moreFiles: number
 }
 
 /**
- * The notification of a run, as a state beside the task's own: nothing to tell yet, to be sent, handed to the host,
- * seen in the parent, or given up because the parent is gone. The figures are those of the moment the run ended.
+ * How a run ended, in the words of `transition`.
+ *
+ * - `at`: when, if its messages tell.
+ * - `proven`: the session's messages say so by themselves, to whoever reads them, however often.
+ */
+export type Ending = {
+  readonly type: "completed" | "failed" | "cancelled"
+  readonly reason?: Reason
+  readonly note?: string
+  readonly at?: number
+  readonly proven?: boolean
+}
+
+/**
+ * The notification of a run, as a state beside the task's own: nothing to tell yet, to be told, seen in the parent, or
+ * given up because the parent is gone. The figures are those of the moment the run ended.
  */
 export type Delivery =
   | { readonly state: "none" }
   | {
-      readonly state: "pending" | "sent" | "confirmed" | "abandoned"
+      readonly state: "pending" | "confirmed" | "abandoned"
       readonly wake: boolean
       readonly done: number
       readonly total: number
@@ -147,8 +155,10 @@ export type Task = {
   /** 1 for a child of a session that is nobody's task. */
   readonly depth: number
   readonly fork?: ForkInfo
-  /** The session's usage when the task was made: a fork's inherited past. */
-  readonly usageBefore: Usage
+  /** When it was launched; a run's own time is in `run`. */
+  readonly createdAt: number
+  /** What the runs before the present one took together. */
+  readonly earlier: Figures
   /** Digest of agent, model and prompt, to find an identical earlier task. */
   readonly fingerprint: string
   readonly status: Status
@@ -176,7 +186,7 @@ export type Progress = {
   readonly recentTools: readonly string[]
   readonly lastText: string
   readonly lastSignAt: number
-  /** Of the whole session, as the host tells it. */
+  /** Of this run, as far as its answers have ended. */
   readonly usage: Usage
   readonly retry?: { readonly attempt: number; readonly message: string }
   readonly asks: readonly Ask[]
@@ -205,6 +215,9 @@ export type LastWord = {
 export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"
 
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
+
+/** True while the parent is still to be told how the last run ended. */
+export const isOwed = (task: Task): boolean => task.delivery.state === "pending"
 
 /** Time since admission, up to the end if there is one. 0 while queued. */
 export function elapsed(task: Task, now: number): number {
@@ -237,21 +250,21 @@ export function phaseOf(
   return ownTasks ? "waiting for its own tasks" : "working"
 }
 
-export const addUsage = (a: Usage, b: Usage): Usage => combine(a, b, (x, y) => x + y)
+export const addUsage = (a: Usage, b: Usage): Usage => ({
+  input: a.input + b.input,
+  output: a.output + b.output,
+  reasoning: a.reasoning + b.reasoning,
+  cacheRead: a.cacheRead + b.cacheRead,
+  cacheWrite: a.cacheWrite + b.cacheWrite,
+  cost: a.cost + b.cost,
+  ...((a.atLeast || b.atLeast) && { atLeast: true }),
+})
 
-/** What `total` has over `base`; never negative, since a deleted message may lower the host's figures. */
-export const subtractUsage = (total: Usage, base: Usage): Usage => combine(total, base, (x, y) => Math.max(0, x - y))
+export const addFigures = (a: Figures, b: Figures): Figures => ({
+  toolCalls: a.toolCalls + b.toolCalls,
+  usage: addUsage(a.usage, b.usage),
+})
 
-/** Tokens as `maxTokensPerTask` counts them: cache reads and writes left out. */
-export const billedTokens = (usage: Usage): number => usage.input + usage.output + usage.reasoning
-
-function combine(a: Usage, b: Usage, merge: (x: number, y: number) => number): Usage {
-  return {
-    input: merge(a.input, b.input),
-    output: merge(a.output, b.output),
-    reasoning: merge(a.reasoning, b.reasoning),
-    cacheRead: merge(a.cacheRead, b.cacheRead),
-    cacheWrite: merge(a.cacheWrite, b.cacheWrite),
-    cost: merge(a.cost, b.cost),
-  }
-}
+/** Tokens as `maxTokensPerTask` counts them: cache reads left out, which cost next to nothing. */
+export const billedTokens = ({ input, output, reasoning, cacheWrite }: Usage): number =>
+  input + output + reasoning + cacheWrite

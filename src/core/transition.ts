@@ -1,5 +1,4 @@
-import type { Delivery, Outcome, Run, Task } from "./task.ts"
-import { isActive } from "./task.ts"
+import { addFigures, type Delivery, isActive, NO_FIGURES, type Outcome, type Run, type Task } from "./task.ts"
 
 /** How a run can end, and what it leaves. `generation` names the run that the news is about. */
 type Ended = {
@@ -17,7 +16,9 @@ export type TaskEvent =
   | ({ readonly type: "cancelled" } & Ended)
   | { readonly type: "resumed"; readonly run: Run }
   | { readonly type: "retrieved"; readonly at: number }
-  | { readonly type: "notified"; readonly generation: number; readonly state: "sent" | "confirmed" | "abandoned" }
+  /** What the end left was learned better after it. */
+  | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
+  | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
 
 /**
  * The only door through which a task changes. Pure and total: what does not apply (a late event, an older generation,
@@ -34,8 +35,8 @@ export type TaskEvent =
  *              resumed ◄──────────── resumed (generation + 1) ───────┘
  * ```
  *
- * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved` and
- * `notified`; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
+ * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`,
+ * `closed` and `notified`; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
  */
 export function transition(task: Task, event: TaskEvent): Task {
   switch (event.type) {
@@ -51,6 +52,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return resume(task, event.run)
     case "retrieved":
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
+    case "closed":
+      return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
       return notify(task, event)
   }
@@ -58,17 +61,15 @@ export function transition(task: Task, event: TaskEvent): Task {
 
 function admit(task: Task, event: { generation: number; at: number }): Task {
   if (!isActive(task) || task.run.generation !== event.generation || task.run.startedAt !== undefined) return task
-  const { queuedPrompt: _sent, ...run } = task.run
-  return { ...task, run: { ...run, startedAt: event.at } }
+  return { ...task, run: { ...task.run, startedAt: event.at } }
 }
 
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {
   if (!isActive(task) || task.run.generation !== event.generation) return task
-  const { queuedPrompt: _unsent, ...run } = task.run
   return {
     ...task,
     status,
-    run: { ...run, endedAt: event.at },
+    run: { ...task.run, endedAt: event.at },
     outcome: event.outcome,
     delivery: event.delivery,
   }
@@ -76,15 +77,13 @@ function end(task: Task, status: "completed" | "error" | "cancelled", event: End
 
 function resume(task: Task, run: Run): Task {
   if (isActive(task) || run.generation !== task.run.generation + 1) return task
-  const { outcome: _outcome, retrievedAt: _retrievedAt, ...rest } = task
-  return { ...rest, status: "resumed", run, delivery: { state: "none" } }
+  const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
+  const earlier = addFigures(task.earlier, outcome)
+  return { ...rest, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
-const DELIVERY_ORDER = { pending: 0, sent: 1, confirmed: 2, abandoned: 2 } as const
-
-function notify(task: Task, event: { generation: number; state: "sent" | "confirmed" | "abandoned" }): Task {
+function notify(task: Task, event: { generation: number; state: "confirmed" | "abandoned" }): Task {
   const { delivery } = task
-  if (delivery.state === "none" || task.run.generation !== event.generation) return task
-  if (DELIVERY_ORDER[event.state] <= DELIVERY_ORDER[delivery.state]) return task
+  if (delivery.state !== "pending" || task.run.generation !== event.generation) return task
   return { ...task, delivery: { ...delivery, state: event.state } }
 }

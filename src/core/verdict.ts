@@ -1,55 +1,81 @@
 import type { Message } from "./ports.ts"
-import { addUsage, NO_USAGE, type Usage } from "./task.ts"
+import { addUsage, type Ending, NO_USAGE, type Outcome, type Usage } from "./task.ts"
 
 /**
- * What the messages of a run say about it. An idle session proves nothing by itself; its messages do.
+ * What may still come of a session:
  *
- * - `unanswered`: the prompt, or a later user message, has no answer yet: not begun, or begun and not stored.
- * - `unfinished`: the last answer is still open.
- * - `completed`: the model's last message ended without an error. `note` tells what a reader should know of it.
- * - `failed`: it ended with an error.
- * - `aborted`: somebody stopped the session.
+ * - `working`: its host lives, and may be at work on it;
+ * - `idle`: its host lives and does nothing with it, and has not for a while;
+ * - `orphaned`: the host that worked on it is dead.
  */
-export type Verdict =
-  | { readonly kind: "unanswered" }
-  | { readonly kind: "unfinished" }
-  | { readonly kind: "completed"; readonly note?: string }
-  | { readonly kind: "failed"; readonly message: string }
-  | { readonly kind: "aborted" }
+export type SessionState = "working" | "idle" | "orphaned"
+
+/** An error that the host told of a session, beside what its messages say. */
+export type HeardError = { readonly name: string; readonly message: string }
 
 /** Finish reasons after which the host goes on by itself, unless something stopped it. */
 const GOES_ON = new Set(["tool-calls", "unknown"])
+const ABORTED = "MessageAbortedError"
 
 /**
- * Judges a run by its messages, oldest first, the prompt included. `messages` may hold user messages that came later
- * (a notification to the child, a word from the user): the answer to the latest one counts.
+ * How a run has ended, or undefined where it has not: the one judgement, for whoever looks at a run. `messages` are the
+ * session's since the run's prompt, oldest first. They may hold user messages that came later (a notification to the
+ * child, a word from the user): the answer to the latest one counts. An idle session proves nothing by itself.
  */
-export function judge(messages: readonly Message[]): Verdict {
-  const asked = messages.findLast((message) => message.role === "user")
-  const answer = messages.findLast((message) => message.role === "assistant")
-  if (!asked || !answer || answer.parentID !== asked.id) return { kind: "unanswered" }
-  return judgeAnswer(answer)
+export function judge(messages: readonly Message[], session: SessionState, heard?: HeardError): Ending | undefined {
+  const asked = messages.findLast(({ role }) => role === "user")
+  const last = messages.findLast(({ role }) => role === "assistant")
+  const answered = asked !== undefined && last?.parentID === asked.id
+  const ending = last && endingOf(last, session)
+  if (ending && answered) return ending
+  if (session === "working") return undefined
+  if (session === "orphaned") return interrupted(messages.length > 0)
+  return abandoned(last, ending, heard)
 }
 
-/** Judges the last answer alone, whatever was said after it. For sessions in which nobody will answer any more. */
-export function judgeLastAnswer(messages: readonly Message[]): Verdict {
-  const answer = messages.findLast((message) => message.role === "assistant")
-  return answer ? judgeAnswer(answer) : { kind: "unanswered" }
+/** The end that an answer is by itself; undefined for one that is open, or after which its host goes on. */
+function endingOf(answer: Message, session: SessionState): Ending | undefined {
+  const shared = { at: answer.completedAt, proven: true } as const
+  const { error, finish } = answer
+  // A host that ends in good order stops what it works on, as a user would.
+  if (error?.name === ABORTED) return session === "orphaned" ? undefined : { ...shared, ...aborted }
+  if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
+  if (finish === undefined) return undefined
+  if (finish === "length") return { ...shared, type: "completed", note: CUT_SHORT }
+  if (!GOES_ON.has(finish)) return { ...shared, type: "completed" }
+  const refused = answer.parts.some((part) => part.type === "tool" && part.refused)
+  return refused && session !== "working" ? { ...shared, type: "completed", note: REFUSED } : undefined
 }
 
-function judgeAnswer(answer: Message): Verdict {
-  if (answer.error?.name === "MessageAbortedError") return { kind: "aborted" }
-  if (answer.error) return { kind: "failed", message: answer.error.message }
-  if (answer.finish === undefined) return { kind: "unfinished" }
-  if (answer.finish === "length")
-    return { kind: "completed", note: "The answer reached the model's output limit and may be cut short." }
-  if (!GOES_ON.has(answer.finish)) return { kind: "completed" }
-  if (answer.parts.some((part) => part.type === "tool" && part.refused))
-    return { kind: "completed", note: "The agent stopped at a refused permission." }
-  if (answer.finish === "unknown")
-    return { kind: "failed", message: "The model's last answer ended without a finish reason." }
-  return { kind: "completed", note: "The agent stopped between two steps." }
+/** The end of a run whose session its living host has let lie: nobody will answer any more. */
+function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: HeardError): Ending {
+  if (ending) return { ...ending, proven: false }
+  if (heard?.name === ABORTED) return aborted
+  if (heard) return { type: "failed", reason: { code: "provider", text: heard.message } }
+  // Between two steps of an agent's work nothing but a stop leaves a session idle.
+  if (last?.finish === "tool-calls") return aborted
+  const text = last?.finish ? NO_REASON : last ? BROKE_OFF : NOT_BEGUN
+  return { type: "failed", reason: { code: last?.finish ? "provider" : "host", text } }
 }
+
+const interrupted = (begun: boolean): Ending => ({
+  type: "failed",
+  reason: { code: "interrupted", text: begun ? INTERRUPTED : INTERRUPTED_BEFORE },
+})
+
+const aborted: Ending = {
+  type: "cancelled",
+  reason: { code: "aborted", text: "It was stopped in its own session." },
+}
+
+const CUT_SHORT = "The answer reached the model's output limit and may be cut short."
+const REFUSED = "The agent stopped at a refused permission."
+const NO_REASON = "The model's last answer ended without a finish reason."
+const BROKE_OFF = "The answer broke off: OpenCode stopped working on it without an error."
+const NOT_BEGUN = "OpenCode did not begin to answer the prompt in time."
+const INTERRUPTED = "OpenCode stopped or was restarted while it ran: it was interrupted."
+const INTERRUPTED_BEFORE =
+  "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed."
 
 /** The answer of a run: the last text since its prompt, summaries of a compaction left out. */
 export function answerText(messages: readonly Message[]): string {
@@ -64,22 +90,52 @@ export function answerText(messages: readonly Message[]): string {
   return ""
 }
 
-/** An answer that holds neither text nor a tool call: what a provider's empty body becomes. */
-export const isEmptyAnswer = (message: Message): boolean =>
-  message.role === "assistant" &&
-  message.finish !== undefined &&
-  message.error === undefined &&
-  !message.parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
+/** How many of the last answers in a row held neither text nor a tool call: what a provider's empty body becomes. */
+export function emptyAnswers(messages: readonly Message[]): number {
+  const answers = messages.filter(({ role, finish }) => role === "assistant" && finish !== undefined)
+  return answers.length - 1 - answers.findLastIndex((answer) => !isEmptyAnswer(answer))
+}
 
-/** The files that were changed since the prompt, each once, in the order of their first change. */
+const isEmptyAnswer = ({ error, parts }: Message): boolean =>
+  error === undefined &&
+  !parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
+
+/** What messages tell of a run besides its end. */
+export type Facts = Pick<Outcome, "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles">
+
+/** Tools that are named of those that a run called last. */
+export const RECENT_TOOLS = 5
+/** Paths that are kept of an ended run: its record is written into the host's database, again and again. */
+const MOST_FILES = 100
+
+export function factsOf(messages: readonly Message[]): Facts {
+  // Some providers' call ids are unique in one message alone.
+  const calls = new Map<string, string>()
+  for (const { id, parts } of messages)
+    for (const part of parts) if (part.type === "tool") calls.set(`${id} ${part.callID}`, part.tool)
+  const files = changedFiles(messages)
+  return {
+    toolCalls: calls.size,
+    usage: messages.reduce((sum, message) => addUsage(sum, usageOf(message)), NO_USAGE),
+    recentTools: [...calls.values()].slice(-RECENT_TOOLS),
+    filesChanged: files.slice(0, MOST_FILES),
+    moreFiles: Math.max(0, files.length - MOST_FILES),
+  }
+}
+
+/** The files that were changed, each once, in the order of their first change. */
 export const changedFiles = (messages: readonly Message[]): readonly string[] => [
   ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
 ]
 
-/** What the answers since the prompt have cost. */
-export const usageIn = (messages: readonly Message[]): Usage =>
-  messages.reduce((sum, { usage }) => (usage ? addUsage(sum, usage) : sum), NO_USAGE)
+/** What an answer used. The host does not know it of one that was cut off. */
+const usageOf = ({ usage = NO_USAGE, role, finish, parts }: Message): Usage =>
+  role === "assistant" && finish === undefined && parts.length > 0 ? { ...usage, atLeast: true } : usage
 
 /** The tool by which an agent keeps its todos: who did not call it left none open. */
 export const keptTodos = (messages: readonly Message[]): boolean =>
   messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.tool === "todowrite"))
+
+/** The time of the newest sign that messages are; 0 where there is none. */
+export const lastSignIn = (messages: readonly Message[]): number =>
+  Math.max(0, ...messages.map(({ createdAt, completedAt = 0 }) => Math.max(createdAt, completedAt)))

@@ -1,5 +1,5 @@
 import { duration } from "./duration.ts"
-import { billedTokens, elapsed, type Progress, type Reason, subtractUsage, type Task } from "./task.ts"
+import { billedTokens, elapsed, type Progress, type Reason, type Task } from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms, tokens as `billedTokens` counts them. */
 export type RunLimits = {
@@ -22,7 +22,7 @@ export function overrun(
 ): Reason | undefined {
   const { timeout } = task.run
   if (timeout > 0 && elapsed(task, now) >= timeout) return { code: "timeout", text: timeoutText(timeout, limits) }
-  const tokens = billedTokens(subtractUsage(progress.usage, task.run.usageBefore))
+  const tokens = billedTokens(progress.usage)
   const { maxTokensPerTask, stallTimeout } = limits
   if (maxTokensPerTask > 0 && tokens > maxTokensPerTask)
     return {

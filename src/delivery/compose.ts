@@ -1,8 +1,8 @@
 import { accountOf, nameOf, noText } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
-import { type Figures, figuresLine } from "../core/figures.ts"
-import { elapsed, type Task } from "../core/task.ts"
+import { figuresLine } from "../core/figures.ts"
+import { elapsed, type Figures, type Task } from "../core/task.ts"
 import { between, count, head, oneLine } from "../core/text.ts"
 
 /** Parts of a notification's message: without both, it was not stored whole. */

@@ -1,15 +1,14 @@
 import { messageID, partID } from "../core/ids.ts"
-import type { Clock, Host, Persona, Prompt } from "../core/ports.ts"
-import { HostError } from "../core/ports.ts"
-import type { Task } from "../core/task.ts"
-import type { Notice } from "./compose.ts"
+import { type Clock, type Host, HostError, type Persona, type Prompt } from "../core/ports.ts"
+import { isOwed, type Task } from "../core/task.ts"
+import { NOTICE_PARTS, type Notice } from "./compose.ts"
 
 /** Waits before a send is tried again; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
-/** Waits between two looks whether a busy parent has become idle, should its event have been missed. */
-const IDLE_LOOK_MS = 2000
+/** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
+const HELD_LOOK_MS = 2000
 /** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
 const WITHOUT_AGENT_FROM = 3
 /** How often an unanswered message is put before an idle parent again. */
@@ -22,61 +21,79 @@ export type OutboxPorts = {
   readonly isKnown: (taskID: string) => boolean
   readonly compose: (task: Task) => Notice
   /** Records how far a notification has come. Must not reject. */
-  readonly advance: (task: Task, state: "sent" | "confirmed" | "abandoned") => Promise<void>
+  readonly told: (task: Task, state: "confirmed" | "abandoned") => Promise<void>
+  /** All that was to be told to a parent is; `woken`: its model was started by it. */
+  readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
+  readonly stopped: AbortSignal
 }
 
-/** A run's notification, with the task as it was when the run ended: a resume meanwhile does not change it. */
-type Item = { readonly task: Task; readonly wake: boolean; readonly ready: Promise<unknown> }
+/** A run's notification. It is told as the task was when the run had ended: a resume meanwhile does not change it. */
+type Item = {
+  readonly task: Task
+  readonly wake: boolean
+  readonly closed: Promise<Task>
+  readonly maybeTold: boolean
+}
+
+/**
+ * - `resting`: nothing is to be sent. Kept only while a message that was to wake the parent may be unread.
+ * - `sending`: messages go out, one after the other.
+ * - `until idle`: the parent is at work, and nothing that waits is to start its model.
+ * - `until redone`: the parent's user has undone something.
+ */
+type LaneState = "resting" | "sending" | "until idle" | "until redone"
 
 type Lane = {
+  state: LaneState
   readonly items: Item[]
-  draining: boolean
-  /** An earlier message of this lane was to wake the parent and left that to a later one. */
-  wakeOwed: boolean
-  /** The parent became idle while a message was on its way to it. */
+  /** The parent became idle since the last send began. */
   idled: boolean
-  /** Ends the wait for the parent to become idle. */
-  release?: () => void
+  /** Ends the wait of a lane that may not send now. */
+  release: () => void
+  /** A stored message that was to wake the parent and left that to the next; the next takes it off. */
+  owed?: Prompt
   /** The last message that was to start the parent's model, until it is seen to have done so. */
   waking?: { readonly prompt: Prompt; nudges: number }
 }
 
 /**
  * Tells parents how their tasks ended: exactly once, in order, one at a time for each parent. The message's id is
- * derived from task and run, so what is sent again is the same message; it counts as told when the parent holds it.
- * Of several that wait, only the last starts the parent's model.
+ * derived from task and run, so what is sent again, here or by another process, is the same message; it counts as told
+ * when the parent holds it. Of several that wait, only the last starts the parent's model.
  */
 export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
-  #stopped = false
-  readonly #cancels = new Set<() => void>()
+  readonly #pauses = new Set<() => void>()
 
   constructor(ports: OutboxPorts) {
     this.#ports = ports
+    ports.stopped.addEventListener("abort", () => {
+      for (const end of this.#pauses) end()
+    })
   }
 
   /**
-   * Queues the notification that `task` owes; does nothing where it owes none. It goes out once `ready`, which must not
-   * reject, has resolved.
+   * Queues the notification that `task` owes; does nothing where it owes none. It goes out once `closed`, which must
+   * not reject, has resolved with the task to tell of. `maybeTold`: the parent is asked first whether it has it.
    */
-  post(task: Task, ready: Promise<unknown> = Promise.resolve()): void {
+  post(task: Task, closed: Promise<Task> = Promise.resolve(task), maybeTold = false): void {
     const { delivery } = task
-    if (delivery.state !== "pending" && delivery.state !== "sent") return
+    if (delivery.state === "none" || !isOwed(task)) return
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
-    lane.items.push({ task, wake: delivery.wake, ready })
-    lane.release?.()
-    if (lane.draining) return
-    lane.draining = true
+    lane.items.push({ task, wake: delivery.wake, closed, maybeTold })
+    lane.release()
+    if (lane.state !== "resting") return
+    lane.state = "sending"
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
   }
 
   /** True while something is still to be told to this session. */
   owes(parentID: string): boolean {
     const lane = this.#lanes.get(parentID)
-    return lane !== undefined && (lane.draining || lane.items.length > 0)
+    return lane !== undefined && (lane.state !== "resting" || lane.items.length > 0)
   }
 
   /**
@@ -87,101 +104,128 @@ export class Outbox {
     const lane = this.#lanes.get(parentID)
     if (!lane) return
     lane.idled = true
-    lane.release?.()
-    if (!lane.draining) this.#checkSoon(parentID, lane)
+    lane.release()
+    if (lane.state === "resting") this.#checkSoon(parentID, lane)
+  }
+
+  /** The parent's session has changed: what it held back may go now. */
+  parentChanged(parentID: string): void {
+    const lane = this.#lanes.get(parentID)
+    if (lane?.state === "until redone") lane.release()
   }
 
   /** Nothing is sent any more to a session that was deleted. */
   parentDeleted(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     this.#lanes.delete(parentID)
-    lane?.release?.()
-  }
-
-  stop(): void {
-    this.#stopped = true
-    for (const cancel of this.#cancels) cancel()
+    lane?.release()
   }
 
   #lane(parentID: string): Lane {
-    const lane = this.#lanes.get(parentID) ?? { items: [], draining: false, wakeOwed: false, idled: false }
+    const lane = this.#lanes.get(parentID) ?? { state: "resting", items: [], idled: false, release: () => {} }
     this.#lanes.set(parentID, lane)
     return lane
   }
 
+  /** True while this is the parent's lane and the plugin lives. */
+  #isOpen(parentID: string, lane: Lane): boolean {
+    return !this.#ports.stopped.aborted && this.#lanes.get(parentID) === lane
+  }
+
   async #drain(parentID: string, lane: Lane): Promise<void> {
     try {
-      for (let item = lane.items[0]; item && !this.#stopped; item = lane.items[0]) {
-        await item.ready
-        await this.#deliver(item, lane)
+      for (let item = lane.items[0]; item && this.#isOpen(parentID, lane); item = lane.items[0]) {
+        const task = await item.closed
+        await this.#persist(task, lane, (attempt) => this.#tell(task, item as Item, lane, attempt))
         lane.items.shift()
       }
+      if (lane.owed) await this.#wake(parentID, lane, { ...lane.owed, noReply: false })
     } finally {
-      lane.draining = false
+      lane.state = "resting"
       if (lane.idled) this.#checkSoon(parentID, lane)
-      if (!lane.waking && this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
+      if (!lane.waking) this.#forget(parentID, lane)
+      if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
     }
   }
 
-  async #deliver(item: Item, lane: Lane): Promise<void> {
-    for (let attempt = 0; !this.#stopped; attempt++) {
-      const { task } = item
-      await this.#silence(task.parentID, lane)
-      if (this.#stopped) return
-      if (!this.#ports.isKnown(task.id) || this.#lanes.get(task.parentID) !== lane) return
+  #forget(parentID: string, lane: Lane): void {
+    if (this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
+  }
+
+  /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */
+  async #wake(parentID: string, lane: Lane, prompt: Prompt): Promise<void> {
+    for (const delay of [...RETRY_DELAYS_MS, 0]) {
+      await this.#untilFree(parentID, lane)
+      if (!this.#isOpen(parentID, lane)) return
       try {
-        await this.#send(item, lane, attempt)
-        return
+        await this.#ports.host.prompt(prompt)
+        lane.waking = { prompt, nudges: 0 }
+        break
+      } catch {
+        await this.#pause(delay)
+      }
+    }
+    lane.owed = undefined
+  }
+
+  /** Tries until it is told, the parent is gone or nothing is to be told any more. */
+  async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<void>): Promise<void> {
+    const { host, isKnown, told } = this.#ports
+    for (let attempt = 0; ; attempt++) {
+      await this.#untilFree(task.parentID, lane)
+      if (!this.#isOpen(task.parentID, lane) || !isKnown(task.id)) return
+      try {
+        return await tell(attempt)
       } catch (error) {
-        if (error instanceof HostError && error.notFound) {
-          await this.#ports.advance(task, "abandoned")
-          return
-        }
-        this.#ports.host.log("warn", "notification not accepted, trying again", {
-          task: task.id,
-          session: task.parentID,
-          attempt,
-          error: String(error),
-        })
+        if (error instanceof HostError && error.notFound) return told(task, "abandoned")
+        const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
+        host.log("warn", "notification not accepted, trying again", fields)
         await this.#pause(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
       }
     }
   }
 
   /**
-   * Waits until the parent is idle where nothing in the lane is to start its model: a message that is stored in the
-   * middle of a turn makes the host's loop go on for another step, with `noReply` too.
+   * Waits until something may be sent. Every message, `noReply` too, deletes for good what the parent's user has undone;
+   * and one that is stored in the middle of a turn makes the host's loop go on for another step: what is to start no
+   * model waits for the turn's end.
    */
-  async #silence(parentID: string, lane: Lane): Promise<void> {
-    const wakes = () => lane.wakeOwed || lane.items.some(({ wake }) => wake)
-    while (!this.#stopped && !wakes() && this.#lanes.get(parentID) === lane) {
+  async #untilFree(parentID: string, lane: Lane): Promise<void> {
+    const { host } = this.#ports
+    const wakes = () => lane.owed !== undefined || lane.items.some(({ wake }) => wake)
+    while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
-        if (!(await this.#ports.host.activity()).has(parentID)) return
+        const reverted = (await host.parent(parentID))?.reverted === true
+        if (!reverted && (wakes() || !(await host.activity()).has(parentID))) return
+        if (lane.idled || (!reverted && wakes())) continue
+        lane.state = reverted ? "until redone" : "until idle"
       } catch {
-        // The wait below comes before the next look.
+        lane.state = "until idle"
       }
-      if (lane.idled || wakes()) continue
-      await this.#pause(IDLE_LOOK_MS, (release) => {
+      await this.#pause(HELD_LOOK_MS, (release) => {
         lane.release = release
       })
-      lane.release = undefined
+      lane.state = "sending"
+      lane.release = () => {}
     }
   }
 
-  async #send({ task, wake }: Item, lane: Lane, attempt: number): Promise<void> {
-    const { host, advance } = this.#ports
+  async #tell(task: Task, { wake, maybeTold }: Item, lane: Lane, attempt: number): Promise<void> {
+    const { host, told } = this.#ports
+    const id = notificationID(task)
+    if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS)))
+      return told(task, "confirmed")
     const persona = await this.#persona(task.parentID, attempt)
     const last = lane.items.length === 1
-    const wakes = last && (wake || lane.wakeOwed)
+    const wakes = wake || lane.owed !== undefined
     lane.idled = false
-    const prompt = this.#prompt(task, persona, !wakes)
-    await advance(task, "sent")
+    const prompt = this.#prompt(task, persona, !(last && wakes))
     await host.prompt(prompt)
     await this.#confirm(prompt)
-    await advance(task, "confirmed")
-    lane.wakeOwed = last ? false : lane.wakeOwed || wake
-    if (wakes) lane.waking = { prompt, nudges: 0 }
+    await told(task, "confirmed")
+    lane.owed = !last && wakes ? prompt : undefined
+    if (last && wakes) lane.waking = { prompt, nudges: 0 }
   }
 
   /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
@@ -195,11 +239,10 @@ export class Outbox {
 
   #prompt(task: Task, persona: Persona | undefined, noReply: boolean): Prompt {
     const { visible, hidden } = this.#ports.compose(task)
-    const at = task.run.endedAt ?? 0
-    const part = (index: number) => partID("notification", task.id, task.run.generation, at, index)
+    const part = (index: number) => partID("notification", task.id, task.run.generation, task.run.createdAt, index)
     return {
       sessionID: task.parentID,
-      messageID: messageID("notification", task.id, task.run.generation, at),
+      messageID: notificationID(task),
       agent: persona?.agent,
       model: persona?.model,
       noReply,
@@ -229,31 +272,34 @@ export class Outbox {
     if (!waking) return
     const since = await this.#ports.host.messagesSince(parentID, waking.prompt.messageID)
     const asked = new Set(since.flatMap((message) => (message.role === "user" ? [message.id] : [])))
-    const unread = !since.some((message) => message.parentID !== undefined && asked.has(message.parentID))
-    if (unread && lane.waking === waking && waking.nudges < MOST_NUDGES) {
+    // Deleted by the parent's user: it is not told again.
+    const unread =
+      since.length > 0 && !since.some((message) => message.parentID !== undefined && asked.has(message.parentID))
+    if (!this.#isOpen(parentID, lane) || lane.waking !== waking) return
+    if (unread && waking.nudges < MOST_NUDGES && !(await this.#ports.host.parent(parentID))?.reverted) {
       waking.nudges++
       await this.#ports.host.prompt(waking.prompt)
       return
     }
-    if (lane.waking === waking) lane.waking = undefined
-    if (!lane.draining && lane.items.length === 0) this.#lanes.delete(parentID)
+    lane.waking = undefined
+    if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)
   }
 
   /** Waits `ms`, or until the function that `cancellable` is handed is called. */
   #pause(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<void> {
-    if (ms === 0 || this.#stopped) return Promise.resolve()
+    if (ms === 0 || this.#ports.stopped.aborted) return Promise.resolve()
     return new Promise((resolve) => {
-      const done = () => {
-        this.#cancels.delete(cancel)
+      const end = () => {
+        cancel()
+        this.#pauses.delete(end)
         resolve()
       }
-      const stop = this.#ports.clock.after(ms, done)
-      const cancel = () => {
-        stop()
-        done()
-      }
-      this.#cancels.add(cancel)
-      cancellable(cancel)
+      const cancel = this.#ports.clock.after(ms, end)
+      this.#pauses.add(end)
+      cancellable(end)
     })
   }
 }
+
+/** The id of a run's notification: from the run alone, so that all who tell of it tell the same message. */
+const notificationID = ({ id, run }: Task): string => messageID("notification", id, run.generation, run.createdAt)

@@ -50,6 +50,7 @@ export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Mess
     ...shared,
     role: "assistant",
     parentID: info.parentID,
+    completedAt: info.time.completed,
     finish: info.finish,
     error: info.error && toError(info.error),
     usage: toUsage(info.tokens, info.cost),
@@ -98,8 +99,9 @@ const below = (directory: string, file: string): string =>
 
 const MOST_PATH_CHARS = 400
 
-/** What the host writes into a call whose permission or question was refused. */
-const isRefusal = (error: string): boolean => /rejected permission|dismissed this question/i.test(error)
+/** What the host writes into a call that was refused without a word: with one, the agent goes on. */
+const isRefusal = (error: string): boolean =>
+  /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(error)
 
 export function toAgent(agent: Agent): AgentInfo {
   return {

@@ -83,7 +83,6 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       ? {
           type: "updated",
           sessionID: info.id,
-          usage: toUsage(info.tokens, info.cost),
           request: decodeRequest(info.metadata),
         }
       : undefined,
@@ -99,7 +98,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     sessionID ? { type: "error", sessionID, error: toError(error) } : undefined,
   "message.updated": ({ info }) => {
     if (info?.role !== "assistant" || !info.finish || !info.id || !info.sessionID) return undefined
-    return { type: "answered", sessionID: info.sessionID, messageID: info.id, finish: info.finish }
+    return { type: "answered", sessionID: info.sessionID, messageID: info.id, usage: toUsage(info.tokens, info.cost) }
   },
   "message.part.updated": ({ part }, _now, thoughts) => {
     if (!part?.sessionID || !part.messageID) return undefined

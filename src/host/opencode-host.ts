@@ -21,7 +21,7 @@ import { HostError, LEASE_MS } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
-import { toAgent, toMessage, toUsage } from "./convert.ts"
+import { toAgent, toMessage } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
 import { Kept } from "./kept.ts"
 import { Known } from "./known.ts"
@@ -345,9 +345,8 @@ export class OpencodeHost implements Host {
     return {
       id: session.id,
       parentID: session.parentID,
-      title: session.title,
       rules: session.permission ?? [],
-      usage: toUsage(session.tokens, session.cost),
+      reverted: session.revert !== undefined,
       record: this.#recordIn(session),
     }
   }

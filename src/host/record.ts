@@ -17,6 +17,7 @@ const Usage = z.object({
   cacheRead: z.number(),
   cacheWrite: z.number(),
   cost: z.number(),
+  atLeast: z.literal(true).optional(),
 })
 
 const Reason = z.object({
@@ -43,27 +44,23 @@ const Run = z.object({
   startedAt: z.number().optional(),
   endedAt: z.number().optional(),
   timeout: z.number(),
-  usageBefore: Usage,
-  toolCallsBefore: z.int().min(0).optional(),
-  atLeastBefore: z.boolean().optional(),
-  queuedPrompt: z.string().optional(),
 })
 
 const Outcome = z.object({
   reason: Reason.optional(),
   note: z.string().optional(),
   toolCalls: z.number(),
-  recentTools: z.array(z.string()).optional(),
+  recentTools: z.array(z.string()),
   usage: Usage,
-  atLeast: z.boolean().optional(),
   openTodos: z.number(),
   filesChanged: z.array(z.string()),
+  moreFiles: z.number(),
 })
 
 const Delivery = z.union([
   z.object({ state: z.literal("none") }),
   z.object({
-    state: z.enum(["pending", "sent", "confirmed", "abandoned"]),
+    state: z.enum(["pending", "confirmed", "abandoned"]),
     wake: z.boolean(),
     done: z.number(),
     total: z.number(),
@@ -89,7 +86,8 @@ const Draft = z.object({
       cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
     })
     .optional(),
-  usageBefore: Usage,
+  createdAt: z.number(),
+  earlier: z.object({ toolCalls: z.number(), usage: Usage }),
   fingerprint: z.string(),
   status: z.enum(["running", "completed", "error", "cancelled", "resumed"]),
   run: Run,

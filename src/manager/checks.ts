@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto"
-import { CallError, listed, nearest, thereAre } from "../core/errors.ts"
+import { CallError, listed, messageOf, nearest, thereAre } from "../core/errors.ts"
 import { modelKey } from "../core/limits.ts"
 import type { AgentInfo, Host, Rule, SessionInfo } from "../core/ports.ts"
 import type { Model, Task } from "../core/task.ts"
 import type { Options } from "../options.ts"
-import type { Caller } from "./launcher.ts"
 import type { TaskStore } from "./store.ts"
 
 /**
@@ -12,6 +11,16 @@ import type { TaskStore } from "./store.ts"
  * a `CallError` that says what was expected.
  */
 type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
+
+/** Who calls a tool. */
+export type Caller = {
+  readonly sessionID: string
+  readonly messageID: string
+  /** Fires when the user stops the calling turn. */
+  readonly abort?: AbortSignal
+  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
+  readonly authorize?: (agent: string, description: string) => Promise<void>
+}
 
 /** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
 const USELESS_AT_LIMIT = [
@@ -110,5 +119,3 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
   const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
   return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -2,10 +2,18 @@ import { type Clock, type Host, HostError } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import { persistently } from "./retry.ts"
 
-/** How long a write may wait that nobody depends on: what is written meanwhile takes it along. */
+/** How long a write may wait that nobody depends on: what is written or asked meanwhile takes it along. */
 export const LATER_MS = 10_000
 
 type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
+type Waiting = { readonly task: Task; readonly due: number; readonly cancel: () => void }
+
+export type JournalPorts = {
+  /** The task as it is now; undefined for one that is forgotten, or another process's. */
+  readonly newest: (taskID: string) => Task | undefined
+  /** Another process has taken this task over. */
+  readonly takenOver: (taskID: string) => void
+}
 
 /**
  * Writes tasks into their sessions' metadata: one write at a time for each session, always of the newest state, so
@@ -14,15 +22,20 @@ type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
 export class Journal {
   readonly #host: Host
   readonly #clock: Clock
-  readonly #newest: (id: string) => Task | undefined
+  readonly #ports: JournalPorts
+  readonly #stopped: AbortSignal
   readonly #entries = new Map<string, Entry>()
-  /** Cancels the writes that wait, by task. */
-  readonly #later = new Map<string, () => void>()
+  /** The writes that wait, by task. */
+  readonly #waiting = new Map<string, Waiting>()
 
-  constructor(host: Host, clock: Clock, newest: (id: string) => Task | undefined) {
+  constructor(host: Host, clock: Clock, stopped: AbortSignal, ports: JournalPorts) {
     this.#host = host
     this.#clock = clock
-    this.#newest = newest
+    this.#stopped = stopped
+    this.#ports = ports
+    stopped.addEventListener("abort", () => {
+      for (const id of [...this.#waiting.keys()]) this.#drop(id)
+    })
   }
 
   /** Resolves once a state at least as new as the present one is stored, or has been given up. */
@@ -33,46 +46,52 @@ export class Journal {
     return entry.again
   }
 
-  /** Stores the present state, or a newer one, before long: with the next write, or when `LATER_MS` have passed. */
-  saveLater(task: Task): void {
-    if (this.#later.has(task.id)) return
-    this.#later.set(
-      task.id,
-      this.#clock.after(LATER_MS, () => void this.save(task)),
-    )
+  /** Stores the present state, or a newer one, before long: with the next write or `flush`, or when `ms` have passed. */
+  saveLater(task: Task, ms = LATER_MS): void {
+    const due = this.#clock.now() + ms
+    const waiting = this.#waiting.get(task.id)
+    if (this.#stopped.aborted || (waiting && waiting.due <= due)) return
+    waiting?.cancel()
+    const cancel = this.#clock.after(ms, () => void this.save(task))
+    this.#waiting.set(task.id, { task, due, cancel })
   }
 
-  /** Drops the writes that wait. */
-  stop(): void {
-    for (const id of [...this.#later.keys()]) this.#dropLater(id)
+  /** Writes now what waits: all of it, or what waits for the tasks of one parent. */
+  flush(parentID?: string): void {
+    for (const { task } of [...this.#waiting.values()])
+      if (parentID === undefined || task.parentID === parentID) void this.save(task)
   }
 
   /** Removes a task's record, after what is being written. */
   async erase(task: Task): Promise<void> {
-    this.#dropLater(task.id)
+    this.#drop(task.id)
     await this.#entries.get(task.id)?.writing
-    await this.#write(task.sessionID, task.id, () => undefined)
+    await this.#write(task.sessionID, task.id, () => this.#host.saveRecord(task.sessionID, undefined))
   }
 
   #start(task: Task): Promise<void> {
-    this.#dropLater(task.id)
-    const writing = this.#write(task.sessionID, task.id, () => this.#newest(task.id)).finally(() => {
+    this.#drop(task.id)
+    const writing = this.#write(task.sessionID, task.id, async () => {
+      const newest = this.#ports.newest(task.id)
+      if (newest) await this.#host.saveRecord(task.sessionID, newest)
+    }).finally(() => {
       if (this.#entries.get(task.id)?.writing === writing) this.#entries.delete(task.id)
     })
     this.#entries.set(task.id, { writing })
     return writing
   }
 
-  #dropLater(taskID: string): void {
-    this.#later.get(taskID)?.()
-    this.#later.delete(taskID)
+  #drop(taskID: string): void {
+    this.#waiting.get(taskID)?.cancel()
+    this.#waiting.delete(taskID)
   }
 
-  async #write(sessionID: string, taskID: string, state: () => Task | undefined): Promise<void> {
+  async #write(sessionID: string, taskID: string, write: () => Promise<void>): Promise<void> {
     try {
-      await persistently(this.#clock, () => this.#host.saveRecord(sessionID, state()))
+      if (!this.#stopped.aborted) await persistently(this.#clock, this.#stopped, write)
     } catch (error) {
-      if (error instanceof HostError && error.notFound) return
+      if (this.#stopped.aborted || (error instanceof HostError && error.notFound)) return
+      if (error instanceof HostError && error.takenOver) return this.#ports.takenOver(taskID)
       this.#host.log("error", "task record not written", { task: taskID, session: sessionID, error: String(error) })
     }
   }

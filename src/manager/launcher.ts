@@ -1,16 +1,15 @@
 import { batchFor } from "../core/batch.ts"
-import { CallError } from "../core/errors.ts"
+import { CallError, messageOf } from "../core/errors.ts"
 import { messageID, partID, taskID } from "../core/ids.ts"
-import { admissible, launchDelay, MINUTE_MS } from "../core/limits.ts"
-import type { Clock, Host, Rule } from "../core/ports.ts"
-import { isActive, type Model, NO_USAGE, type Run, type Task, type TaskDraft } from "../core/task.ts"
-import type { Toaster } from "../delivery/toaster.ts"
+import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
+import type { Rule } from "../core/ports.ts"
+import { isActive, isQueued, NO_FIGURES, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import { forkContext } from "../fork/fork.ts"
 import type { ForkHost } from "../fork/ports.ts"
-import type { Options } from "../options.ts"
 import {
   alreadyResumed,
   authorize,
+  type Caller,
   chooseModel,
   depthBelow,
   findAgent,
@@ -18,8 +17,9 @@ import {
   refuseUnlessResumable,
   rulesFor,
 } from "./checks.ts"
-import type { Ending } from "./lifecycle.ts"
-import type { TaskStore } from "./store.ts"
+import type { Endings } from "./endings.ts"
+import type { Parts } from "./parts.ts"
+import { stopSession } from "./stopping.ts"
 
 export type LaunchRequest = {
   readonly description: string
@@ -33,107 +33,95 @@ export type LaunchRequest = {
 
 export type ResumeRequest = { readonly prompt: string; readonly timeout?: number }
 
-/** Who calls a tool. */
-export type Caller = {
-  readonly sessionID: string
-  readonly messageID: string
-  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
-  readonly authorize?: (agent: string, description: string) => Promise<void>
-}
-
 export type LauncherPorts = {
-  readonly host: Host
-  readonly clock: Clock
-  readonly options: Options
-  readonly store: TaskStore
-  readonly toaster: Toaster
+  readonly endings: Endings
   readonly forks: ForkHost
   readonly randomID: () => string
   /** Tasks run: look after them. */
   readonly watch: () => void
-  readonly save: (task: Task) => Promise<void>
-  /** Ends a run with this reason and stops its session. */
-  readonly stop: (task: Task, ending: Ending) => void
-  readonly background: (what: string, work: () => Promise<unknown>) => void
 }
 
 /** Makes tasks and starts their runs, at once or when there is a slot. */
 export class Launcher {
+  readonly #parts: Parts
   readonly #ports: LauncherPorts
   /** Tasks whose session is being made: they hold their slot already. */
   readonly #making = new Set<Task>()
+  /** Launches under way that an identical one may wait for, by session and fingerprint. */
+  readonly #launching = new Map<string, Promise<Task>>()
+  /** The prompts of runs that wait for their slot. In memory alone: after a restart nothing is started by itself. */
+  readonly #prompts = new Map<string, string>()
   readonly #launches = new Map<string, number[]>()
 
-  constructor(ports: LauncherPorts) {
+  constructor(parts: Parts, ports: LauncherPorts) {
+    this.#parts = parts
     this.#ports = ports
   }
 
   /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
   async launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
-    const { host, options } = this.#ports
+    const { host, options } = this.#parts
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
       host.parent(caller.sessionID),
       host.caller(caller.sessionID, caller.messageID),
     ])
     const agent = findAgent(request.agent, agents)
-    const model = request.model ? await chooseModel(this.#ports, request.model) : (agent.model ?? persona?.model)
-    const depth = await depthBelow(this.#ports, caller.sessionID, parent)
+    const model = request.model ? await chooseModel(this.#parts, request.model) : (agent.model ?? persona?.model)
+    const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = fingerprint(agent.name, model, request.prompt)
-    const earlier = request.fork ? undefined : this.#identical(caller.sessionID, mark)
-    if (earlier) return { task: earlier, reused: true }
-    await authorize(caller, agent.name, request.description)
-    this.#countLaunch(caller.sessionID)
-    const draft = this.#draft(request, caller, { agent: agent.name, model, depth, fingerprint: mark })
-    const task = await this.#make(draft, request, rulesFor(parent, depth >= options.maxDepth))
-    return { task, reused: false }
+    const draft = { agent: agent.name, model, depth, fingerprint: mark }
+    const make = () => this.#authorized(request, caller, draft, rulesFor(parent, depth >= options.maxDepth))
+    if (!options.reuseIdentical || request.fork) return { task: await make(), reused: false }
+    return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
 
-  /** Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. */
-  async resume(task: Task, request: ResumeRequest): Promise<Task> {
-    const { host, store, clock } = this.#ports
-    refuseUnlessResumable(task, this.#ports.options.resumable)
-    const session = await host.session(task.sessionID)
-    if (!session)
+  /**
+   * Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. Without a caller
+   * it is somebody at the screen who asks: that needs no permission.
+   */
+  async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
+    const { host, store, clock, options, journal, toaster } = this.#parts
+    refuseUnlessResumable(task, options.resumable)
+    await this.#ports.endings.closed(task.id)
+    if (!(await host.session(task.sessionID)))
       throw new CallError(
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
+    if (caller) await authorize(caller, task.agent, task.description)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
-    refuseUnlessResumable(current, this.#ports.options.resumable)
+    refuseUnlessResumable(current, options.resumable)
+    if (caller) this.#countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
-    const run: Run = {
-      generation,
-      promptID: messageID("prompt", task.id, generation, now),
-      createdAt: now,
-      timeout: this.#timeout(request.timeout),
-      usageBefore: session.usage,
-      queuedPrompt: request.prompt,
-    }
+    const promptID = messageID("prompt", task.id, generation, now)
+    const run: Run = { generation, promptID, createdAt: now, timeout: request.timeout ?? options.taskTimeout }
     const change = store.apply(task.id, { type: "resumed", run }, now)
     if (!change) throw alreadyResumed(task.id)
+    this.#prompts.set(task.id, request.prompt)
     this.pump()
-    await this.#ports.save(store.get(task.id) ?? change.after)
-    this.#ports.toaster.launched(change.after)
+    await journal.save(change.after)
+    toaster.launched(change.after)
+    this.#logLaunch(change.after)
     this.#ports.watch()
     return store.get(task.id) ?? change.after
   }
 
   /** Starts what may start. Called whenever a slot may have become free. */
   pump(): void {
-    const { store, clock } = this.#ports
+    const { store, clock, background, journal, stopped } = this.#parts
+    if (stopped.aborted) return
+    for (const id of this.#prompts.keys()) if (!isWaiting(store.get(id))) this.#prompts.delete(id)
     for (const task of this.#admissible([...store.active(), ...this.#making])) {
-      if (this.#making.has(task)) continue
-      const prompt = task.run.queuedPrompt
-      const change = store.apply(
-        task.id,
-        { type: "admitted", generation: task.run.generation, at: clock.now() },
-        clock.now(),
-      )
-      if (!change || prompt === undefined) continue
-      this.#ports.background("start", async () => {
-        await this.#ports.save(change.after)
+      const prompt = this.#prompts.get(task.id)
+      if (prompt === undefined || this.#making.has(task)) continue
+      const event = { type: "admitted", generation: task.run.generation, at: clock.now() } as const
+      const change = store.apply(task.id, event, clock.now())
+      if (!change) continue
+      this.#prompts.delete(task.id)
+      background.run("start", async () => {
+        await journal.save(change.after)
         await this.#prompt(change.after, prompt)
       })
       this.#ports.watch()
@@ -145,17 +133,46 @@ export class Launcher {
     this.#launches.delete(sessionID)
   }
 
-  async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[]): Promise<Task> {
-    const { store, clock } = this.#ports
+  /** What is found, or what a launch under way brings, or what `make` makes. */
+  async #once(
+    key: string,
+    find: () => Task | undefined,
+    make: () => Promise<Task>,
+  ): Promise<{ task: Task; reused: boolean }> {
+    for (let other = this.#launching.get(key); other; other = this.#launching.get(key)) await other.catch(() => {})
+    const earlier = find()
+    if (earlier) return { task: earlier, reused: true }
+    const launching = make().finally(() => this.#launching.delete(key))
+    this.#launching.set(key, launching)
+    return { task: await launching, reused: false }
+  }
+
+  async #authorized(
+    request: LaunchRequest,
+    caller: Caller,
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    rules: readonly Rule[],
+  ): Promise<Task> {
+    await authorize(caller, found.agent, request.description)
+    this.#countLaunch(caller.sessionID)
+    return this.#make(this.#draft(request, caller, found), request, rules, caller.abort)
+  }
+
+  async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
+    const { store, clock, journal, background } = this.#parts
     const reserved = this.#reserve({ ...draft, sessionID: "" })
     try {
+      refuseIfAborted(abort)
       const task = await (request.fork ? this.#fork(reserved, rules) : this.#fresh(reserved, rules))
+      if (abort?.aborted) await this.#parts.host.deleteSession(task.sessionID)
+      refuseIfAborted(abort)
       store.add(task, clock.now())
       this.#making.delete(reserved)
-      if (task.fork) await this.#ports.save(task)
+      if (isQueued(task)) this.#prompts.set(task.id, request.prompt)
+      if (task.fork) await journal.save(task)
       if (!this.#runs(task)) throw new CallError(`Task ${task.id} was stopped before it began.`)
       // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
-      if (task.run.startedAt !== undefined) this.#ports.background("start", () => this.#prompt(task, request.prompt))
+      if (!isQueued(task)) background.run("start", () => this.#prompt(task, request.prompt))
       this.#announce(task)
       return task
     } catch (error) {
@@ -168,46 +185,50 @@ export class Launcher {
   async #fresh({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
     const { parentID, agent, model } = draft
     const title = `${draft.description} (@${agent} background agent)`
-    const sessionID = await this.#ports.host.createSession({ parentID, title, agent, model, rules }, draft)
+    const sessionID = await this.#parts.host.createSession({ parentID, title, agent, model, rules }, draft)
     return { ...draft, sessionID }
   }
 
   /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
   async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
-    const { forks, options, clock } = this.#ports
+    const { options, clock } = this.#parts
     const title = `${draft.description} (@${draft.agent} background fork)`
-    const { sessionID, info, usageBefore } = await forkContext(forks, { draft, title, rules, limits: options.fork })
+    const { sessionID, info } = await forkContext(this.#ports.forks, { draft, title, rules, limits: options.fork })
     const promptID = messageID("prompt", draft.id, 0, clock.now())
-    return { ...draft, sessionID, fork: info, usageBefore, run: { ...draft.run, promptID, usageBefore } }
+    return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
   }
 
   /** Takes a slot for a task that is being made, or leaves it queued. */
   #reserve(task: Task): Task {
-    const now = this.#ports.clock.now()
-    const candidates = [...this.#ports.store.active(), ...this.#making, task]
+    const candidates = [...this.#parts.store.active(), ...this.#making, task]
     const free = this.#admissible(candidates).includes(task)
-    const { queuedPrompt: _sent, ...run } = task.run
-    const reserved = free ? { ...task, run: { ...run, startedAt: now } } : task
+    const reserved = free ? { ...task, run: { ...task.run, startedAt: this.#parts.clock.now() } } : task
     this.#making.add(reserved)
     return reserved
   }
 
   #announce(task: Task): void {
-    const { host, toaster } = this.#ports
-    toaster.launched(task)
-    host.log("info", "task launched", {
-      task: task.id,
-      session: task.sessionID,
-      parent: task.parentID,
-      agent: task.agent,
-      queued: task.run.startedAt === undefined,
-    })
+    this.#parts.toaster.launched(task)
+    this.#logLaunch(task)
     this.#ports.watch()
     this.pump()
   }
 
+  #logLaunch(task: Task): void {
+    const { id, sessionID: session, parentID: parent, description, agent, model, run } = task
+    this.#parts.host.log("info", run.generation > 0 ? "task resumed" : "task launched", {
+      task: id,
+      session,
+      parent,
+      description,
+      agent,
+      model: model && modelKey(model),
+      queued: isQueued(task),
+    })
+  }
+
   #admissible(active: Iterable<Task>): readonly Task[] {
-    const { store, options } = this.#ports
+    const { store, options } = this.#parts
     return admissible(active, options, (task) => store.hasActive(task.sessionID))
   }
 
@@ -216,38 +237,34 @@ export class Launcher {
    * session: the prompt may have been taken all the same.
    */
   async #prompt(task: Task, prompt: string): Promise<void> {
-    if (!this.#runs(task)) return
+    const { sessionID, agent, model } = task
     const { generation, createdAt, promptID } = task.run
+    if (!this.#runs(task)) return
     try {
-      await this.#ports.host.prompt({
-        sessionID: task.sessionID,
-        messageID: promptID,
-        agent: task.agent,
-        model: task.model,
-        parts: [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }],
-      })
+      const parts = [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }]
+      await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })
       // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
-      if (!this.#runs(task)) await this.#ports.host.abort(task.sessionID)
+      if (!this.#runs(task)) await stopSession(this.#parts, sessionID)
     } catch (error) {
       const text = `OpenCode did not take the prompt: ${messageOf(error)}`
-      this.#ports.stop(task, { type: "failed", reason: { code: "host", text } })
+      this.#ports.endings.end(task.id, generation, { type: "failed", reason: { code: "host", text } })
     }
   }
 
   /** Whether the run has not ended since. */
   #runs(task: Task): boolean {
-    const current = this.#ports.store.get(task.id)
+    const current = this.#parts.store.get(task.id)
     return current !== undefined && isActive(current) && current.run.generation === task.run.generation
   }
 
   #draft(
     request: LaunchRequest,
     caller: Caller,
-    found: { agent: string; model?: Model; depth: number; fingerprint: string },
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
   ): TaskDraft {
-    const { clock, store, randomID } = this.#ports
+    const { clock, store, options } = this.#parts
     const now = clock.now()
-    const id = taskID(randomID)
+    const id = taskID(this.#ports.randomID)
     const siblings = [...store.ofParent(caller.sessionID), ...this.#making].filter(
       (task) => task.parentID === caller.sessionID,
     )
@@ -258,37 +275,32 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
-      usageBefore: NO_USAGE,
+      createdAt: now,
+      earlier: NO_FIGURES,
       status: "running",
       run: {
         generation: 0,
         promptID: messageID("prompt", id, 0, now),
         createdAt: now,
-        timeout: this.#timeout(request.timeout),
-        usageBefore: NO_USAGE,
-        queuedPrompt: request.prompt,
+        timeout: request.timeout ?? options.taskTimeout,
       },
       delivery: { state: "none" },
     }
   }
 
-  #timeout(asked: number | undefined): number {
-    return asked ?? this.#ports.options.taskTimeout
-  }
-
+  /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
   #identical(parentID: string, fingerprint: string): Task | undefined {
-    const { options, store, clock } = this.#ports
-    if (!options.reuseIdentical) return undefined
+    const { options, store, clock } = this.#parts
     return store.ofParent(parentID).findLast((task) => {
-      if (task.fingerprint !== fingerprint || task.fork) return false
+      if (task.fingerprint !== fingerprint || task.fork || task.run.generation > 0) return false
       if (isActive(task)) return true
       return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
     })
   }
 
   #countLaunch(sessionID: string): void {
-    const now = this.#ports.clock.now()
-    const { maxLaunchesPerMinute } = this.#ports.options
+    const now = this.#parts.clock.now()
+    const { maxLaunchesPerMinute } = this.#parts.options
     const launches = this.#launches.get(sessionID) ?? []
     const delay = launchDelay(launches, maxLaunchesPerMinute, now)
     if (delay > 0)
@@ -299,4 +311,8 @@ export class Launcher {
   }
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+const isWaiting = (task: Task | undefined): boolean => task !== undefined && isQueued(task)
+
+function refuseIfAborted(abort: AbortSignal | undefined): void {
+  if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
+}

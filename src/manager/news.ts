@@ -1,4 +1,4 @@
-import { isActive, type Task } from "../core/task.ts"
+import { isActive, isOwed, type Task } from "../core/task.ts"
 import type { News } from "../delivery/compose.ts"
 import type { TaskStore } from "./store.ts"
 import { viewOf } from "./view.ts"
@@ -22,8 +22,7 @@ export function newsOf(task: Task, store: TaskStore, now: number): News {
 }
 
 /** News go out in the order in which the runs ended: a task whose own are still to come runs, as far as its parent knows. */
-const isUntold = (task: Task): boolean =>
-  isActive(task) || task.delivery.state === "pending" || task.delivery.state === "sent"
+const isUntold = (task: Task): boolean => isActive(task) || isOwed(task)
 
 /** What its parent cancelled itself is not waited for. */
 const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

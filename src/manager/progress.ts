@@ -1,29 +1,32 @@
-import type { Ask, Progress, Usage } from "../core/task.ts"
+import type { Message } from "../core/ports.ts"
+import { type Ask, addUsage, NO_USAGE, type Progress, type Usage } from "../core/task.ts"
+import { RECENT_TOOLS } from "../core/verdict.ts"
 
-const RECENT_TOOLS = 5
 /** Enough to show where a child is. */
 const KEPT_TEXT_CHARS = 4000
 
+/** An answer of the model, as far as it is known: what it used is told when it has ended. */
+type Answer = { spoke: boolean; usage?: Usage }
+
 /**
- * What is seen of one run while it goes on, from events: counts by call id, since the host tells of one call several
- * times. Thrown away when the run ends.
+ * What is seen of one run while it goes on. Events are the quick source, and may be lost; messages, whenever they are
+ * read, are the true one: both are counted by their ids. Thrown away when the run ends.
  */
 export class ProgressTracker {
+  /** Tool calls by message and call id; true once they have ended. */
   readonly #calls = new Map<string, boolean>()
+  readonly #answers = new Map<string, Answer>()
   readonly #asks = new Map<string, Ask>()
   #recentTools: string[] = []
   #openCalls = 0
   #textPart = ""
   #text = ""
   #lastSignAt: number
-  #usage: Usage
   #retry: { attempt: number; message: string } | undefined
-  /** The last answers in a row without text or tool call. */
-  #empty: string[] = []
-  #judgedMessage = ""
-  #speaking = ""
 
-  /** The last error that the host told of this run's session. */
+  /** An event was heard of this run: the next one is likely to be heard too. */
+  heard = false
+  /** The last error that the host told of this run's session, until something else was heard. */
   error: { name: string; message: string; at: number } | undefined
   /** Since when the session has been idle without an answer to the prompt. */
   stuckSince: number | undefined
@@ -33,11 +36,11 @@ export class ProgressTracker {
   lastLook: string | undefined
   /** The parent's model was told that the run waits for an answer. */
   hinted = false
+  /** How long this process slept while the run went on, in ms: no limit counts that time. */
+  asleep = 0
 
-  /** `usage` is the session's when the run began. */
-  constructor(now: number, usage: Usage) {
+  constructor(now: number) {
     this.#lastSignAt = now
-    this.#usage = usage
   }
 
   /** True while the session is idle and that alone does not end the run yet. */
@@ -49,16 +52,27 @@ export class ProgressTracker {
     this.#lastSignAt = now
     this.stuckSince = undefined
     this.todosSince = undefined
+    this.error = undefined
+  }
+
+  /** The process slept so long: whatever waits for a time waits as much longer. */
+  slept(ms: number): void {
+    this.asleep += ms
+    this.#lastSignAt += ms
+    if (this.stuckSince !== undefined) this.stuckSince += ms
+    if (this.todosSince !== undefined) this.todosSince += ms
+    for (const ask of this.#asks.values()) this.#asks.set(ask.id, { ...ask, askedAt: ask.askedAt + ms })
   }
 
   tool(callID: string, tool: string, ended: boolean, messageID: string): void {
     this.#speaks(messageID)
-    const known = this.#calls.get(callID)
+    const key = `${messageID} ${callID}`
+    const known = this.#calls.get(key)
     if (known === undefined) {
       this.#recentTools = [...this.#recentTools, tool].slice(-RECENT_TOOLS)
       if (!ended) this.#openCalls++
     } else if (ended && !known) this.#openCalls--
-    if (!known) this.#calls.set(callID, ended)
+    if (!known) this.#calls.set(key, ended)
   }
 
   text(partID: string, text: string, messageID: string): void {
@@ -78,25 +92,25 @@ export class ProgressTracker {
   }
 
   /** A message of the model has ended; without any text or tool call in it, it was empty. */
-  answered(messageID: string): void {
-    if (this.#judgedMessage === messageID) return
-    this.#judgedMessage = messageID
-    if (this.#speaking === messageID) this.#empty = []
-    else this.#empty.push(messageID)
+  answered(messageID: string, usage: Usage): void {
+    this.#answer(messageID).usage = usage
   }
 
-  /** The host may tell of an answer's end before it tells what was in it. */
-  #speaks(messageID: string): void {
-    this.#speaking = messageID
-    this.#empty.splice(0, this.#empty.indexOf(messageID) + 1)
+  /** Takes in the run's messages as the host has them: what events did not tell is in them. */
+  read(messages: readonly Message[]): void {
+    for (const { id, role, parts, finish, usage = NO_USAGE } of messages) {
+      if (role !== "assistant") continue
+      for (const part of parts) {
+        if (part.type === "tool")
+          this.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", id)
+        if (part.type === "text" && part.text.trim() !== "") this.#wrote(part.text, id)
+      }
+      if (finish !== undefined) this.answered(id, usage)
+    }
   }
 
   retrying(retry: { attempt: number; message: string } | undefined): void {
     this.#retry = retry
-  }
-
-  used(usage: Usage): void {
-    this.#usage = usage
   }
 
   asked(ask: Ask): void {
@@ -108,16 +122,33 @@ export class ProgressTracker {
   }
 
   snapshot(): Progress {
+    const answers = [...this.#answers.values()].filter(({ usage }) => usage !== undefined)
     return {
       toolCalls: this.#calls.size,
       recentTools: this.#recentTools,
       lastText: this.#text,
       lastSignAt: this.#lastSignAt,
-      usage: this.#usage,
+      usage: answers.reduce((sum, { usage = NO_USAGE }) => addUsage(sum, usage), NO_USAGE),
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls: this.#openCalls,
-      emptyAnswers: this.#empty.length,
+      emptyAnswers: answers.length - 1 - answers.findLastIndex(({ spoke }) => spoke),
     }
+  }
+
+  /** What events tell of a text is newer than what is stored. */
+  #wrote(text: string, messageID: string): void {
+    if (this.heard) this.#speaks(messageID)
+    else this.text(this.#textPart, text, messageID)
+  }
+
+  #speaks(messageID: string): void {
+    this.#answer(messageID).spoke = true
+  }
+
+  #answer(messageID: string): Answer {
+    const answer = this.#answers.get(messageID) ?? { spoke: false }
+    this.#answers.set(messageID, answer)
+    return answer
   }
 }

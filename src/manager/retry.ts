@@ -3,15 +3,23 @@ import { type Clock, HostError } from "../core/ports.ts"
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
 
-/** Does the work, and a few times again when it fails, unless what it is about is gone. Rejects with the last error. */
-export async function persistently<Result>(clock: Clock, work: () => Promise<Result>): Promise<Result> {
+/**
+ * Does the work, and a few times again when it fails, unless what it is about is gone or the plugin has ended. Rejects
+ * with the last error.
+ */
+export async function persistently<Result>(
+  clock: Clock,
+  stopped: AbortSignal,
+  work: () => Promise<Result>,
+): Promise<Result> {
   for (const delay of DELAYS_MS) {
     try {
       return await work()
     } catch (error) {
-      if (error instanceof HostError && error.notFound) throw error
+      if (stopped.aborted || (error instanceof HostError && (error.notFound || error.takenOver))) throw error
       await new Promise<void>((resolve) => void clock.after(delay, resolve))
     }
+    stopped.throwIfAborted()
   }
   return work()
 }

@@ -1,5 +1,7 @@
-import { isActive, type Task } from "../core/task.ts"
+import type { Message } from "../core/ports.ts"
+import { isActive, isOwed, type Task } from "../core/task.ts"
 import { type TaskEvent, transition } from "../core/transition.ts"
+import { lastSignIn } from "../core/verdict.ts"
 import { ProgressTracker } from "./progress.ts"
 
 /**
@@ -12,7 +14,7 @@ export class TaskStore {
   readonly #byParent = new Map<string, Set<string>>()
   readonly #active = new Set<string>()
   readonly #trackers = new Map<string, ProgressTracker>()
-  /** Tasks that another living process runs: shown, and left alone. */
+  /** Tasks that another process runs, or has ended and not told of: shown, looked at now and then, and left alone. */
   readonly #foreign = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
@@ -34,12 +36,12 @@ export class TaskStore {
 
   /** The tasks that a session launched, oldest first. */
   ofParent(parentID: string): Task[] {
-    return this.#pick(this.#byParent.get(parentID) ?? [])
+    return this.#pick(this.#byParent.get(parentID) ?? []).sort((a, b) => a.createdAt - b.createdAt)
   }
 
   /** True while a task that this session launched is active, here or in another process. */
   hasActive(parentID: string): boolean {
-    return this.ofParent(parentID).some(isActive)
+    return this.#pick(this.#byParent.get(parentID) ?? []).some(isActive)
   }
 
   /** The tasks that this process runs and that have not ended. */
@@ -51,12 +53,12 @@ export class TaskStore {
     return this.#active.size
   }
 
-  /** The tracker of the task's present run. Undefined once the run has ended. */
+  /** What is seen of the task's present run. Undefined once the run has ended, and where another process runs it unread. */
   tracker(id: string): ProgressTracker | undefined {
     return this.#trackers.get(id)
   }
 
-  /** True where another living process runs the task. */
+  /** True where another process looks after the task. */
   isForeign(id: string): boolean {
     return this.#foreign.has(id)
   }
@@ -69,11 +71,29 @@ export class TaskStore {
     return this.#pick(this.#foreign)
   }
 
-  /** Takes in a task that another process runs, or what has become of it there. */
+  /** Takes in a task that another process looks after, or what has become of it there. */
   addForeign(task: Task): void {
     this.#link(task)
-    if (isActive(task)) this.#foreign.add(task.id)
+    this.#active.delete(task.id)
+    if (isActive(task) || isOwed(task)) this.#foreign.add(task.id)
     else this.#foreign.delete(task.id)
+    if (!isActive(task)) this.#trackers.delete(task.id)
+  }
+
+  /** Another process has taken the task over: what it says of it is what counts. */
+  disown(id: string): void {
+    if (!this.#tasks.has(id)) return
+    this.#active.delete(id)
+    this.#trackers.delete(id)
+    this.#foreign.add(id)
+  }
+
+  /** Shows what the session of another process's task says of it. */
+  readForeign(id: string, messages: readonly Message[]): void {
+    if (!this.#foreign.has(id)) return
+    const tracker = new ProgressTracker(lastSignIn(messages))
+    tracker.read(messages)
+    this.#trackers.set(id, tracker)
   }
 
   add(task: Task, now: number): void {
@@ -131,7 +151,7 @@ export class TaskStore {
       return
     }
     this.#active.add(task.id)
-    this.#trackers.set(task.id, new ProgressTracker(now, task.run.usageBefore))
+    this.#trackers.set(task.id, new ProgressTracker(now))
   }
 
   #pick(ids: Iterable<string>): Task[] {

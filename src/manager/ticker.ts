@@ -1,32 +1,29 @@
 import type { Clock } from "../core/ports.ts"
 
 /**
- * Calls `tick` while there is something to look after: every `interval` ms, and earlier where something is due. One
- * timer, however much there is to do, and none when there is nothing. `tick` must not reject.
+ * Calls `tick` when something is due. One timer, however much there is to do, and none when there is nothing. `tick`
+ * is told how late it comes, and must not reject.
  */
 export class Ticker {
   readonly #clock: Clock
-  readonly #interval: number
-  readonly #tick: () => Promise<void>
+  readonly #tick: (late: number) => Promise<void>
   #due = Number.POSITIVE_INFINITY
   #cancel: (() => void) | undefined
   #ticking = false
 
-  /** `interval` 0: only where something is due. */
-  constructor(clock: Clock, interval: number, tick: () => Promise<void>) {
+  constructor(clock: Clock, tick: (late: number) => Promise<void>) {
     this.#clock = clock
-    this.#interval = interval
     this.#tick = tick
   }
 
-  /** Makes sure that a tick comes within the interval. */
-  wake(): void {
-    if (this.#interval > 0) this.at(this.#clock.now() + this.#interval)
+  /** How long ago a tick should have come that has not; 0 where none is overdue. */
+  get late(): number {
+    return Math.max(0, this.#clock.now() - this.#due)
   }
 
   /** Makes sure that a tick comes at `time` at the latest. */
   at(time: number): void {
-    if (time >= this.#due || time === Number.POSITIVE_INFINITY) return
+    if (time >= this.#due) return
     this.#due = time
     this.#arm()
   }
@@ -45,10 +42,11 @@ export class Ticker {
   }
 
   async #run(): Promise<void> {
+    const { late } = this
     this.#cancel = undefined
     this.#due = Number.POSITIVE_INFINITY
     this.#ticking = true
-    await this.#tick()
+    await this.#tick(late)
     this.#ticking = false
     if (this.#due !== Number.POSITIVE_INFINITY) this.#arm()
   }

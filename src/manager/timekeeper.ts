@@ -1,58 +1,55 @@
 import { messageID, partID } from "../core/ids.ts"
-import { type Clock, type Host, LEASE_MS } from "../core/ports.ts"
+import { type Host, LEASE_MS } from "../core/ports.ts"
 import { type Ask, isQueued, type Task } from "../core/task.ts"
 import { nextDeadline } from "../core/watchdog.ts"
-import type { Options } from "../options.ts"
-import type { Background } from "./background.ts"
+import type { Parts } from "./parts.ts"
 import type { Recovery } from "./recovery.ts"
-import type { TaskStore } from "./store.ts"
 import { Ticker } from "./ticker.ts"
-import type { Watcher } from "./watcher.ts"
+import { awake, type Watcher } from "./watcher.ts"
 
 /** A limit that has just been passed is being dealt with: the next look at it may wait a moment, in ms. */
 const MIN_TICK_MS = 100
-/** How often the tasks that another process runs are looked at, in ms. */
+/**
+ * How often the host is looked at while events come, in ms: they tell what there is to know, and every wake-up costs
+ * the host's thread some 25 ms.
+ */
+const HEARD_POLL_MS = 12_000
+/** How often the tasks that another process looks after are looked at, in ms. */
 const FOREIGN_LOOK_MS = 10_000
 /** How long a question may stay open before the parent's model hears of it, in ms. */
 const HINT_AFTER_MS = 15_000
-
-export type TimekeeperPorts = {
-  readonly host: Host
-  readonly clock: Clock
-  readonly options: Options
-  readonly store: TaskStore
-  readonly watcher: Watcher
-  readonly recovery: Recovery
-  readonly background: Background
-  /** Writes a task's record. */
-  readonly save: (task: Task) => Promise<void>
-}
+/** A tick that is so late, in ms, was not kept by work: the process slept. */
+const SLEPT_MS = 5000
 
 /**
  * What happens by the clock, and only while tasks run: the look at the host, the limits of runs, questions that stay
  * open too long, the lease of what runs here.
  */
 export class Timekeeper {
-  readonly #ports: TimekeeperPorts
+  readonly #parts: Parts
+  readonly #watcher: Watcher
+  readonly #recovery: Recovery
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
+  #wokenAt = 0
 
-  constructor(ports: TimekeeperPorts) {
-    this.#ports = ports
-    this.#leasesRenewedAt = ports.clock.now()
-    this.#ticker = new Ticker(ports.clock, ports.options.pollInterval, () => this.tick())
+  constructor(parts: Parts, watcher: Watcher, recovery: Recovery) {
+    this.#parts = parts
+    this.#watcher = watcher
+    this.#recovery = recovery
+    this.#leasesRenewedAt = parts.clock.now()
+    this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
 
-  /** Tasks run: a tick comes within the poll interval, and where a limit is reached. */
+  /** There may be something to look after: a tick comes when the host is to be looked at, or a limit is reached. */
   wake(): void {
-    this.#ticker.wake()
-    this.at(Math.min(...this.#deadlines()))
+    for (const time of this.#deadlines()) this.at(time)
   }
 
   /** Something is due at `time`: a tick comes then at the latest. */
   at(time: number): void {
-    this.#ticker.at(time)
+    if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
   }
 
   /** Stops the clock where there is nothing left to look after. */
@@ -64,44 +61,45 @@ export class Timekeeper {
     this.#ticker.stop()
   }
 
+  /** The process may have slept since the last tick: then no limit counts that time. */
+  noticeSleep(): void {
+    this.#woke(this.#ticker.late)
+  }
+
   /** One look at the host and at the limits: one call, however many tasks there are. Never rejects. */
-  async tick(): Promise<void> {
-    const { host, options, store, watcher } = this.#ports
+  async tick(late = 0): Promise<void> {
+    const { host, options, store, journal, stopped } = this.#parts
+    this.#woke(late)
     try {
       const running = store.active().filter((task) => !isQueued(task))
       const looks = running.length > 0 && options.pollInterval > 0
-      if (looks) this.#compare(running, await host.activity())
-      else for (const task of running) if (store.tracker(task.id)?.lingers) watcher.inspect(task.id)
-      for (const task of running) this.#checkLimits(task)
+      const activity = looks ? await host.activity() : undefined
+      if (stopped.aborted) return
+      for (const task of running) this.#lookAt(task, activity)
+      // The host is awake now: what could wait goes along.
+      if (looks) journal.flush()
     } catch (error) {
       host.log("warn", "could not look at the host", { error: String(error) })
     }
+    if (this.#isIdle() || stopped.aborted) return
     this.#lookAtForeign()
-    if (this.#isIdle()) return
     this.#renewLeases()
     this.wake()
   }
 
   /** A session that does nothing is looked at closely: its end may have been missed. */
-  #compare(running: readonly Task[], activity: Awaited<ReturnType<Host["activity"]>>): void {
-    const { store, watcher } = this.#ports
-    for (const task of running) {
-      const doing = activity.get(task.sessionID)
-      if (doing) store.tracker(task.id)?.retrying(doing.type === "retry" ? doing : undefined)
-      else watcher.inspect(task.id)
-    }
-  }
-
-  #checkLimits(task: Task): void {
-    const { store, watcher } = this.#ports
-    const tracker = store.tracker(task.id)
+  #lookAt(task: Task, activity: Awaited<ReturnType<Host["activity"]>> | undefined): void {
+    const tracker = this.#parts.store.tracker(task.id)
     if (!tracker) return
-    watcher.checkLimits(task, tracker)
+    const doing = activity?.get(task.sessionID)
+    if (doing) tracker.retrying(doing.type === "retry" ? doing : undefined)
+    else if (activity || tracker.lingers) this.#watcher.inspect(task.id)
+    this.#watcher.checkLimits(task, tracker)
     for (const ask of tracker.snapshot().asks) this.#lookAtAsk(task, ask)
   }
 
   #lookAtAsk(task: Task, ask: Ask): void {
-    const { clock, options, host, store, background } = this.#ports
+    const { clock, options, host, store, background } = this.#parts
     const age = clock.now() - ask.askedAt
     const tracker = store.tracker(task.id)
     if (options.permissionTimeout > 0 && age >= options.permissionTimeout) {
@@ -113,19 +111,21 @@ export class Timekeeper {
     if (age < HINT_AFTER_MS) return this.at(ask.askedAt + HINT_AFTER_MS)
     if (!tracker || tracker.hinted) return
     tracker.hinted = true
-    background.run("hint", () => this.#hint(task, ask))
+    background.run("hint", async () => {
+      tracker.hinted = await this.#hint(task, ask)
+    })
   }
 
-  /** Tells the parent's model, without starting it, that a task waits for somebody: once a run. */
-  async #hint(task: Task, ask: Ask): Promise<void> {
-    const { host, store } = this.#ports
+  /**
+   * Tells the parent's model, without starting it, that a task waits for somebody: once a run. A message that is stored
+   * in mid-turn makes the host take another step, and one in a session whose user has undone something deletes that for
+   * good: such a parent hears of it at a later tick.
+   */
+  async #hint(task: Task, ask: Ask): Promise<boolean> {
+    const { host } = this.#parts
     const { generation, startedAt = 0 } = task.run
-    // A message that is stored in mid-turn makes the host take another step: a busy parent hears of it at a later tick.
-    if ((await host.activity()).has(task.parentID)) {
-      const tracker = store.tracker(task.id)
-      if (tracker) tracker.hinted = false
-      return
-    }
+    const [parent, activity] = await Promise.all([host.parent(task.parentID), host.activity()])
+    if (parent?.reverted || activity.has(task.parentID)) return false
     const persona = await host.persona(task.parentID)
     const text = `Background task ${task.id} (${task.description}) waits for the user's answer to a ${ask.kind}: ${ask.what}. Tell the user when you next speak to them.`
     await host.prompt({
@@ -136,36 +136,55 @@ export class Timekeeper {
       noReply: true,
       parts: [{ id: partID("hint", task.id, generation, startedAt, 0), text, synthetic: true }],
     })
+    return true
   }
 
   #lookAtForeign(): void {
-    const { clock, store, background, recovery } = this.#ports
+    const { clock, store, background } = this.#parts
     if (store.foreignCount === 0 || clock.now() - this.#foreignLookedAt < FOREIGN_LOOK_MS) return
     this.#foreignLookedAt = clock.now()
-    background.run("look at other processes' tasks", () => recovery.refreshForeign())
+    background.run("look at other processes' tasks", async () => {
+      await this.#recovery.refreshForeign()
+      this.wake()
+    })
   }
 
   /** Tells other processes, by a write now and then, that what runs here is still looked after. */
   #renewLeases(): void {
-    const { clock, store, background, save } = this.#ports
+    const { clock, store, background, journal } = this.#parts
     if (clock.now() - this.#leasesRenewedAt < LEASE_MS / 3) return
     this.#leasesRenewedAt = clock.now()
-    for (const task of store.active()) background.run("renew a lease", () => save(task))
+    for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
+  }
+
+  #woke(late: number): void {
+    const { clock, store } = this.#parts
+    const slept = Math.min(late, clock.now() - this.#wokenAt)
+    if (slept < SLEPT_MS) return
+    this.#wokenAt = clock.now()
+    for (const task of store.active()) store.tracker(task.id)?.slept(slept)
   }
 
   *#deadlines(): Iterable<number> {
-    const { store, options, clock } = this.#ports
-    const soon = clock.now() + MIN_TICK_MS
+    const { store, options, clock } = this.#parts
+    const now = clock.now()
+    let isHeard = true
+    let isRunning = false
     for (const task of store.active()) {
       const tracker = store.tracker(task.id)
       if (!tracker || isQueued(task)) continue
-      const ownTasks = store.hasActive(task.sessionID)
-      yield Math.max(soon, nextDeadline(task, tracker.snapshot(), options, ownTasks))
+      isRunning = true
+      isHeard &&= tracker.heard
+      const due = nextDeadline(awake(task, tracker), tracker.snapshot(), options, store.hasActive(task.sessionID))
+      yield Math.max(now + MIN_TICK_MS, due)
     }
+    const { pollInterval } = options
+    if (isRunning && pollInterval > 0) yield now + (isHeard ? Math.max(pollInterval, HEARD_POLL_MS) : pollInterval)
+    if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS
   }
 
   #isIdle(): boolean {
-    const { store } = this.#ports
+    const { store } = this.#parts
     return store.activeCount + store.foreignCount === 0
   }
 }

@@ -1,15 +1,15 @@
-import { addFigures, type Figures } from "../core/figures.ts"
 import { placeInQueue } from "../core/limits.ts"
 import {
   type Ask,
+  addFigures,
   elapsed,
+  type Figures,
   isActive,
   isQueued,
-  NO_USAGE,
+  NO_FIGURES,
   type Phase,
   type Progress,
   phaseOf,
-  subtractUsage,
   type Task,
   waited,
 } from "../core/task.ts"
@@ -60,24 +60,13 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
 const progressOf = (task: Task, store: TaskStore): Progress | undefined =>
   isActive(task) ? store.tracker(task.id)?.snapshot() : undefined
 
-function wholeOf(task: Task, store: TaskStore): Figures {
-  const progress = progressOf(task, store)
-  const { toolCallsBefore = 0, atLeastBefore = false } = task.run
-  const run = thisRunOf(task, progress)
-  const own: Figures = {
-    toolCalls: toolCallsBefore + run.toolCalls,
-    usage: progress ? subtractUsage(progress.usage, task.usageBefore) : (task.outcome?.usage ?? NO_USAGE),
-    atLeast: atLeastBefore || run.atLeast,
-  }
-  return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
+const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
+  const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES
+  return { toolCalls, usage }
 }
 
-function thisRunOf(task: Task, progress: Progress | undefined): Figures {
-  const { outcome, usageBefore, run } = task
-  const earlier = subtractUsage(run.usageBefore, usageBefore)
-  return {
-    toolCalls: progress?.toolCalls ?? outcome?.toolCalls ?? 0,
-    usage: subtractUsage(progress ? subtractUsage(progress.usage, usageBefore) : (outcome?.usage ?? NO_USAGE), earlier),
-    atLeast: outcome?.atLeast ?? false,
-  }
+/** What a task took itself, all its runs together, and what the tasks took that it launched. */
+function wholeOf(task: Task, store: TaskStore): Figures {
+  const own = addFigures(task.earlier, thisRunOf(task, progressOf(task, store)))
+  return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
 }

@@ -2,7 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import type { HostEvent } from "../core/ports.ts"
-import { type Ask, isActive, type Task } from "../core/task.ts"
+import { type Ask, isActive, type Task, type Usage } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/asks.ts"
 import { toMessage, toUsage } from "../host/convert.ts"
 import { EventReader, type RawEvent } from "../host/events.ts"
@@ -18,7 +18,7 @@ export type Change = { readonly seen: Seen; readonly before: Task | undefined }
 
 export type Source = ReturnType<typeof createSource>
 
-type Entry = { task: Task; tracker: ProgressTracker | undefined }
+type Entry = { task: Task; tracker: ProgressTracker | undefined; usage: Usage }
 
 const EVENTS = [
   "session.status",
@@ -52,7 +52,11 @@ export function createSource(
     telling.unref?.()
   }
 
-  const seenOf = ({ task, tracker }: Entry): Seen => ({ task, progress: tracker?.snapshot() })
+  /** The row's usage is the whole session's, what was before we listened included. */
+  const seenOf = ({ task, tracker, usage }: Entry): Seen => ({
+    task,
+    progress: tracker && { ...tracker.snapshot(), usage },
+  })
 
   /** Takes a session as the host tells it. The record decides; the rest of the row is usage. */
   const take = (session: Session, live: boolean) => {
@@ -62,9 +66,8 @@ export function createSource(
     const { task } = record
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)
-    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now(), usage) : undefined
-    tracker?.used(usage)
-    const entry = { task, tracker }
+    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
+    const entry = { task, tracker, usage }
     entries.set(session.id, entry)
     if (live) listeners.onChange?.({ seen: seenOf(entry), before: known?.task })
     tell()

@@ -9,7 +9,6 @@ import {
   type Phase,
   type Progress,
   phaseOf,
-  subtractUsage,
   type Task,
   type Usage,
   waited,
@@ -133,12 +132,12 @@ export function barOf({ done, total }: Batch, width: number): { filled: string; 
 
 /** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
 function usageOf({ task, progress }: Seen): Usage {
-  if (isActive(task) && progress) return subtractUsage(progress.usage, task.usageBefore)
-  return task.outcome?.usage ?? NO_USAGE
+  if (isActive(task) && progress) return progress.usage
+  return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
 const toolCallsOf = ({ task, progress }: Seen): number =>
-  isActive(task) ? (progress?.toolCalls ?? 0) : (task.outcome?.toolCalls ?? 0)
+  task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
 
 /** `12.3K tokens · $0.0123`. */
 export function usageText(usage: Usage): string {

@@ -1,12 +1,11 @@
 import type { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import { HostError } from "../core/ports.ts"
-import type { Caller } from "../manager/launcher.ts"
+import type { Caller } from "../manager/checks.ts"
 import { parseArguments } from "./arguments.ts"
 
 /** What a running tool call knows of its surroundings. */
 export type CallContext = Caller & {
-  readonly abort?: AbortSignal
   /** The calling agent's name. */
   readonly agent?: string
 }

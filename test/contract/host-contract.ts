@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import type { Host, HostEvent, Message, NewSession, Prompt } from "../../src/core/ports.ts"
-import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
 import type { Reply } from "../support/model.ts"
 import { promptContract } from "./prompts.ts"
@@ -109,8 +109,7 @@ function driverOf(world: () => World) {
     answered: (sent: Prompt): Promise<readonly Message[]> =>
       world().eventually(async () => {
         const since = await world().host.messagesSince(sent.sessionID, sent.messageID)
-        const { kind } = judge(since)
-        return kind !== "unanswered" && kind !== "unfinished" && (await driver.isIdle(sent.sessionID)) && since
+        return judge(since, "working") !== undefined && (await driver.isIdle(sent.sessionID)) && since
       }),
   }
   return driver
@@ -125,10 +124,11 @@ export function draftOf(more: Partial<TaskDraft> = {}): TaskDraft {
     agent: "general",
     batch: "auto:bg_contract",
     depth: 1,
-    usageBefore: NO_USAGE,
+    createdAt: 1,
+    earlier: NO_FIGURES,
     fingerprint: "f",
     status: "running",
-    run: { generation: 0, promptID: "msg_prompt", createdAt: 1, timeout: 0, usageBefore: NO_USAGE },
+    run: { generation: 0, promptID: "msg_prompt", createdAt: 1, timeout: 0 },
     delivery: { state: "none" },
     ...more,
   }

@@ -7,15 +7,14 @@ export function sessionContract(driver: Driver): void {
     test("are made with their record, and read back with it", async () => {
       const parentID = await driver.world.openSession()
       const rules = [{ permission: "task", pattern: "*", action: "deny" as const }]
-      const draft = draftOf({ parentID, run: { ...draftOf().run, queuedPrompt: "later" } })
+      const draft = draftOf({ parentID, earlier: { toolCalls: 3, usage: { ...NO_USAGE, cost: 0.5 } } })
       const sessionID = await driver.child({ parentID, title: "find it", rules }, draft)
       const session = await driver.host.session(sessionID)
       expect(session).toMatchObject({
         id: sessionID,
         parentID,
-        title: "find it",
         rules,
-        usage: NO_USAGE,
+        reverted: false,
       })
       expect(session?.record?.task).toEqual({ ...draft, sessionID })
       expect(session?.record?.owner.instance).toBe(driver.world.instance)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { isEmptyAnswer, judge } from "../../src/core/verdict.ts"
+import { emptyAnswers, judge } from "../../src/core/verdict.ts"
 import type { Driver } from "./host-contract.ts"
 
 export function workContract(driver: Driver): void {
@@ -45,7 +45,11 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "BAD"))
       expect(since[1]).toMatchObject({ error: { name: "APIError", message: "no such luck" } })
-      expect(judge(since)).toEqual({ kind: "failed", message: "no such luck" })
+      expect(judge(since, "working")).toMatchObject({
+        type: "failed",
+        reason: { text: "no such luck" },
+        at: expect.any(Number),
+      })
       await driver.heard(sessionID, "idle", 2)
       const types = driver.typesOf(sessionID)
       expect(types.indexOf("error")).toBeLessThan(types.indexOf("idle"))
@@ -74,7 +78,7 @@ export function workContract(driver: Driver): void {
       await driver.heard(sessionID, "text-delta")
       await driver.host.abort(sessionID)
       const since = await driver.answered(sent)
-      expect(judge(since)).toEqual({ kind: "aborted" })
+      expect(judge(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
       expect(since[1]?.parts).toEqual([{ type: "text", text: "so far", synthetic: false }])
       await driver.heard(sessionID, "idle", 2)
     })
@@ -85,7 +89,7 @@ export function workContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "EMPTY")
       const since = await driver.world.eventually(async () => {
         const messages = await driver.host.messagesSince(sessionID, sent.messageID)
-        return messages.filter(isEmptyAnswer).length >= 3 && messages
+        return emptyAnswers(messages) >= 3 && messages
       })
       expect(since.find(({ role }) => role === "assistant")?.finish).toBe("unknown")
       await driver.heard(sessionID, "answered", 3)

@@ -3,7 +3,7 @@ import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/c
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
-import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
 import { TokenCounter } from "../../src/fork/counter.ts"
 import { type ForkRequest, forkContext } from "../../src/fork/fork.ts"
 import { systemClock } from "../../src/host/clock.ts"
@@ -58,10 +58,11 @@ const draftOf = (parentID: string, parentMessageID: string): TaskDraft => ({
   model: ALPHA,
   batch: "auto:x",
   depth: 1,
-  usageBefore: NO_USAGE,
+  createdAt: 1,
+  earlier: NO_FIGURES,
   fingerprint: "f",
   status: "running",
-  run: { generation: 0, promptID: "msg_x", createdAt: Date.now(), timeout: 0, usageBefore: NO_USAGE },
+  run: { generation: 0, promptID: "msg_x", createdAt: Date.now(), timeout: 0 },
   delivery: { state: "none" },
 })
 

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
+import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -317,10 +317,11 @@ const leftBehind = (parentID: string): TaskDraft => ({
   agent: "general",
   batch: "auto:bg_abcdefgh",
   depth: 1,
-  usageBefore: NO_USAGE,
+  createdAt: 1,
+  earlier: NO_FIGURES,
   fingerprint: "",
   status: "running",
-  run: { generation: 0, promptID: "msg_0", createdAt: 1, startedAt: 1, timeout: 0, usageBefore: NO_USAGE },
+  run: { generation: 0, promptID: "msg_0", createdAt: 1, startedAt: 1, timeout: 0 },
   delivery: { state: "none" },
 })
 

@@ -44,7 +44,7 @@ const reason = fc.record({
 const delivery = fc.oneof(
   fc.constant({ state: "none" }),
   fc.record({
-    state: fc.constantFrom("pending", "sent", "confirmed", "abandoned"),
+    state: fc.constantFrom("pending", "confirmed", "abandoned"),
     wake: fc.boolean(),
     done: whole,
     total: whole,
@@ -62,7 +62,8 @@ const task = fc.record({
   batch: fc.string(),
   depth: fc.integer({ min: 1 }),
   fork: some(fc.record({ messages: whole, tokens: whole, droppedMessages: whole, cutResults: whole })),
-  usageBefore: usage,
+  createdAt: fc.double({ noNaN: true, noDefaultInfinity: true }),
+  earlier: fc.record({ toolCalls: whole, usage }),
   fingerprint: fc.string(),
   status: fc.constantFrom(...STATUSES),
   run: fc.record({
@@ -72,21 +73,17 @@ const task = fc.record({
     startedAt: some(whole),
     endedAt: some(whole),
     timeout: whole,
-    usageBefore: usage,
-    toolCallsBefore: some(whole),
-    atLeastBefore: some(fc.boolean()),
-    queuedPrompt: some(fc.string()),
   }),
   outcome: some(
     fc.record({
       reason: some(reason),
       note: some(fc.string()),
       toolCalls: whole,
-      recentTools: some(fc.array(fc.string())),
+      recentTools: fc.array(fc.string()),
       usage,
-      atLeast: some(fc.boolean()),
       openTodos: whole,
       filesChanged: fc.array(fc.string()),
+      moreFiles: whole,
     }),
   ),
   delivery,

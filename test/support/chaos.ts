@@ -289,7 +289,7 @@ export async function expectRest(life: Life, model: Model): Promise<void> {
     expect(["confirmed", "none"], id).toContain(delivery.state)
     const runs = told.filter((message) => message.includes(`${id.slice("bg_".length)}N`))
     const count = `${id} was told of ${runs.length} runs of ${run.generation + 1}`
-    const last = messageID("notification", id, run.generation, run.endedAt ?? 0)
+    const last = messageID("notification", id, run.generation, run.createdAt)
     if (delivery.state === "confirmed") expect(runs, id).toContain(last)
     // A resume that comes before the run before it was told takes the place of that run's record: a crash just then
     // loses what its caller knows already.

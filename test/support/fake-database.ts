@@ -1,5 +1,5 @@
 import type { Rule } from "../../src/core/ports.ts"
-import { type Model, NO_USAGE, type Usage } from "../../src/core/task.ts"
+import type { Model, Usage } from "../../src/core/task.ts"
 
 export type StoredPart =
   | { type: "text"; id: string; text: string; synthetic: boolean }
@@ -16,6 +16,7 @@ export type StoredMessage = {
   id: string
   role: "user" | "assistant"
   createdAt: number
+  completedAt?: number
   agent: string
   model?: Model
   parentID?: string
@@ -34,8 +35,9 @@ export type StoredSession = {
   model?: Model
   rules: Rule[]
   metadata: Record<string, unknown>
-  usage: Usage
   files: string[]
+  /** From this message on, its user has undone them: the next prompt deletes them. */
+  undoneFrom?: string
   todos: { content: string; status: string }[]
   messages: StoredMessage[]
   updatedAt: number
@@ -60,7 +62,6 @@ export class FakeDatabase {
       agent: "build",
       rules: [],
       metadata: {},
-      usage: NO_USAGE,
       files: [],
       todos: [],
       messages: [],

@@ -6,7 +6,6 @@ import type { FakeHost } from "./fake-host.ts"
 /** Forks on the fake host: a session of its own with one message for the parent's past, and the preamble. */
 export class FakeForks implements ForkHost {
   readonly #host: FakeHost
-  readonly usageBefore: Usage = { ...NO_USAGE, input: 5000, output: 500, cost: 0.1 }
 
   constructor(host: FakeHost) {
     this.#host = host
@@ -28,10 +27,7 @@ export class FakeForks implements ForkHost {
   async fork({ title, agent, model, rules, draft }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
     const input = { parentID: draft.parentID, title, agent, model, rules }
     const sessionID = await this.#host.createSession(input, draft)
-    const session = this.#host.stored(sessionID)
-    session.parentID = undefined
-    session.usage = this.usageBefore
-    return { sessionID, usageBefore: this.usageBefore }
+    return { sessionID, usageBefore: NO_USAGE }
   }
 
   preamble({ sessionID, messageID, partID, agent, model, text }: Preamble): Promise<void> {

@@ -72,8 +72,14 @@ export class FakeHost extends FakeProcess implements Host {
     return this.#call("session", sessionID, () => {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
-      const { id, parentID, title, rules, usage, metadata } = session
-      return { id, parentID, title, rules, usage, record: decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER) }
+      const { id, parentID, rules, undoneFrom, metadata } = session
+      return {
+        id,
+        parentID,
+        rules,
+        reverted: undoneFrom !== undefined,
+        record: decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER),
+      }
     })
   }
 
@@ -238,13 +244,13 @@ export class FakeHost extends FakeProcess implements Host {
 }
 
 function toMessage(message: StoredMessage): Message {
-  const { id, role, createdAt, parentID, finish, error, summary = false, usage, parts } = message
+  const { id, role, createdAt, completedAt, parentID, finish, error, summary = false, usage, parts } = message
   return {
     id,
     role,
     createdAt,
     summary,
-    ...(role === "assistant" && { parentID, finish, error, usage }),
+    ...(role === "assistant" && { completedAt, parentID, finish, error, usage }),
     parts: parts.map((part) => {
       if (part.type === "text") return { type: "text", text: part.text, synthetic: part.synthetic }
       const { callID, tool, state, refused } = part

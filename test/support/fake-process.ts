@@ -101,7 +101,18 @@ export class FakeProcess {
     const session = this.stored(sessionID)
     session.metadata = jsonCopy(metadata)
     session.updatedAt = this.clock.now()
-    this.emit({ type: "updated", sessionID, usage: session.usage, request: decodeRequest(session.metadata) })
+    this.emit({ type: "updated", sessionID, request: decodeRequest(session.metadata) })
+  }
+
+  /** The user takes back what was said from this message on; a prompt of any kind then deletes it for good. */
+  undo(sessionID: string, messageID: string): void {
+    this.stored(sessionID).undoneFrom = messageID
+    this.emit({ type: "updated", sessionID })
+  }
+
+  redo(sessionID: string): void {
+    this.stored(sessionID).undoneFrom = undefined
+    this.emit({ type: "updated", sessionID })
   }
 
   stored(sessionID: string): StoredSession {
@@ -139,6 +150,7 @@ export class FakeProcess {
       this.emit({ type: "error", sessionID: session.id, error })
       return
     }
+    this.#deleteUndone(session)
     const stored = session.messages.find(({ id }) => id === prompt.messageID)
     if (stored) stored.parts = this.#userMessage(prompt).parts
     else session.messages.push(this.#userMessage(prompt))
@@ -148,6 +160,12 @@ export class FakeProcess {
       session.id,
       this.clock.after(BEGIN_MS, () => this.#begin(session)),
     )
+  }
+
+  #deleteUndone(session: StoredSession): void {
+    const from = session.messages.findIndex(({ id }) => id === session.undoneFrom)
+    if (from >= 0) session.messages.splice(from)
+    session.undoneFrom = undefined
   }
 
   #begin(session: StoredSession): void {

@@ -1,5 +1,5 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
-import { type Ask, addUsage, NO_USAGE, type Usage } from "../../src/core/task.ts"
+import { type Ask, NO_USAGE, type Usage } from "../../src/core/task.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply } from "./model.ts"
 
@@ -172,7 +172,7 @@ export class Turn {
       const outcome = await this.#call(part, args)
       if (outcome === "aborted") return "aborted"
       part.state = outcome === "refused" || outcome === "advised" ? "error" : "completed"
-      part.refused = part.state === "error"
+      part.refused = outcome === "refused"
       this.#tool(message, part.callID, name, true)
       if (outcome === "refused") ended = true
     }
@@ -237,6 +237,7 @@ export class Turn {
       if (!database.sessions.has(sessionID)) return
       if (message && message.finish === undefined) {
         message.error = error
+        message.completedAt = this.#ports.now()
         if (this.#openText !== "") message.parts.push(textPart(database.nextID("prt"), this.#openText))
         for (const part of message.parts) if (part.type === "tool" && part.state === "running") part.state = "error"
       }
@@ -264,13 +265,13 @@ export class Turn {
   #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): void {
     const { emit } = this.#ports
     message.usage = { ...NO_USAGE, input: usage.input ?? 100, output: usage.output ?? 20, cost: 0.001 }
-    this.#session.usage = addUsage(this.#session.usage, message.usage)
     message.finish = finish
+    message.completedAt = this.#ports.now()
     const sessionID = this.#session.id
-    emit({ type: "answered", sessionID, messageID: message.id, finish })
-    emit({ type: "answered", sessionID, messageID: message.id, finish })
+    emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
+    emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
     this.#session.updatedAt = this.#ports.now()
-    emit({ type: "updated", sessionID, usage: this.#session.usage })
+    emit({ type: "updated", sessionID })
   }
 
   #wait(ms: number): Promise<Stopped | "waited"> {

@@ -1,5 +1,5 @@
 import type { Ask, Delivery, Outcome, Progress, Run, Task } from "../../src/core/task.ts"
-import { NO_USAGE } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 
 /** Plain values for tests of pure functions; each names only what it is about. */
 
@@ -9,7 +9,6 @@ export const runOf = (more: Partial<Run> = {}): Run => ({
   createdAt: 1000,
   startedAt: 1000,
   timeout: 0,
-  usageBefore: NO_USAGE,
   ...more,
 })
 
@@ -22,7 +21,8 @@ export const taskOf = ({ run, ...more }: Omit<Partial<Task>, "run"> & { run?: Pa
   agent: "general",
   batch: "auto:bg_aaaaaaaa",
   depth: 1,
-  usageBefore: NO_USAGE,
+  createdAt: 1000,
+  earlier: NO_FIGURES,
   fingerprint: "f",
   status: "running",
   delivery: { state: "none" },
@@ -32,9 +32,11 @@ export const taskOf = ({ run, ...more }: Omit<Partial<Task>, "run"> & { run?: Pa
 
 export const outcomeOf = (more: Partial<Outcome> = {}): Outcome => ({
   toolCalls: 0,
+  recentTools: [],
   usage: NO_USAGE,
   openTodos: 0,
   filesChanged: [],
+  moreFiles: 0,
   ...more,
 })
 

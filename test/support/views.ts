@@ -1,11 +1,10 @@
-import { type Figures, NO_FIGURES } from "../../src/core/figures.ts"
-import { NO_USAGE } from "../../src/core/task.ts"
+import { type Figures, NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 /** Views as the tools are handed them; each test names only what it is about. */
 
-const usage = { ...NO_USAGE, input: 12_000, output: 300, reasoning: 45, cacheRead: 99_999, cost: 0.01234 }
+export const usage = { ...NO_USAGE, input: 12_000, output: 300, reasoning: 45, cacheRead: 99_999, cost: 0.01234 }
 export const model = { provider: "p", id: "m" }
 
 export const figuresOf = (more: Partial<Figures> = {}): Figures => ({ ...NO_FIGURES, usage, ...more })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { NO_FIGURES } from "../../src/core/figures.ts"
 import type { Task } from "../../src/core/task.ts"
+import { NO_FIGURES } from "../../src/core/task.ts"
 import { compose, type News } from "../../src/delivery/compose.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"

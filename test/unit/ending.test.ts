@@ -48,14 +48,27 @@ describe("a run completes", () => {
     expect(rig.host.calls).not.toContain("activity")
   })
 
-  test("with one look at the host a tick, however many run", async () => {
+  test("with one look at the host now and then, however many run, while they are heard of", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     for (let count = 0; count < 5; count++) await rig.launch()
+    await rig.clock.advance(2000)
     rig.host.calls.length = 0
-    await rig.clock.advance(10_000)
+    await rig.clock.advance(60_000)
     expect(rig.host.calls).toEqual(Array(5).fill("activity"))
     expect(rig.timers.pending).toBe(1)
+  })
+
+  test("with a look every poll interval while nothing was heard of one of them", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    rig.onPrompt("DEAF", HANG)
+    await rig.launch()
+    const deaf = await rig.launch({ prompt: "DEAF" })
+    rig.host.onEvent = (event) => ("sessionID" in event && event.sessionID === deaf.sessionID ? "lose" : undefined)
+    rig.host.calls.length = 0
+    await rig.clock.advance(10_000)
+    expect(rig.host.calls.filter((method) => method === "activity")).toHaveLength(5)
   })
 
   test("with its tool calls counted by id, and the last ones named", async () => {
@@ -206,7 +219,7 @@ describe("a run fails", () => {
     const task = await rig.ended(id)
     expect(task.outcome?.reason).toEqual({
       code: "host",
-      text: "OpenCode did not begin to answer the prompt within 10 seconds.",
+      text: "OpenCode did not begin to answer the prompt in time.",
     })
   })
 

@@ -18,11 +18,7 @@ describe("an event of the host becomes one of ours:", () => {
     [
       "session.updated",
       { info: { id: "ses_1", tokens: { input: 1, output: 2, reasoning: 3, cache: { read: 4, write: 5 } }, cost: 6 } },
-      {
-        type: "updated",
-        sessionID,
-        usage: { input: 1, output: 2, reasoning: 3, cacheRead: 4, cacheWrite: 5, cost: 6 },
-      },
+      { type: "updated", sessionID },
     ],
     [
       "session.updated",
@@ -30,7 +26,6 @@ describe("an event of the host becomes one of ours:", () => {
       {
         type: "updated",
         sessionID,
-        usage: { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 },
         request: { id: "r", action: "cancel" },
       },
     ],
@@ -57,8 +52,22 @@ describe("an event of the host becomes one of ours:", () => {
     ],
     [
       "message.updated",
-      { info: { id: messageID, sessionID, role: "assistant", finish: "stop" } },
-      { type: "answered", sessionID, messageID, finish: "stop" },
+      {
+        info: {
+          id: messageID,
+          sessionID,
+          role: "assistant",
+          finish: "stop",
+          tokens: { input: 1, output: 2, reasoning: 3, cache: { read: 4, write: 5 } },
+          cost: 6,
+        },
+      },
+      {
+        type: "answered",
+        sessionID,
+        messageID,
+        usage: { input: 1, output: 2, reasoning: 3, cacheRead: 4, cacheWrite: 5, cost: 6 },
+      },
     ],
     [
       "message.part.updated",

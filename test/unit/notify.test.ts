@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
 import { LATER_MS } from "../../src/manager/journal.ts"
-import { Rig } from "../support/rig.ts"
+import { Rig, running } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 const error = new HostError("not now")
@@ -51,21 +52,47 @@ describe("a notification", () => {
     expect(rig.notices()[0]?.visible).toMatch(/\n\[hint attached\]$/)
   })
 
-  test("is written down before it is sent, and some time after it is seen", async () => {
-    const rig = new Rig()
-    const states: unknown[] = []
-    const { id, sessionID } = await rig.launch()
+  const written = (rig: Rig, sessionID: string) => {
+    const { superagents } = rig.host.stored(sessionID).metadata as { superagents: { task: Task } }
+    return `${superagents.task.status} ${superagents.task.delivery.state}`
+  }
+  /** What the child's record says when the parent's message is sent, and how often it is written in all. */
+  const order = async (rig: Rig, sessionID: string, end: () => Promise<unknown>) => {
+    const seen: string[] = []
     rig.host.onCall = (method) => {
-      if (method === "prompt") states.push(rig.host.stored(sessionID).metadata)
+      if (method === "prompt") seen.push(written(rig, sessionID))
       return undefined
     }
-    await rig.ended(id)
-    const pending = { superagents: { task: { status: "completed", delivery: { state: "pending" } } } }
-    expect(states).toMatchObject([pending])
-    expect(rig.host.stored(sessionID).metadata).toMatchObject(pending)
-    await rig.clock.advance(LATER_MS)
-    const record = (await rig.host.session(sessionID))?.record
-    expect(record?.task.delivery).toEqual({ state: "confirmed", wake: true, done: 1, total: 1, running: 0 })
+    rig.host.calls.length = 0
+    await end()
+    await rig.clock.advance(LATER_MS + 1000)
+    return { seen, writes: rig.host.calls.filter((method) => method === "saveRecord").length }
+  }
+
+  test("of an end that the child's messages prove is sent first, and written down with the end in one write", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    const { seen, writes } = await order(rig, sessionID, () => rig.ended(id))
+    expect([...seen, writes]).toEqual(["running none", 1])
+    expect(written(rig, sessionID)).toBe("completed confirmed")
+  })
+
+  test("that cannot be delivered at once lets the end be written a second later", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    rig.host.onCall = (method) => (method === "persona" ? { fail: error } : undefined)
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await rig.clock.advance(900)
+    expect(written(rig, sessionID)).toBe("running none")
+    await rig.clock.advance(200)
+    expect(written(rig, sessionID)).toBe("completed pending")
+  })
+
+  test("of an end that they do not prove is written down before it is sent", async () => {
+    const { rig, sessionID } = await running()
+    const { seen, writes } = await order(rig, sessionID, () => rig.manager.cancel({ type: "all" }, rig.caller))
+    expect([...seen, writes]).toEqual(["cancelled pending", 2])
+    expect(written(rig, sessionID)).toBe("cancelled confirmed")
   })
 
   test.each(["persona", "prompt", "hasMessage"])(

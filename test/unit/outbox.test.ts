@@ -16,11 +16,13 @@ const owing = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {})
 
 const setUp = () => {
   const clock = new FakeClock()
+  const stop = new AbortController()
   const sent: Prompt[] = []
   const states: string[] = []
   const logs: unknown[] = []
   const world = {
     busy: false,
+    reverted: false,
     agent: "build",
     agents: [BUILD],
     stores: true,
@@ -34,6 +36,7 @@ const setUp = () => {
   const host = {
     persona: async () => ({ agent: world.agent }),
     agents: async () => world.agents,
+    parent: async () => ({ id: PARENT, rules: [], reverted: world.reverted }),
     activity: async () => {
       world.looks++
       return new Map<string, Activity>(world.busy ? [[PARENT, { type: "busy" }]] : [])
@@ -53,11 +56,13 @@ const setUp = () => {
     clock,
     isKnown: () => world.known,
     compose: ({ id }) => ({ visible: `visible ${id}`, hidden: `hidden ${id}`, handsOver: false }),
-    advance: async ({ id }, state) => void states.push(`${id} ${state}`),
+    told: async ({ id }, state) => void states.push(`${id} ${state}`),
+    drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
     run: (_what, work) => void work(),
+    stopped: stop.signal,
   })
   const told = () => sent.map(({ parts, noReply }) => `${parts[0]?.text}${noReply ? " (no reply)" : ""}`)
-  return { clock, world, outbox, sent, told, states, logs }
+  return { clock, world, outbox, sent, told, states, logs, stop }
 }
 
 describe("a message", () => {
@@ -71,7 +76,7 @@ describe("a message", () => {
     ])
     expect(sent[0]?.parts.map(({ id }) => /^prt_[0-9a-f]{12}\w+$/.test(id))).toEqual([true, true])
     expect(sent[0]?.parts[0]?.id).not.toBe(sent[0]?.parts[1]?.id)
-    expect(states).toEqual(["bg_aaaaaaaa sent", "bg_aaaaaaaa confirmed"])
+    expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken"])
   })
 
   test("is sent for what is owed alone, and once a run", async () => {
@@ -83,7 +88,7 @@ describe("a message", () => {
     outbox.post(task)
     outbox.post(task)
     outbox.post(owing("bg_aaaaaaaa", true, { run: { generation: 1 } }))
-    outbox.post(owing("bg_bbbbbbbb", true, { delivery: deliveryOf({ state: "sent" }) }))
+    outbox.post(owing("bg_bbbbbbbb"))
     expect(outbox.owes(PARENT)).toBe(true)
     await clock.advance(1000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
@@ -91,11 +96,11 @@ describe("a message", () => {
 
   test("waits for what it depends on", async () => {
     const { clock, outbox, told } = setUp()
-    let ready = () => {}
-    outbox.post(owing("bg_aaaaaaaa"), new Promise<void>((resolve) => (ready = resolve)))
+    let close = (_task: Task) => {}
+    outbox.post(owing("bg_aaaaaaaa"), new Promise((resolve) => (close = resolve)))
     await clock.advance(60_000)
     expect(told()).toEqual([])
-    ready()
+    close(owing("bg_aaaaaaaa"))
     await clock.advance(100)
     expect(told()).toHaveLength(1)
   })
@@ -174,13 +179,13 @@ describe("a message", () => {
 
   test("goes nowhere once its task is forgotten, its parent is gone or the plugin has ended", async () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
-      const { clock, world, outbox, told } = setUp()
+      const { clock, world, outbox, told, stop } = setUp()
       world.failures = [new HostError("no")]
       outbox.post(owing("bg_aaaaaaaa"))
       await clock.advance(0)
       if (end === "forgotten") world.known = false
       if (end === "gone") outbox.parentDeleted(PARENT)
-      if (end === "ended") outbox.stop()
+      if (end === "ended") stop.abort()
       await clock.advance(600_000)
       expect(told(), end).toHaveLength(1)
     }

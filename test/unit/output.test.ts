@@ -22,7 +22,7 @@ describe("looking at a task", () => {
       answer: "the answer",
       view: { task: { retrievedAt: rig.clock.now() } },
     })
-    await rig.clock.advance(1000)
+    await rig.clock.advance(LATER_MS)
     expect(await rig.manager.output(id, rig.caller)).toMatchObject({
       firstLook: false,
       view: { task: first.view.task },
@@ -235,8 +235,9 @@ describe("the record", () => {
     const clock = new FakeClock()
     const host = new FakeHost({ clock })
     const sessionID = host.openSession()
+    const stop = new AbortController()
     let task = taskOf({ sessionID })
-    const journal = new Journal(host, clock, () => task)
+    const journal = new Journal(host, clock, stop.signal, { newest: () => task, takenOver: () => {} })
     host.onCall = () => ({ slow: 300 })
     const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
       task = { ...task, retrievedAt }
@@ -255,7 +256,8 @@ describe("the record", () => {
     const host = new FakeHost({ clock })
     const sessionID = host.openSession()
     const task = taskOf({ sessionID })
-    const journal = new Journal(host, clock, () => task)
+    const stop = new AbortController()
+    const journal = new Journal(host, clock, stop.signal, { newest: () => task, takenOver: () => {} })
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)
@@ -269,7 +271,7 @@ describe("the record", () => {
     journal.saveLater(task)
     await journal.erase(task)
     journal.saveLater(task)
-    journal.stop()
+    stop.abort()
     await clock.advance(LATER_MS)
     expect(host.calls).toHaveLength(3)
   })
@@ -280,7 +282,7 @@ describe("the record", () => {
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     await rig.manager.output(id, rig.caller)
-    await rig.clock.advance(10_000)
+    await rig.clock.advance(LATER_MS + 1000)
     const record = (await rig.host.session(sessionID))?.record
     expect(record?.task).toEqual(jsonCopy(rig.task(id)))
   })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { renderCancelled, renderCleared, renderForCompaction, renderList } from "../../src/tools/render-list.ts"
 import { taskOf } from "../support/tasks.ts"
-import { endedView, figuresOf, viewOf } from "../support/views.ts"
+import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 
 describe("a list reads", () => {
   test("one row a task, with the figures of all its runs and its own tasks, and their sum", () => {
@@ -20,7 +20,7 @@ describe("a list reads", () => {
   })
 
   test("as the least it was where a step was cut off", () => {
-    const views = [endedView({}, { whole: figuresOf({ atLeast: true }) }), endedView()]
+    const views = [endedView({}, { whole: figuresOf({ usage: { ...usage, atLeast: true } }) }), endedView()]
     const rows = renderList(views, 0).output.split("\n")
     expect(rows[0]).toContain("| at least 12,345 tokens, $0.0123 |")
     expect(rows[1]).not.toContain("at least")

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NO_FIGURES } from "../../src/core/figures.ts"
+import { NO_FIGURES } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import { MOST_ANSWER_CHARS, renderLaunch, renderOutput, renderResume } from "../../src/tools/render.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"

@@ -44,13 +44,17 @@ describe("after a crash and a restart", () => {
     expect((await rig.ended(id)).outcome?.reason).toEqual({ code: "provider", text: "no such luck" })
   })
 
-  test("a queued task starts", async () => {
+  test("a queued task is not started, but told as interrupted before it began", async () => {
     const { rig, id } = await running({ maxConcurrentTasks: 1 })
     const queued = await rig.launch({ prompt: "SECOND" })
     rig.restart()
     await rig.manager.recover()
     expect((await rig.ended(id)).status).toBe("error")
-    expect((await rig.ended(queued.id)).status).toBe("completed")
+    expect((await rig.ended(queued.id)).outcome?.reason).toEqual({
+      code: "interrupted",
+      text: "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed.",
+    })
+    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
     expect(rig.notices()).toHaveLength(2)
   })
 
@@ -83,11 +87,13 @@ describe("after a crash and a restart", () => {
   test("a told task whose record says so only later is not told again, nor by a second restart", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
+    rig.host.onCall = (method) => (method === "saveRecord" ? "forget" : undefined)
     await rig.ended(id)
     const state = async () => (await rig.host.session(sessionID))?.record?.task.delivery.state
-    expect(await state()).toBe("pending")
+    expect(await state()).toBe("none")
     rig.restart()
     await rig.manager.recover()
+    await rig.clock.advance(1000)
     expect(await state()).toBe("confirmed")
     rig.restart()
     await rig.manager.recover()
@@ -159,7 +165,9 @@ describe("after a crash and a restart", () => {
       const { rig, id } = await running()
       rig.restart()
       rig.host.onCall = (method) => (method === failing ? { fail: new HostError("not yet") } : undefined)
-      await rig.manager.recover()
+      const recovering = rig.manager.recover()
+      await rig.clock.advance(5000)
+      await recovering
       await rig.manager.ready(rig.parent)
       rig.host.onCall = () => undefined
       await rig.manager.ready(rig.parent)

@@ -20,7 +20,11 @@ describe("a resume", () => {
     expect(view).toMatchObject({ phase: "working", elapsed: 0, task: { status: "resumed", run: { generation: 1 } } })
     expect(view.task).not.toHaveProperty("retrievedAt")
     const ended = await rig.ended(task.id)
-    expect(ended).toMatchObject({ status: "completed", outcome: { usage: { input: 200, output: 40 } } })
+    expect(ended).toMatchObject({
+      status: "completed",
+      earlier: { toolCalls: 0, usage: { input: 100, output: 20 } },
+      outcome: { usage: { input: 100, output: 20 } },
+    })
     expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("second answer")
     await rig.clock.advance(60_000)
     expect(rig.notices()).toHaveLength(2)

@@ -1,7 +1,7 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Ask, Progress, Task } from "../../src/core/task.ts"
-import { NO_USAGE } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import {
   badgeOf,
   barOf,
@@ -32,7 +32,8 @@ const task = ({ run, ...given }: Given = {}): Task => {
     agent: "general",
     batch: "auto:bg_1",
     depth: 1,
-    usageBefore: NO_USAGE,
+    createdAt: 1,
+    earlier: NO_FIGURES,
     fingerprint: "",
     status: "running",
     delivery: { state: "none" },
@@ -43,7 +44,6 @@ const task = ({ run, ...given }: Given = {}): Task => {
       createdAt: START,
       startedAt: START,
       timeout: 0,
-      usageBefore: NO_USAGE,
       ...run,
     },
   }
@@ -66,9 +66,11 @@ const ended = (given: Given = {}, ms = 12_345): Task =>
     status: "completed",
     outcome: {
       toolCalls: 7,
+      recentTools: [],
       usage: { ...NO_USAGE, input: 12_000, output: 345, cost: 0.0123 },
       openTodos: 0,
       filesChanged: [],
+      moreFiles: 0,
     },
     ...given,
     run: { endedAt: START + ms, ...given.run },
@@ -113,10 +115,10 @@ describe("the section", () => {
     expect(section?.more).toBe(3)
   })
 
-  test("sums tokens and cost of what has ended and of what runs, without a fork's past", () => {
-    const past = { ...NO_USAGE, input: 50_000, cost: 1 }
-    const fork = task({ usageBefore: past })
-    const section = sectionOf([seen(ended()), seen(fork, { usage: { ...past, input: 50_655, cost: 1.0077 } })], START)
+  test("sums tokens and cost of what has ended and of what runs, earlier runs too", () => {
+    const earlier = { toolCalls: 1, usage: { ...NO_USAGE, input: 600, cost: 0.007 } }
+    const rows = [seen(ended({ earlier })), seen(task(), { usage: { ...NO_USAGE, input: 55, cost: 0.0007 } })]
+    const section = sectionOf(rows, START)
     expect(section?.totals).toBe("13.0K tokens · $0.0200")
   })
 })

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import { LATER_MS } from "../../src/manager/journal.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true, text: "so far" } as const
@@ -27,6 +28,7 @@ describe("cancelling", () => {
     expect(rig.task(first.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
     expect(rig.notices()).toHaveLength(1)
     expect((await rig.manager.output(first.id, rig.caller)).answer).toBe("so far")
+    await rig.clock.advance(LATER_MS)
     expect(rig.timers.pending).toBe(0)
   })
 

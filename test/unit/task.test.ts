@@ -1,15 +1,14 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import {
+  addFigures,
   addUsage,
   billedTokens,
   elapsed,
   isActive,
   isQueued,
-  NO_USAGE,
   phaseOf,
   STATUSES,
-  subtractUsage,
   waited,
 } from "../../src/core/task.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
@@ -67,15 +66,17 @@ test("the phase names what a task waits for before it begins, and its last word"
 describe("usage", () => {
   const one = { input: 10, output: 5, reasoning: 1, cacheRead: 100, cacheWrite: 7, cost: 0.5 }
 
-  test("adds up and subtracts, field by field, never below zero", () => {
-    const two = { input: 20, output: 10, reasoning: 2, cacheRead: 200, cacheWrite: 14, cost: 1 }
+  const two = { input: 20, output: 10, reasoning: 2, cacheRead: 200, cacheWrite: 14, cost: 1 }
+
+  test("adds up field by field, and says at least where a part of it does", () => {
     expect(addUsage(one, one)).toEqual(two)
-    expect(subtractUsage(two, one)).toEqual(one)
-    expect(subtractUsage(one, two)).toEqual(NO_USAGE)
+    expect(addUsage({ ...one, atLeast: true }, one)).toEqual({ ...two, atLeast: true })
+    expect(addUsage(one, { ...one, atLeast: true })).toEqual({ ...two, atLeast: true })
+    expect(addFigures({ toolCalls: 1, usage: one }, { toolCalls: 2, usage: one })).toEqual({ toolCalls: 3, usage: two })
   })
 
-  test("bills input, output and reasoning, not the cache", () => {
-    expect(billedTokens(one)).toBe(16)
+  test("bills input, output, reasoning and what was written to the cache, not what was read from it", () => {
+    expect(billedTokens(one)).toBe(23)
   })
 })
 

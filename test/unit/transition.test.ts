@@ -9,12 +9,11 @@ const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
 
 describe("admission", () => {
-  const queued = taskOf({ run: { startedAt: undefined, queuedPrompt: "do it" } })
+  const queued = taskOf({ run: { startedAt: undefined } })
 
-  test("starts a queued run and forgets the prompt it kept", () => {
+  test("starts a queued run", () => {
     const task = transition(queued, { type: "admitted", generation: 0, at: 5000 })
     expect(task.run.startedAt).toBe(5000)
-    expect(task.run).not.toHaveProperty("queuedPrompt")
     expect(task.status).toBe("running")
   })
 
@@ -33,9 +32,8 @@ describe("an end", () => {
     ["failed", "error"],
     ["cancelled", "cancelled"],
   ] as const)("%s makes a running task %s, with what it leaves", (type, status) => {
-    const task = transition(taskOf({ run: { queuedPrompt: "unsent" } }), { type, ...ended })
+    const task = transition(taskOf(), { type, ...ended })
     expect(task).toMatchObject({ status, run: { endedAt: 9000 }, outcome: { toolCalls: 3 }, delivery: deliveryOf() })
-    expect(task.run).not.toHaveProperty("queuedPrompt")
   })
 
   test("ends a resumed run as it ends a first one", () => {
@@ -91,26 +89,21 @@ describe("a first look", () => {
 })
 
 describe("a notification", () => {
-  const notified = (state: "sent" | "confirmed" | "abandoned", generation = 0): TaskEvent => ({
+  const notified = (state: "confirmed" | "abandoned", generation = 0): TaskEvent => ({
     type: "notified",
     generation,
     state,
   })
 
-  test("goes from pending over sent to confirmed, its figures unchanged", () => {
-    const sent = transition(terminal("completed"), notified("sent"))
-    const confirmed = transition(sent, notified("confirmed"))
-    expect(sent.delivery).toEqual(deliveryOf({ state: "sent" }))
+  test("goes from pending to confirmed, its figures unchanged", () => {
+    const confirmed = transition(terminal("completed"), notified("confirmed"))
     expect(confirmed.delivery).toEqual(deliveryOf({ state: "confirmed" }))
   })
 
   test.each([
-    ["confirmed", "sent"],
     ["confirmed", "confirmed"],
     ["confirmed", "abandoned"],
     ["abandoned", "confirmed"],
-    ["abandoned", "sent"],
-    ["sent", "sent"],
   ] as const)("that is %s does not become %s", (from, to) => {
     const task = transition(terminal("completed"), notified(from))
     expect(transition(task, notified(to))).toBe(task)
@@ -118,8 +111,8 @@ describe("a notification", () => {
 
   test("of another run, or of a task that owes none, is dropped", () => {
     const task = terminal("completed")
-    expect(transition(task, notified("sent", 1))).toBe(task)
+    expect(transition(task, notified("confirmed", 1))).toBe(task)
     const silent = transition(taskOf(), { type: "cancelled", ...ended, delivery: { state: "none" } })
-    expect(transition(silent, notified("sent"))).toBe(silent)
+    expect(transition(silent, notified("confirmed"))).toBe(silent)
   })
 })

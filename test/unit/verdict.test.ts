@@ -1,20 +1,20 @@
 import { describe, expect, test } from "vitest"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
-import { NO_USAGE } from "../../src/core/task.ts"
+import { type Ending, NO_USAGE } from "../../src/core/task.ts"
 import {
   answerText,
-  changedFiles,
-  isEmptyAnswer,
+  emptyAnswers,
+  factsOf,
   judge,
-  judgeLastAnswer,
   keptTodos,
-  usageIn,
+  lastSignIn,
+  type SessionState,
 } from "../../src/core/verdict.ts"
 
 const text = (words: string, synthetic = false): MessagePart => ({ type: "text", text: words, synthetic })
-const tool = (refused = false): MessagePart => ({
+const tool = (refused = false, callID = "c"): MessagePart => ({
   type: "tool",
-  callID: "c",
+  callID,
   tool: "bash",
   state: refused ? "error" : "completed",
   refused,
@@ -24,6 +24,7 @@ const answer = (more: Partial<Message> = {}): Message => ({
   id: "a",
   role: "assistant",
   createdAt: 1,
+  completedAt: 9,
   parentID: "u",
   finish: "stop",
   summary: false,
@@ -31,65 +32,132 @@ const answer = (more: Partial<Message> = {}): Message => ({
   ...more,
 })
 const aborted = { name: "MessageAbortedError", message: "Aborted" }
+const EVERY: readonly SessionState[] = ["working", "idle", "orphaned"]
+const INTERRUPTED = { type: "failed", reason: { code: "interrupted" } }
+const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session." } }
 
-describe("a run is", () => {
+describe("by its messages alone, whatever becomes of its session, a run has", () => {
+  test.each<[string, readonly Message[]]>([
+    ["its last answer ended well", [user(), answer()]],
+    ["its answer ended well after other steps", [user(), answer({ finish: "tool-calls" }), answer()]],
+    ["the answer to the latest word did", [user(), answer(), user("later"), answer({ parentID: "later" })]],
+  ])("completed where %s, at the time of that answer's end", (_what, messages) => {
+    for (const state of EVERY) expect(judge(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
+  })
+
+  test("completed with a note where the answer was cut at the model's limit", () => {
+    const note = "The answer reached the model's output limit and may be cut short."
+    const cut = [user(), answer({ finish: "length" })]
+    for (const state of EVERY) expect(judge(cut, state)).toEqual({ type: "completed", note, at: 9, proven: true })
+  })
+
+  test("failed, in the error's words, where its last answer has one", () => {
+    const error = { name: "APIError", message: "no such luck" }
+    const reason = { code: "provider", text: "no such luck" }
+    for (const state of EVERY)
+      expect(judge([user(), answer({ error, finish: undefined })], state)).toEqual({
+        type: "failed",
+        reason,
+        at: 9,
+        proven: true,
+      })
+  })
+})
+
+describe("an answer that was stopped", () => {
+  const messages = [user(), answer({ error: aborted, finish: undefined })]
+
+  test("was stopped by somebody while its host lives", () => {
+    for (const state of ["working", "idle"] as const)
+      expect(judge(messages, state)).toEqual({ ...ABORTED, at: 9, proven: true })
+  })
+
+  test("may have been stopped by its host's own end, where that is dead", () => {
+    expect(judge(messages, "orphaned")).toMatchObject(INTERRUPTED)
+  })
+})
+
+describe("an answer after which the host goes on", () => {
+  const gap = [user(), answer({ finish: "tool-calls", parts: [tool()] })]
+
+  test("is no end while its host may be at work", () => {
+    expect(judge(gap, "working")).toBeUndefined()
+    expect(judge([user(), answer({ finish: "unknown" })], "working")).toBeUndefined()
+  })
+
+  test("was interrupted where its host is dead", () => {
+    expect(judge(gap, "orphaned")).toMatchObject(INTERRUPTED)
+    expect(judge([user(), answer({ finish: "unknown" })], "orphaned")).toMatchObject(INTERRUPTED)
+  })
+
+  test("was stopped by somebody where its session lies idle, or failed as the host said", () => {
+    expect(judge(gap, "idle")).toEqual(ABORTED)
+    expect(judge(gap, "idle", aborted)).toEqual(ABORTED)
+    const reason = { code: "provider", text: "no luck" }
+    expect(judge(gap, "idle", { name: "UnknownError", message: "no luck" })).toEqual({ type: "failed", reason })
+  })
+
+  test("ended the turn where a permission was refused, once the session is idle or its host dead", () => {
+    const note = "The agent stopped at a refused permission."
+    for (const finish of ["tool-calls", "unknown"]) {
+      const refused = [user(), answer({ finish, parts: [tool(true)] })]
+      expect(judge(refused, "working")).toBeUndefined()
+      for (const state of ["idle", "orphaned"] as const)
+        expect(judge(refused, state)).toEqual({ type: "completed", note, at: 9, proven: true })
+    }
+  })
+
+  test("failed where it has no finish reason and the host does not go on", () => {
+    expect(judge([user(), answer({ finish: "unknown", parts: [] })], "idle")).toEqual({
+      type: "failed",
+      reason: { code: "provider", text: "The model's last answer ended without a finish reason." },
+    })
+  })
+})
+
+describe("an answer that is open", () => {
+  const open = [user(), answer({ finish: undefined, completedAt: undefined })]
+
+  test("is no end while its host may be at work; broke off where the session is idle; was interrupted by its death", () => {
+    expect(judge(open, "working")).toBeUndefined()
+    const text = "The answer broke off: OpenCode stopped working on it without an error."
+    expect(judge(open, "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
+    const reason = { text: "OpenCode stopped or was restarted while it ran: it was interrupted." }
+    expect(judge(open, "orphaned")).toMatchObject({ ...INTERRUPTED, reason })
+  })
+})
+
+describe("a prompt without an answer", () => {
   test.each<[string, readonly Message[]]>([
     ["nothing is stored", []],
     ["only the prompt is", [user()]],
     ["a later user message has no answer yet", [user(), answer(), user("later")]],
     ["the answer is to another message", [user(), answer({ parentID: "other" })]],
     ["there is no user message", [answer()]],
-  ])("unanswered while %s", (_when, messages) => {
-    expect(judge(messages)).toEqual({ kind: "unanswered" })
+  ])("may still get one while its host is at work: %s", (_when, messages) => {
+    expect(judge(messages, "working")).toBeUndefined()
+    expect(judge(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 
-  test("unfinished while its answer is open", () => {
-    expect(judge([user(), answer({ finish: undefined })])).toEqual({ kind: "unfinished" })
-  })
-
-  test("completed when its last answer ended well", () => {
-    expect(judge([user(), answer()])).toEqual({ kind: "completed" })
-    expect(judge([user(), answer({ finish: "tool-calls" }), answer()])).toEqual({ kind: "completed" })
-    expect(judge([user(), answer(), user("later"), answer({ parentID: "later" })])).toEqual({ kind: "completed" })
-  })
-
-  test("failed, in the error's words, when its last answer has one", () => {
-    const error = { name: "APIError", message: "no such luck" }
-    expect(judge([user(), answer({ error, finish: undefined })])).toEqual({ kind: "failed", message: "no such luck" })
-  })
-
-  test("aborted when somebody stopped the answer", () => {
-    expect(judge([user(), answer({ error: aborted })])).toEqual({ kind: "aborted" })
-  })
-
-  test("completed with a note when the answer was cut at the model's limit", () => {
-    const verdict = judge([user(), answer({ finish: "length" })])
-    expect(verdict).toEqual({
-      kind: "completed",
-      note: "The answer reached the model's output limit and may be cut short.",
+  test("was never begun where the session is idle, or failed as the host said", () => {
+    const text = "OpenCode did not begin to answer the prompt in time."
+    expect(judge([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
+    const reason = { code: "provider", text: "no such agent" }
+    expect(judge([user()], "idle", { name: "UnknownError", message: "no such agent" })).toEqual({
+      type: "failed",
+      reason,
     })
+    expect(judge([user()], "idle", aborted)).toEqual(ABORTED)
   })
 
-  test("completed with a note when it ended at a refused permission, whatever the finish", () => {
-    const note = "The agent stopped at a refused permission."
-    for (const finish of ["tool-calls", "unknown"])
-      expect(judge([user(), answer({ finish, parts: [tool(true)] })])).toEqual({ kind: "completed", note })
+  test("is interrupted before it began where its host is dead, with advice", () => {
+    expect(judge([], "orphaned")?.reason?.text).toContain("before it began: it was interrupted. Launch it again")
   })
 
-  test("completed with a note when it stopped between two steps", () => {
-    const verdict = judge([user(), answer({ finish: "tool-calls", parts: [tool()] })])
-    expect(verdict).toEqual({ kind: "completed", note: "The agent stopped between two steps." })
+  test("counts for nothing where the session is idle and an earlier one was answered; but that may not stay so", () => {
+    const ending = judge([user(), answer(), user("later")], "idle")
+    expect(ending).toMatchObject({ type: "completed", proven: false })
   })
-
-  test("failed when the last answer has no finish reason", () => {
-    const verdict = judge([user(), answer({ finish: "unknown", parts: [] })])
-    expect(verdict).toEqual({ kind: "failed", message: "The model's last answer ended without a finish reason." })
-  })
-})
-
-test("where nobody will answer any more, the last answer counts, whatever was said since", () => {
-  expect(judgeLastAnswer([user(), answer(), user("later")])).toEqual({ kind: "completed" })
-  expect(judgeLastAnswer([user()])).toEqual({ kind: "unanswered" })
 })
 
 describe("the answer", () => {
@@ -116,43 +184,69 @@ describe("the answer", () => {
   })
 })
 
-describe("an answer is empty", () => {
-  test("when it ended with neither text nor tool call", () => {
-    expect(isEmptyAnswer(answer({ parts: [] }))).toBe(true)
-    expect(isEmptyAnswer(answer({ parts: [text(" \n")] }))).toBe(true)
+describe("empty answers", () => {
+  const empty = answer({ finish: "unknown", parts: [] })
+
+  test("are those with neither text nor tool call at the end, in a row", () => {
+    expect(emptyAnswers([user(), empty, answer({ parts: [text(" \n")] })])).toBe(2)
+    expect(emptyAnswers([user(), empty, answer(), empty])).toBe(1)
+    expect(emptyAnswers([user()])).toBe(0)
   })
 
   test.each<[string, Message]>([
     ["a text", answer()],
     ["a tool call", answer({ parts: [tool()] })],
     ["an error", answer({ parts: [], error: aborted })],
-    ["no end yet", answer({ parts: [], finish: undefined })],
-  ])("not when it has %s", (_what, message) => {
-    expect(isEmptyAnswer(message)).toBe(false)
+  ])("are none that have %s", (_what, message) => {
+    expect(emptyAnswers([user(), empty, message])).toBe(0)
   })
 
-  test("never when it is the user's", () => {
-    expect(isEmptyAnswer({ ...user(), finish: "stop", parts: [] })).toBe(false)
+  test("are none that have not ended yet", () => {
+    expect(emptyAnswers([user(), empty, answer({ parts: [], finish: undefined })])).toBe(1)
   })
 })
 
 describe("a run's messages tell", () => {
+  const files = (...paths: string[]): MessagePart => ({ type: "files", paths })
+
   test("which files were changed, each once, in the order of their first change", () => {
-    const files = (...paths: string[]): MessagePart => ({ type: "files", paths })
     const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
-    expect(changedFiles(messages)).toEqual(["b", "a", "c"])
-    expect(changedFiles([])).toEqual([])
+    expect(factsOf(messages)).toMatchObject({ filesChanged: ["b", "a", "c"], moreFiles: 0 })
+    expect(factsOf([])).toEqual({ toolCalls: 0, usage: NO_USAGE, recentTools: [], filesChanged: [], moreFiles: 0 })
+  })
+
+  test("a hundred of them by name, and how many more there are", () => {
+    const paths = Array.from({ length: 20_000 }, (_, index) => `src/${index}`)
+    const { filesChanged, moreFiles } = factsOf([answer({ parts: [files(...paths)] })])
+    expect([filesChanged.length, filesChanged[99], moreFiles]).toEqual([100, "src/99", 19_900])
   })
 
   test("what its answers have cost", () => {
     const usage = { ...NO_USAGE, input: 10, cost: 0.5 }
-    expect(usageIn([user(), answer({ usage }), answer({ usage })])).toEqual({ ...NO_USAGE, input: 20, cost: 1 })
-    expect(usageIn([user()])).toEqual(NO_USAGE)
+    expect(factsOf([user(), answer({ usage }), answer({ usage })]).usage).toEqual({ ...NO_USAGE, input: 20, cost: 1 })
+  })
+
+  test("how many tools it called, each call once in its message", () => {
+    const twice = answer({ id: "one", parts: [tool(), tool(), tool(false, "d")] })
+    const facts = factsOf([user(), twice, answer({ id: "two", parts: [tool()] })])
+    expect(facts).toMatchObject({ toolCalls: 3, recentTools: ["bash", "bash", "bash"] })
+  })
+
+  test("the least of what it used where an answer was cut off in its middle", () => {
+    const usage = { ...NO_USAGE, input: 10 }
+    const cut = answer({ finish: undefined, error: aborted, usage: NO_USAGE })
+    expect(factsOf([user(), answer({ usage }), cut]).usage).toEqual({ ...usage, atLeast: true })
+    expect(factsOf([user(), { ...cut, parts: [] }]).usage).toEqual(NO_USAGE)
   })
 
   test("whether the agent kept todos", () => {
     const todos: MessagePart = { type: "tool", callID: "c", tool: "todowrite", state: "completed", refused: false }
     expect(keptTodos([user(), answer({ parts: [tool(), todos] })])).toBe(true)
     expect(keptTodos([user(), answer({ parts: [tool()] })])).toBe(false)
+  })
+
+  test("when it was last heard of", () => {
+    expect(lastSignIn([])).toBe(0)
+    expect(lastSignIn([answer(), answer({ createdAt: 20, completedAt: undefined }), user()])).toBe(20)
   })
 })

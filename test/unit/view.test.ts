@@ -5,31 +5,32 @@ import { viewOf } from "../../src/manager/view.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
+const earlier = { toolCalls: 5, usage: tokens(100) }
 
 test("a resumed task's figures: this run apart, and all runs together", () => {
   const store = new TaskStore()
-  const task = taskOf({ status: "resumed", run: { generation: 1, usageBefore: tokens(100), toolCallsBefore: 5 } })
+  const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
   store.add(task, 0)
   const tracker = store.tracker(task.id)
   tracker?.tool("call_1", "read", true, "msg_1")
-  tracker?.used(tokens(130))
+  tracker?.answered("msg_1", tokens(30))
   const view = viewOf(task, store, 0)
-  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30), atLeast: false })
-  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130), atLeast: false })
+  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
+  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })
 })
 
 test("an ended task keeps its figures and its last tools, and a run that was cut off makes them the least they were", () => {
   const store = new TaskStore()
-  const outcome = outcomeOf({ toolCalls: 1, usage: tokens(130), recentTools: ["read"], atLeast: true })
-  const run = { generation: 1, usageBefore: tokens(100), toolCallsBefore: 5 }
-  const task = taskOf({ status: "cancelled", outcome, run })
+  const outcome = outcomeOf({ toolCalls: 1, usage: { ...tokens(30), atLeast: true }, recentTools: ["read"] })
+  const task = taskOf({ status: "cancelled", outcome, earlier, run: { generation: 1 } })
   store.add(task, 0)
   const view = viewOf(task, store, 0)
   expect(view.recentTools).toEqual(["read"])
-  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30), atLeast: true })
-  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130), atLeast: true })
-  const again = taskOf({ run: { generation: 2, usageBefore: tokens(130), atLeastBefore: true }, status: "resumed" })
-  expect(viewOf(again, new TaskStore(), 0)).toMatchObject({ whole: { atLeast: true }, thisRun: { atLeast: false } })
+  expect(view.thisRun).toEqual({ toolCalls: 1, usage: { ...tokens(30), atLeast: true } })
+  expect(view.whole).toEqual({ toolCalls: 6, usage: { ...tokens(130), atLeast: true } })
+  const again = taskOf({ status: "resumed", earlier: view.whole, run: { generation: 2 } })
+  const { whole, thisRun } = viewOf(again, new TaskStore(), 0)
+  expect([whole.usage.atLeast, thisRun.usage.atLeast]).toEqual([true, undefined])
 })
 
 test("what a task's own tasks took is part of the whole, and not of its run", () => {

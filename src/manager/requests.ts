@@ -1,39 +1,38 @@
 import { CallError } from "../core/errors.ts"
-import type { Host, TaskRequest } from "../core/ports.ts"
-import { isActive, type Task } from "../core/task.ts"
-import type { Background } from "./background.ts"
-import type { Ending } from "./lifecycle.ts"
-import type { TaskStore } from "./store.ts"
+import type { TaskRequest } from "../core/ports.ts"
+import { type Ending, isActive, type Task } from "../core/task.ts"
+import type { Endings } from "./endings.ts"
+import type { Parts } from "./parts.ts"
 
-export type CompanionPorts = {
-  readonly host: Host
-  readonly store: TaskStore
-  readonly background: Background
-  readonly end: (task: Task, ending: Ending) => Promise<boolean>
+export type RequestPorts = {
+  readonly endings: Endings
   readonly forget: (task: Task) => Promise<void>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
-  readonly save: (task: Task) => Promise<void>
 }
+
+const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
 
 /**
  * Carries out what somebody at the screen asks for. The terminal companion writes a request into the session's
  * metadata; the event that tells of the write brings it here, and here alone is the state changed.
  */
-export class Companion {
-  readonly #ports: CompanionPorts
+export class Requests {
+  readonly #parts: Parts
+  readonly #ports: RequestPorts
   /** Requests that were taken up: each comes with every event until it is removed. */
   readonly #taken = new Set<string>()
 
-  constructor(ports: CompanionPorts) {
+  constructor(parts: Parts, ports: RequestPorts) {
+    this.#parts = parts
     this.#ports = ports
   }
 
   /** Takes up a request once and removes it, whatever comes of it. */
   take(task: Task, request: TaskRequest): void {
-    const { store, host, background, save } = this.#ports
+    const { store, host, background, journal } = this.#parts
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     this.#taken.add(request.id)
-    background.run("a request of the companion", async () => {
+    background.run("a request from the screen", async () => {
       try {
         await this.#carryOut(task, request)
       } catch (error) {
@@ -42,23 +41,21 @@ export class Companion {
       } finally {
         await host.clearRequest(task.sessionID, request.id)
         this.#taken.delete(request.id)
-        const current = store.get(task.id)
         // Whoever wrote the request wrote our record with it, perhaps an older one.
-        if (current) await save(current)
+        if (store.get(task.id)) await journal.save(task)
       }
     })
   }
 
   async #carryOut(task: Task, { action, prompt }: TaskRequest): Promise<void> {
-    const { end, forget, resume } = this.#ports
+    const { endings, forget, resume } = this.#ports
     if (action === "resume") {
       if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
       await resume(task, prompt)
       return
     }
-    if (isActive(task)) await end(task, { ...stoppedByUser, silent: action === "clear" })
+    if (isActive(task)) endings.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
+    await endings.closed(task.id)
     if (action === "clear") await forget(task)
   }
 }
-
-const stoppedByUser: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }

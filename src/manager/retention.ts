@@ -1,31 +1,24 @@
-import type { Host } from "../core/ports.ts"
-import { isActive, type Task } from "../core/task.ts"
-import type { Options } from "../options.ts"
-import type { TaskStore } from "./store.ts"
-
-export type HistoryPorts = {
-  readonly store: TaskStore
-  readonly options: Options
-  readonly host: Host
-  readonly forget: (task: Task) => Promise<void>
-}
+import { isActive, isOwed, type Task } from "../core/task.ts"
+import type { Parts } from "./parts.ts"
 
 /**
  * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
  * nobody has read goes only when unread ones alone are too many, and is counted.
  */
-export class History {
-  readonly #ports: HistoryPorts
+export class Retention {
+  readonly #parts: Parts
+  readonly #forget: (task: Task) => Promise<void>
   readonly #droppedUnread = new Map<string, number>()
 
-  constructor(ports: HistoryPorts) {
-    this.#ports = ports
+  constructor(parts: Parts, forget: (task: Task) => Promise<void>) {
+    this.#parts = parts
+    this.#forget = forget
   }
 
   prune(parentID: string): void {
-    const { store, options, forget, host } = this.#ports
+    const { store, options, host, background } = this.#parts
     if (options.maxHistory === 0) return
-    const ended = store.ofParent(parentID).filter((task) => !isActive(task) && isTold(task))
+    const ended = store.ofParent(parentID).filter((task) => !isActive(task) && !isOwed(task))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
     const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))
@@ -36,7 +29,8 @@ export class History {
         this.#droppedUnread.set(parentID, this.droppedUnread(parentID) + 1)
         host.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
       }
-      void forget(task)
+      const forgotten = this.#forget(task)
+      background.run("drop an ended task", () => forgotten)
     }
   }
 
@@ -48,6 +42,3 @@ export class History {
     this.#droppedUnread.delete(parentID)
   }
 }
-
-const isTold = (task: Task): boolean =>
-  task.delivery.state === "none" || task.delivery.state === "confirmed" || task.delivery.state === "abandoned"

@@ -1,0 +1,221 @@
+import { batchProgress } from "../core/batch.ts"
+import {
+  type Ask,
+  billedTokens,
+  type Delivery,
+  type Ending,
+  elapsed,
+  isActive,
+  isQueued,
+  NO_FIGURES,
+  type Outcome,
+  type Task,
+} from "../core/task.ts"
+import { type Facts, factsOf } from "../core/verdict.ts"
+import type { Outbox } from "../delivery/outbox.ts"
+import type { Parts } from "./parts.ts"
+import { stopSession } from "./stopping.ts"
+
+/** How long the record of an end may wait that its session's messages prove. */
+export const PROVEN_RECORD_MS = 1000
+
+/** What goes with an end besides how the run ended. */
+export type Circumstances = {
+  /** What its messages tell; without it, they are read once the session has been stopped. */
+  readonly facts?: Facts & { readonly openTodos: number }
+  /** False: the notification is stored, but does not start the parent's model. */
+  readonly wake?: boolean
+  /** True: nobody is told at all, since the task is being forgotten. */
+  readonly silent?: boolean
+  /** The parent may hold the notification already: it is asked before one is sent. */
+  readonly maybeTold?: boolean
+}
+
+/**
+ * What is still done for a run between its end and its parent's being told of it: it may take its time, and what it
+ * resolves with becomes part of the outcome. After a crash in between it is done again. A step that rejects is logged
+ * and left out.
+ */
+export type ClosingStep = (task: Task, ending: Ending) => Promise<Partial<Outcome> | undefined>
+
+/**
+ * The one place where runs end and their sessions are stopped. An end goes through the one door at once, so that late
+ * events are absorbed; then it is closed: the session stopped, what it left counted, the parent told.
+ *
+ * What the session's messages prove is told first and written after: a crash in between finds the same messages, and
+ * with them the same end under the same id. Any other end is written before it is told.
+ */
+export class Endings {
+  readonly #parts: Parts
+  readonly #outbox: Outbox
+  readonly #steps: readonly ClosingStep[]
+  readonly #freed: () => void
+  readonly #waiters = new Map<string, Set<() => void>>()
+  /** Runs that have ended and are being closed. */
+  readonly #closing = new Map<string, Promise<Task>>()
+
+  /** `freed` is called when a slot has become free, after the end was recorded in memory. */
+  constructor(parts: Parts, outbox: Outbox, steps: readonly ClosingStep[], freed: () => void) {
+    this.#parts = parts
+    this.#outbox = outbox
+    this.#steps = steps
+    this.#freed = freed
+  }
+
+  /** Ends the run `generation` of a task. False where it had ended already, or is not ours to end. */
+  end(taskID: string, generation: number, ending: Ending, circumstances: Circumstances = {}): boolean {
+    const { store, clock, toaster, host, stopped, background } = this.#parts
+    const task = store.get(taskID)
+    if (stopped.aborted || !task || !isActive(task) || task.run.generation !== generation) return false
+    if (store.isForeign(taskID)) return false
+    const asks = store.tracker(taskID)?.snapshot().asks ?? []
+    const now = clock.now()
+    const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
+    const outcome = this.#outcome(task, ending, circumstances)
+    const delivery = this.#delivery(task, circumstances)
+    const change = store.apply(taskID, { type: ending.type, generation, at, outcome, delivery }, now)
+    if (!change) return false
+    const { after } = change
+    const { silent = false, maybeTold } = circumstances
+    const closing = this.#close(after, ending, circumstances, isQueued(task) ? undefined : asks)
+    this.#closing.set(taskID, closing)
+    const written = this.#write(after, closing, silent ? "never" : ending.proven ? "soon" : "now")
+    background.run("close", () => written)
+    // Queued now, so that news go out in the order in which the runs ended, however long their closing takes.
+    this.#outbox.post(after, written, maybeTold)
+    if (!silent) toaster.ended(after)
+    host.log("info", "task ended", {
+      task: taskID,
+      session: after.sessionID,
+      description: after.description,
+      model: after.model && `${after.model.provider}/${after.model.id}`,
+      status: after.status,
+      reason: outcome.reason?.code,
+      duration: elapsed(after, now),
+      tokens: billedTokens(outcome.usage),
+    })
+    if (after.status !== "completed") this.#stopOwn(after)
+    this.#freed()
+    return true
+  }
+
+  /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
+  async closed(taskID: string): Promise<void> {
+    await this.#closing.get(taskID)
+  }
+
+  /** Records how far the notification of a run has come. */
+  async told(task: Task, state: "confirmed" | "abandoned"): Promise<void> {
+    const { store, clock, journal, host } = this.#parts
+    const event = { type: "notified", generation: task.run.generation, state } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (!change) return
+    host.log("info", "task notified", { task: task.id, session: task.parentID, state })
+    // After a crash the parent's own messages tell what it was told: this write may wait.
+    if (state === "confirmed") journal.saveLater(change.after)
+    else await journal.save(change.after)
+  }
+
+  /**
+   * Waits until the task's present run has ended, `ms` have passed or `signal` fires. While it waits, the end of the
+   * run will not wake the parent: the waiting call hands the answer over itself.
+   */
+  async wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
+    if (!isActive(task) || signal?.aborted) return
+    const waiters = this.#waiters.get(task.id) ?? new Set()
+    this.#waiters.set(task.id, waiters)
+    await new Promise<void>((resolve) => {
+      const finish = () => {
+        waiters.delete(finish)
+        cancelTimer()
+        signal?.removeEventListener("abort", finish)
+        resolve()
+      }
+      const cancelTimer = this.#parts.clock.after(ms, finish)
+      signal?.addEventListener("abort", finish)
+      waiters.add(finish)
+    })
+    if (waiters.size === 0 && this.#waiters.get(task.id) === waiters) this.#waiters.delete(task.id)
+  }
+
+  /** Lets the calls go that wait for this task: its run has ended, here or in the process that runs it. */
+  letGo(taskID: string): void {
+    for (const finish of [...(this.#waiters.get(taskID) ?? [])]) finish()
+  }
+
+  /** Lets every waiting call go, at the plugin's own end. */
+  releaseAll(): void {
+    for (const id of [...this.#waiters.keys()]) this.letGo(id)
+  }
+
+  /** `asks` are the questions that were open; undefined for a run that had not begun. Never rejects. */
+  async #close(task: Task, ending: Ending, { facts }: Circumstances, asks: readonly Ask[] | undefined): Promise<Task> {
+    const { store, clock } = this.#parts
+    if (asks && (!ending.proven || asks.length > 0)) await stopSession(this.#parts, task.sessionID, asks)
+    let outcome = task.outcome
+    const learned = facts || !asks ? [] : [() => this.#facts(task)]
+    for (const step of [...learned, ...this.#steps]) {
+      const more = await this.#attempt(() => step(task, ending), task)
+      if (more && outcome) outcome = { ...outcome, ...more }
+    }
+    const { generation } = task.run
+    if (outcome && outcome !== task.outcome) store.apply(task.id, { type: "closed", generation, outcome }, clock.now())
+    this.#closing.delete(task.id)
+    return { ...task, outcome }
+  }
+
+  /** Has the end written down, and lets the calls go that wait for it; resolves with what may now be told. */
+  async #write(task: Task, closing: Promise<Task>, when: "now" | "soon" | "never"): Promise<Task> {
+    const { journal } = this.#parts
+    if (when === "never") this.letGo(task.id)
+    if (when === "now") await journal.save(task)
+    const closed = await closing
+    if (when === "soon") journal.saveLater(closed, PROVEN_RECORD_MS)
+    this.letGo(task.id)
+    return closed
+  }
+
+  async #facts({ sessionID, run }: Task): Promise<Partial<Outcome> | undefined> {
+    const messages = await this.#parts.host.messagesSince(sessionID, run.promptID)
+    return messages.length > 0 ? factsOf(messages) : undefined
+  }
+
+  async #attempt<Result>(work: () => Promise<Result>, task: Task): Promise<Result | undefined> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#parts.host.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+
+  #outcome(task: Task, { reason, note }: Ending, { facts }: Circumstances): Outcome {
+    const { toolCalls, usage, recentTools } = facts ?? this.#parts.store.tracker(task.id)?.snapshot() ?? NOTHING
+    const { openTodos = 0, filesChanged = [], moreFiles = 0 } = facts ?? {}
+    return { reason, note, toolCalls, usage, recentTools, openTodos, filesChanged, moreFiles }
+  }
+
+  #delivery(task: Task, { silent, wake }: Circumstances): Delivery {
+    if (silent) return { state: "none" }
+    const before = batchProgress(task.batch, this.#parts.store.ofParent(task.parentID))
+    const running = before.running - 1
+    const handedOver = (this.#waiters.get(task.id)?.size ?? 0) > 0
+    const { wake: which } = this.#parts.options
+    const wakes = which === "each" || (which === "last" && running === 0)
+    const progress = { done: before.done + 1, total: before.total, running }
+    return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
+  }
+
+  /** Whatever ends a task but completion stops the tasks that it launched. */
+  #stopOwn({ sessionID }: Task): void {
+    for (const own of this.#parts.store.ofParent(sessionID))
+      this.end(own.id, own.run.generation, PARENT_ENDED, { wake: false })
+  }
+}
+
+const NOTHING = { ...NO_FIGURES, recentTools: [] }
+
+export const PARENT_ENDED: Ending = {
+  type: "cancelled",
+  reason: { code: "parent-ended", text: "The agent that launched it has ended." },
+}
