@@ -32,7 +32,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
     tokens: billedTokens(view.whole.usage),
     cost: view.whole.usage.cost,
-    atLeast: view.whole.atLeast,
+    atLeast: view.whole.usage.atLeast ?? false,
     asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
     retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
     reason: outcome?.reason?.text,

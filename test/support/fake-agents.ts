@@ -1,5 +1,4 @@
-import { NO_FIGURES } from "../../src/core/figures.ts"
-import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
+import { type Ask, NO_FIGURES, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import type { Agents, FileDiff } from "../../src/web/ports.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
@@ -14,7 +13,7 @@ export const viewOf = ({ task, toolCalls = 0, usage, ...more }: Shown = {}): Tas
   task: taskOf(task),
   elapsed: 0,
   waited: 0,
-  whole: { toolCalls, usage: { ...NO_USAGE, ...usage }, atLeast: false },
+  whole: { toolCalls, usage: { ...NO_USAGE, ...usage } },
   thisRun: NO_FIGURES,
   recentTools: [],
   lastText: "",
