@@ -1,4 +1,5 @@
 import { batchProgress } from "../core/batch.ts"
+import type { Message } from "../core/ports.ts"
 import {
   type Ask,
   billedTokens,
@@ -11,7 +12,7 @@ import {
   type Outcome,
   type Task,
 } from "../core/task.ts"
-import { type Facts, factsOf } from "../core/verdict.ts"
+import { factsOf } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
@@ -21,8 +22,9 @@ export const PROVEN_RECORD_MS = 1000
 
 /** What goes with an end besides how the run ended. */
 export type Circumstances = {
-  /** What its messages tell; without it, they are read once the session has been stopped. */
-  readonly facts?: Facts & { readonly openTodos: number }
+  /** Those since its prompt; without them, they are read once the session has been stopped. */
+  readonly messages?: readonly Message[]
+  readonly openTodos?: number
   /** False: the notification is stored, but does not start the parent's model. */
   readonly wake?: boolean
   /** True: nobody is told at all, since the task is being forgotten. */
@@ -31,12 +33,15 @@ export type Circumstances = {
   readonly maybeTold?: boolean
 }
 
+/** A run that has ended and was not told of yet, with its messages since the prompt; none where it never began. */
+export type Closing = { readonly task: Task; readonly ending: Ending; readonly messages: readonly Message[] }
+
 /**
  * What is still done for a run between its end and its parent's being told of it: it may take its time, and what it
  * resolves with becomes part of the outcome. After a crash in between it is done again. A step that rejects is logged
  * and left out.
  */
-export type ClosingStep = (task: Task, ending: Ending) => Promise<Partial<Outcome> | undefined>
+export type ClosingStep = (closing: Closing) => Promise<Partial<Outcome> | undefined>
 
 /**
  * The one place where runs end and their sessions are stopped. An end goes through the one door at once, so that late
@@ -149,17 +154,16 @@ export class Endings {
   }
 
   /** `asks` are the questions that were open; undefined for a run that had not begun. Never rejects. */
-  async #close(task: Task, ending: Ending, { facts }: Circumstances, asks: readonly Ask[] | undefined): Promise<Task> {
-    const { store, clock } = this.#parts
+  async #close(task: Task, ending: Ending, circumstances: Circumstances, asks?: readonly Ask[]): Promise<Task> {
+    const { store, clock, host } = this.#parts
     if (asks && (!ending.proven || asks.length > 0)) await stopSession(this.#parts, task.sessionID, asks)
-    let outcome = task.outcome
-    const learned = facts || !asks ? [] : [() => this.#facts(task)]
-    for (const step of [...learned, ...this.#steps]) {
-      const more = await this.#attempt(() => step(task, ending), task)
-      if (more && outcome) outcome = { ...outcome, ...more }
-    }
-    const { generation } = task.run
-    if (outcome && outcome !== task.outcome) store.apply(task.id, { type: "closed", generation, outcome }, clock.now())
+    const { promptID, generation } = task.run
+    const read = async () => (asks ? host.messagesSince(task.sessionID, promptID) : [])
+    const messages = circumstances.messages ?? (await this.#attempt(read, task)) ?? []
+    let outcome = this.#outcome(task, ending, { ...circumstances, messages })
+    for (const step of this.#steps)
+      outcome = { ...outcome, ...(await this.#attempt(() => step({ task, ending, messages }), task)) }
+    store.apply(task.id, { type: "closed", generation, outcome }, clock.now())
     this.#closing.delete(task.id)
     return { ...task, outcome }
   }
@@ -175,11 +179,6 @@ export class Endings {
     return closed
   }
 
-  async #facts({ sessionID, run }: Task): Promise<Partial<Outcome> | undefined> {
-    const messages = await this.#parts.host.messagesSince(sessionID, run.promptID)
-    return messages.length > 0 ? factsOf(messages) : undefined
-  }
-
   async #attempt<Result>(work: () => Promise<Result>, task: Task): Promise<Result | undefined> {
     try {
       return await work()
@@ -189,10 +188,12 @@ export class Endings {
     }
   }
 
-  #outcome(task: Task, { reason, note }: Ending, { facts }: Circumstances): Outcome {
-    const { toolCalls, usage, recentTools } = facts ?? this.#parts.store.tracker(task.id)?.snapshot() ?? NOTHING
-    const { openTodos = 0, filesChanged = [], moreFiles = 0 } = facts ?? {}
-    return { reason, note, toolCalls, usage, recentTools, openTodos, filesChanged, moreFiles }
+  /** What is known of the run: from its messages where there are any, else from what was heard of it. */
+  #outcome(task: Task, { reason, note }: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
+    if (messages.length > 0) return { reason, note, openTodos, ...factsOf(messages) }
+    const heard = task.outcome ?? this.#parts.store.tracker(task.id)?.snapshot() ?? NO_FIGURES
+    const { toolCalls, usage, recentTools } = { recentTools: [], ...heard }
+    return { reason, note, openTodos, toolCalls, usage, recentTools, filesChanged: [], moreFiles: 0 }
   }
 
   #delivery(task: Task, { silent, wake }: Circumstances): Delivery {
@@ -212,8 +213,6 @@ export class Endings {
       this.end(own.id, own.run.generation, PARENT_ENDED, { wake: false })
   }
 }
-
-const NOTHING = { ...NO_FIGURES, recentTools: [] }
 
 export const PARENT_ENDED: Ending = {
   type: "cancelled",

@@ -1,6 +1,6 @@
 import type { TaskRecord } from "../core/ports.ts"
 import { isActive, isOwed, type Task } from "../core/task.ts"
-import { factsOf, judge, keptTodos, lastSignIn } from "../core/verdict.ts"
+import { judge, keptTodos, lastSignIn } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
@@ -126,8 +126,7 @@ export class Recovery {
     const ending = judge(messages, "orphaned")
     if (!ending || !this.#own(task)) return
     const lastSign = Math.max(seenAt, lastSignIn(messages))
-    const facts = { ...factsOf(messages), openTodos }
-    const circumstances = { facts, wake: this.#wakes(seenAt), maybeTold: true }
+    const circumstances = { messages, openTodos, wake: this.#wakes(seenAt), maybeTold: true }
     this.#endings.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
   }
 

@@ -1,6 +1,6 @@
 import type { HostEvent, Message } from "../core/ports.ts"
 import { type Ask, type Ending, isActive, isQueued, type Task } from "../core/task.ts"
-import { emptyAnswers, factsOf, judge, keptTodos } from "../core/verdict.ts"
+import { emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
 import { MOST_EMPTY_ANSWERS, overrun } from "../core/watchdog.ts"
 import type { Circumstances, Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
@@ -169,7 +169,7 @@ export class Watcher {
       if (waited || this.#waitsForOwn(task) || this.#waitsForTodos(tracker, openTodos)) return
       if (!(await this.#ports.mayComplete(task))) return
     }
-    this.#end(task, ending, { ...factsOf(messages), openTodos })
+    this.#end(task, ending, { messages, openTodos })
   }
 
   /** Its own tasks run, or it is still to be told of one that has ended. */
@@ -201,8 +201,8 @@ export class Watcher {
     return true
   }
 
-  #end(task: Task, ending: Ending, facts?: Circumstances["facts"]): void {
-    this.#ports.endings.end(task.id, task.run.generation, ending, { facts })
+  #end(task: Task, ending: Ending, circumstances?: Circumstances): void {
+    this.#ports.endings.end(task.id, task.run.generation, ending, circumstances)
   }
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest"
-import { eventually, openSession, say, unwrap } from "../support/drive.ts"
+import { callTool, eventually, openSession, say, unwrap } from "../support/drive.ts"
 import type { Moment } from "../support/fixtures/dying-plugin.ts"
 import type { Host } from "../support/host.ts"
 import { fates } from "../support/killing.ts"
@@ -42,22 +42,17 @@ const lives = (pid: number): boolean => {
   }
 }
 
-test.each<[string, Moment, status: string]>([
-  ["before the child's session is made", { method: "POST", path: "/session$", nth: 1, when: "before" }, "none"],
-  ["before the prompt is accepted", { ...PROMPT, nth: 1, when: "before" }, "error"],
-  ["when the prompt was just accepted", { ...PROMPT, nth: 1, when: "after" }, "error"],
-  ["between the child's end and its record", { ...RECORD, nth: 1, when: "before" }, "completed"],
-  ["between the record and the notification", { ...RECORD, nth: 1, when: "after" }, "completed"],
-  ["when the notification was just accepted", { ...PROMPT, nth: 2, when: "after" }, "completed"],
-  ["between the notification and its record", { ...RECORD, nth: 2, when: "before" }, "completed"],
-])("%s", async (_name, moment, status) => {
-  const died = join(folder, `${moment.method}-${moment.nth}-${moment.when}-${status}`)
+/** A parent hands a job over, the host dies at this moment and comes back: what became of the job. */
+async function lifeThatDies(moment: Moment, name = "") {
+  const died = join(folder, `${name}${JSON.stringify(moment).replace(/\W/g, "-")}`)
   const options = { entry: `file://${PACKAGE}/dist/server.js`, died, moment }
   model.reset()
   model.use(({ lastUser, sinceUser }) => {
-    if (lastUser !== "hand it over" || sinceUser.length > 0) return undefined
+    if (sinceUser.length > 0) return undefined
     const args = { description: "the job", prompt: "THE JOB", agent: "general" }
-    return { tools: [{ name: "superagents_task", args }] }
+    if (lastUser === "hand it over") return { tools: [{ name: "superagents_task", args }] }
+    if (lastUser === "THE JOB" && "event" in moment) return { tools: [{ name: "glob", args: { pattern: "*" } }] }
+    return undefined
   })
   host = await startPlugged(model, options, { plugin: DYING })
   const { pid } = host
@@ -69,8 +64,39 @@ test.each<[string, Moment, status: string]>([
   const ids = children.map(
     ({ metadata }) => (metadata as { superagents: { task: { id: string } } }).superagents.task.id,
   )
+  const told = ids.length > 0 ? await fates(host, model, session, ids) : []
+  return { host, session, ids, told }
+}
+
+/** The child has done one step of two when its host dies: its plan is half done. */
+const ROUNDS = Number(process.env.SUPERAGENTS_GAP_ROUNDS ?? 2)
+
+test(`between two steps of the child, ${ROUNDS} times of ${ROUNDS}`, {
+  timeout: 60_000 + ROUNDS * 20_000,
+}, async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    const { host, session, ids, told } = await lifeThatDies(
+      { event: "message.updated", finish: "tool-calls" },
+      `${round}`,
+    )
+    expect(told).toEqual([{ id: ids[0], status: "error", notifications: 1 }])
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
+    expect(output).toContain("OpenCode stopped or was restarted while it ran: it was interrupted.")
+    await host.stop()
+  }
+})
+
+test.each<[string, Moment, status: string]>([
+  ["before the child's session is made", { method: "POST", path: "/session$", nth: 1, when: "before" }, "none"],
+  ["before the prompt is accepted", { ...PROMPT, nth: 1, when: "before" }, "error"],
+  ["when the prompt was just accepted", { ...PROMPT, nth: 1, when: "after" }, "error"],
+  ["between the child's end and the notification", { ...PROMPT, nth: 2, when: "before" }, "completed"],
+  ["when the notification was just accepted", { ...PROMPT, nth: 2, when: "after" }, "completed"],
+  ["between the notification and the record of the end", { ...RECORD, nth: 1, when: "before" }, "completed"],
+  ["after the record of the end", { ...RECORD, nth: 1, when: "after" }, "completed"],
+])("%s", async (_name, moment, status) => {
+  const { session, ids, told } = await lifeThatDies(moment)
   if (status === "none") return expect(ids).toEqual([])
   expect(ids).toHaveLength(1)
-  const told = await fates(host, model, session, ids)
-  expect(told).toEqual([{ id: ids[0], status, notifications: 1 }])
+  expect(told, session).toEqual([{ id: ids[0], status, notifications: 1 }])
 })

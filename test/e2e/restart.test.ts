@@ -53,28 +53,18 @@ describe("after SIGKILL and a restart", () => {
     expect(output).toContain("ok")
   })
 
-  test("what waited in the queue is started, and told when it ends", async () => {
-    let hang = true
-    const remove = model.use((request) =>
-      inSession("SLOT")(request) ? (hang ? { hang: true } : { text: "done late" }) : undefined,
-    )
+  test("what waited in the queue is not started, but told with the advice to launch it again", async () => {
+    const remove = model.use((request) => (inSession("SLOT")(request) ? { hang: true } : undefined))
     const { session, ids } = await launchMany(host, model, 7, () => "SLOT")
     await eventually(() => model.requests.filter(inSession("SLOT")).length === 5)
     await host.kill("SIGKILL")
-    hang = false
     await host.restart()
     const outcome = await fates(host, model, session, ids)
     remove()
-    expect(outcome.map(({ notifications }) => notifications)).toEqual([1, 1, 1, 1, 1, 1, 1])
-    expect(outcome.map(({ status }) => status).sort()).toEqual([
-      "completed",
-      "completed",
-      "error",
-      "error",
-      "error",
-      "error",
-      "error",
-    ])
+    expect(outcome.map(({ status, notifications }) => `${status} ${notifications}`)).toEqual(Array(7).fill("error 1"))
+    expect(model.requests.filter(inSession("SLOT"))).toHaveLength(5)
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[6] })
+    expect(output).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
   })
 
   test("a parent that is not used again is told all the same", async () => {

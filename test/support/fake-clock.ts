@@ -42,6 +42,12 @@ export class FakeClock implements Clock {
     this.#now = end
   }
 
+  /** The machine sleeps: time passes, and nothing happens before it wakes. */
+  async sleep(ms: number): Promise<void> {
+    this.#now += ms
+    await this.advance(0)
+  }
+
   /** Lets time pass until `condition` holds; throws where it does not within `ms`. */
   async until(condition: () => boolean, ms = 3_600_000): Promise<void> {
     const end = this.#now + ms

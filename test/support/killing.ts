@@ -24,7 +24,7 @@ export async function notificationsOf(host: Host, session: string, ids: readonly
   const texts = (await messages(host, session)).flatMap(({ info, parts }) =>
     info.role === "user" ? parts.flatMap((part) => (part.type === "text" && part.synthetic ? [part.text] : [])) : [],
   )
-  return ids.map((id) => texts.filter((text) => text.startsWith(`Task ${id}:`)).length)
+  return ids.map((id) => texts.filter((text) => text.includes(`ask ${id}: `) || text.includes(`task ${id} (`)).length)
 }
 
 /** The status of each task as `superagents_list` shows it. */

@@ -1,0 +1,48 @@
+import { describe, expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+
+/** A child that calls a tool and then takes its time: between the two steps it is no more at an end than within them. */
+const between = async () => {
+  const rig = new Rig()
+  rig.script(({ lastUser, toolResults }) => {
+    if (!lastUser.includes("FIND")) return undefined
+    if (toolResults.length === 0) return { tools: [{ name: "read", args: {} }] }
+    return { text: "all done", delay: 5000 }
+  })
+  const task = await rig.launch()
+  const { messages } = rig.host.stored(task.sessionID)
+  await rig.clock.until(() => messages.at(-1)?.finish === "tool-calls" || messages.length > 2)
+  /** The host has opened no message for the next step yet. */
+  if (messages.length > 2) messages.splice(2)
+  return { rig, ...task }
+}
+
+describe("between two steps of its work a run", () => {
+  test.each(["idle", "error"] as const)("is not ended by an %s that is told late", async (type) => {
+    const { rig, id, sessionID } = await between()
+    const error = { name: "UnknownError", message: "of an earlier run" }
+    rig.host.tell(type === "idle" ? { type, sessionID } : { type, sessionID, error })
+    await rig.clock.advance(3000)
+    expect(rig.task(id).status).toBe("running")
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
+  })
+
+  test.each(["heard", "not heard"])("is cancelled when the user stops it there (%s)", async (how) => {
+    const { rig, id, sessionID } = await between()
+    if (how === "not heard") rig.host.onEvent = () => "lose"
+    rig.host.abortByUser(sessionID)
+    rig.host.stored(sessionID).messages.splice(2)
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("is interrupted when its host dies there", async () => {
+    const { rig, id } = await between()
+    rig.restart()
+    await rig.manager.recover()
+    expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+    expect(rig.notices()[0]?.visible).toMatch(/^✗/)
+  })
+})

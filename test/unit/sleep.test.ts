@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest"
+import { NO_USAGE } from "../../src/core/task.ts"
+import { Rig, running } from "../support/rig.ts"
+
+const NIGHT_MS = 8 * 3_600_000
+
+describe("a machine that sleeps", () => {
+  test("takes no time from a run: it has as long to go as before", async () => {
+    const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 100_000 })
+    await rig.clock.advance(60_000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.clock.advance(25_000)
+    expect(rig.task(id).status).toBe("running")
+    expect((await rig.ended(id)).outcome?.reason?.code).toBe("silence")
+    expect(rig.clock.now() - (rig.task(id).run.startedAt ?? 0) - NIGHT_MS).toBeLessThan(110_000)
+  })
+
+  test("does not shift a run's time limit away either", async () => {
+    const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 0 })
+    await rig.clock.advance(60_000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.clock.advance(50_000)
+    expect(rig.task(id).status).toBe("running")
+    await rig.clock.advance(20_000)
+    expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
+  })
+
+  test("is noticed by an event that comes before the next tick", async () => {
+    const { rig, id, sessionID } = await running({ taskTimeout: 120_000, stallTimeout: 0 })
+    await rig.clock.advance(60_000)
+    await rig.clock.sleep(0)
+    const late = rig.clock.now() + NIGHT_MS
+    rig.timers.now = () => late
+    rig.host.tell({ type: "answered", sessionID, messageID: "msg_x", usage: { ...NO_USAGE } })
+    expect(rig.task(id).status).toBe("running")
+  })
+
+  test("leaves an open question as much time to be answered", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 60_000 } })
+    rig.host.asking.add("bash")
+    rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
+    const { id } = await rig.launch()
+    await rig.clock.advance(30_000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.clock.advance(25_000)
+    expect(rig.view(id).phase).toBe("waiting for permission")
+    await rig.clock.advance(10_000)
+    expect(rig.host.calls).toContain("refuse")
+  })
+})

@@ -1,0 +1,59 @@
+import { describe, expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+
+/** A parent whose user has taken back a message of theirs while a task runs. */
+const undone = async (more: object = {}) => {
+  const rig = new Rig({ options: { permissionTimeout: 0, ...more } })
+  rig.onPrompt("FIND", { text: "the answer", delay: 1000 })
+  const { id } = await rig.launch()
+  const later = rig.host.say(rig.parent, "never mind")
+  await rig.clock.advance(500)
+  rig.host.undo(rig.parent, later)
+  const kept = () => rig.host.stored(rig.parent).messages.some((message) => message.id === later)
+  return { rig, id, later, kept }
+}
+
+describe("what a parent's user has undone", () => {
+  test("is not deleted by a notification: that waits until it is redone", async () => {
+    const { rig, id, kept } = await undone()
+    await rig.clock.advance(60_000)
+    expect([rig.task(id).status, kept(), rig.notices().length]).toEqual(["completed", true, 0])
+    rig.host.redo(rig.parent)
+    await rig.clock.advance(100)
+    expect([kept(), rig.notices().length]).toEqual([true, 1])
+    expect(rig.task(id).delivery.state).toBe("confirmed")
+  })
+
+  test("or until the user goes on without it; then the notification comes", async () => {
+    const { rig, kept } = await undone()
+    await rig.clock.advance(10_000)
+    rig.host.say(rig.parent, "something else")
+    await rig.clock.advance(10_000)
+    expect([kept(), rig.notices().length]).toEqual([false, 1])
+  })
+
+  test("is looked at again although no event tells that it was redone", async () => {
+    const { rig } = await undone()
+    await rig.clock.advance(10_000)
+    rig.host.onEvent = () => "lose"
+    rig.host.redo(rig.parent)
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("is not deleted by a hint about an open question", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 0 } })
+    rig.host.asking.add("bash")
+    rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
+    await rig.launch()
+    const later = rig.host.say(rig.parent, "never mind")
+    await rig.clock.advance(500)
+    rig.host.undo(rig.parent, later)
+    const hints = () => JSON.stringify(rig.host.stored(rig.parent).messages).split("waits for the user").length - 1
+    await rig.clock.advance(60_000)
+    expect(hints()).toBe(0)
+    rig.host.redo(rig.parent)
+    await rig.clock.advance(60_000)
+    expect(hints()).toBe(1)
+  })
+})
