@@ -35,8 +35,12 @@ const server: Plugin = async (input, given) => {
 
   const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {
     if (kind === "fork")
-      return (await forkContext(forks, { draft: draftOf(parentID, messageID), title: "t", rules: [], limits: LIMITS }))
-        .sessionID
+      return (
+        await forkContext(
+          { forks, host },
+          { draft: draftOf(parentID, messageID), title: "t", rules: [], limits: LIMITS },
+        )
+      ).sessionID
     const { data } = await client.session.fork({ sessionID: parentID, messageID })
     if (!data) throw new Error("no fork")
     return data.id

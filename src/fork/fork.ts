@@ -1,6 +1,6 @@
-import { messageID as derivedMessageID, partID as derivedPartID } from "../core/ids.ts"
-import type { Rule } from "../core/ports.ts"
-import type { ForkInfo, Model, TaskDraft, Usage } from "../core/task.ts"
+import { messageID, partID } from "../core/ids.ts"
+import type { Host, Rule } from "../core/ports.ts"
+import type { ForkInfo, Model, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
@@ -30,40 +30,31 @@ export type ForkRequest = {
   readonly limits: ForkLimits
 }
 
-export type Forked = {
-  readonly sessionID: string
-  readonly info: ForkInfo
-  /** What the new session's usage starts with. The record is stored with it and with `info`. */
-  readonly usageBefore: Usage
-}
+/** `info` is stored in the record. */
+export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
+
+export type ForkPorts = { readonly forks: ForkHost; readonly host: Pick<Host, "prompt" | "deleteSession"> }
 
 /**
  * Makes the session of a forked task: the parent's history up to the calling message, made to fit, and the preamble.
  * Rejects with a `HostError`; nothing is left behind then. The parent is only read.
  */
-export async function forkContext(host: ForkHost, request: ForkRequest): Promise<Forked> {
+export async function forkContext({ forks, host }: ForkPorts, request: ForkRequest): Promise<Forked> {
   const { draft, title, rules } = request
   const { parentID, agent, model } = draft
-  const { trimmed, text, info } = await inheritance(host, request)
-  const { sessionID, usageBefore } = await host.fork({
-    parentID,
-    messages: trimmed.kept,
-    tokens: trimmed.tokens,
-    title,
-    agent,
-    model,
-    rules,
-    draft: { ...draft, fork: info },
-  })
+  const { trimmed, text, info } = await inheritance(forks, request)
+  const { kept: messages, tokens } = trimmed
+  const inherited = { messages, tokens, draft: { ...draft, fork: info } }
+  const sessionID = await forks.fork({ parentID, title, agent, model, rules, ...inherited })
   try {
     const id = [draft.id, draft.run.generation, draft.run.createdAt] as const
-    const [preambleID, partID] = [derivedMessageID("preamble", ...id), derivedPartID("preamble", ...id, 0)]
-    await host.preamble({ sessionID, messageID: preambleID, partID, agent, model, text })
+    const parts = [{ id: partID("preamble", ...id, 0), text, synthetic: true }]
+    await host.prompt({ sessionID, messageID: messageID("preamble", ...id), agent, model, noReply: true, parts })
   } catch (error) {
     await host.deleteSession(sessionID).catch(() => {})
     throw error
   }
-  return { sessionID, info, usageBefore }
+  return { sessionID, info }
 }
 
 /** What the fork gets: the history as it is kept, and the preamble's text. */

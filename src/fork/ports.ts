@@ -1,5 +1,5 @@
 import type { NewSession } from "../core/ports.ts"
-import type { Model, TaskDraft, Usage } from "../core/task.ts"
+import type { Model, TaskDraft } from "../core/task.ts"
 
 /**
  * A part of a message as its model sees it. `handle` is the host folder's own and is handed back untouched.
@@ -47,20 +47,11 @@ export type NewFork = NewSession & {
   readonly messages: readonly HistoryMessage[]
   /** What the messages weigh, in tokens. */
   readonly tokens: number
-  /** Stored as the session's record; with `usageBefore` set to what the new session starts with. */
+  /** Stored as the session's record. */
   readonly draft: TaskDraft
 }
 
-export type Preamble = {
-  readonly sessionID: string
-  readonly messageID: string
-  readonly partID: string
-  readonly agent: string
-  readonly model?: Model
-  readonly text: string
-}
-
-/** What a fork needs of the host. Every method may reject with a `HostError` and no other. */
+/** What a fork needs of the host beside `Host`. Every method may reject with a `HostError` and no other. */
 export interface ForkHost {
   /**
    * What the model sees of the session before `messageID`. Rejects with `notFound` where the session or the message is
@@ -72,11 +63,8 @@ export interface ForkHost {
   /** How many tokens each text is, without holding the host's thread; undefined where nobody here can count. */
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**
-   * Makes a session that holds exactly `messages`, the record and the rules, and says what usage it starts with. A
-   * session that was made halfway is deleted before this rejects.
+   * Makes a session that holds exactly `messages`, the record and the rules, and has cost nothing; returns its id. One
+   * that was made halfway is deleted before this rejects.
    */
-  fork(input: NewFork): Promise<{ readonly sessionID: string; readonly usageBefore: Usage }>
-  /** Stores a user message without waking the model. */
-  preamble(message: Preamble): Promise<void>
-  deleteSession(sessionID: string): Promise<void>
+  fork(input: NewFork): Promise<string>
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
 import type { HistoryMessage } from "../fork/ports.ts"
-import { fromHistoryPart, type Stored } from "./history.ts"
+import { fromHistoryPart, isAnswered, keepsTail, type Stored } from "./history.ts"
 
 /** A change to a session as OpenCode stores and replays it. `seq` counts them from 0, the session's creation. */
 export type StoredEvent = {
@@ -65,14 +65,6 @@ function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>, 
   return copies.get(info.parentID) ?? (lastUserID || info.parentID)
 }
 
-/** Whether a compaction that this message asked for has its summary in the copy. */
-const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]): boolean =>
-  message.parts.some((part) => part.type === "other" && (part.handle as Part).type === "compaction") &&
-  messages.some((other) => {
-    const { info } = storedOf(other)
-    return info.role === "assistant" && info.parentID === message.id && info.summary === true
-  })
-
 /**
  * The copy costs nothing. `weight`: of the last answer, what the fork weighs: the host reads it to see whether a session
  * has to be compacted.
@@ -106,7 +98,7 @@ function copyParts(
     const copy = fromHistoryPart(part, answered)
     if (!copy) return []
     const placed = { ...copy, id: newPartID(), messageID, sessionID }
-    return [placed.type === "compaction" && placed.tail_start_id ? { ...placed, tail_start_id: tailID } : placed]
+    return [keepsTail(placed) ? { ...placed, tail_start_id: tailID } : placed]
   })
 }
 

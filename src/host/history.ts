@@ -32,7 +32,9 @@ export function history(messages: readonly Stored[]): readonly HistoryMessage[] 
   })
 }
 
-const isCompaction = (part: Part): part is Extract<Part, { type: "compaction" }> => part.type === "compaction"
+type Compaction = Extract<Part, { type: "compaction" }>
+
+const isCompaction = (part: Part): part is Compaction => part.type === "compaction"
 
 const isSummary = ({ info }: Stored): boolean =>
   info.role === "assistant" && info.summary === true && Boolean(info.finish) && !info.error
@@ -107,6 +109,17 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
       return stored
   }
 }
+
+/** Whether a compaction that this message asked for has its summary among the messages. */
+export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]): boolean =>
+  message.parts.some((part) => part.type === "other" && isCompaction(part.handle as Part)) &&
+  messages.some(({ handle }) => {
+    const { info } = handle as Stored
+    return info.role === "assistant" && info.parentID === message.id && info.summary === true
+  })
+
+/** Whether it is a compaction that kept a tail: in a copy, the tail begins with the copy's first message. */
+export const keepsTail = (part: Part): part is Compaction => isCompaction(part) && Boolean(part.tail_start_id)
 
 /** What a copy has no use for: a step's figures would be paid by it. */
 const NOT_COPIED: ReadonlySet<string> = new Set(["step-start", "step-finish", "patch", "snapshot"])

@@ -1,45 +1,51 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { type Host, HostError } from "../core/ports.ts"
-import { type Model, NO_USAGE, type Usage } from "../core/task.ts"
+import type { Model } from "../core/task.ts"
 import type { TokenCounter } from "../fork/counter.ts"
-import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../fork/ports.ts"
-import { forkEvents } from "./fork-events.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../fork/ports.ts"
 import { history, type Stored } from "./history.ts"
 import { Kept } from "./kept.ts"
 import { call } from "./opencode.ts"
-import { Pace } from "./pace.ts"
+import { type Room, rewriteCopy } from "./opencode-copy.ts"
+import { storedMessages } from "./opencode-messages.ts"
+import { replay } from "./opencode-replay.ts"
 
-/** How long one call may hold the host's thread; between two calls others run. */
-const CALL_MS = 35
-/** Messages read in one call, and events written in one. */
-const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
-const SLICE = { first: 8, most: 100, targetMs: CALL_MS }
 const KEEP_MODELS_MS = 60_000
+/** What OpenCode holds back of a model's context for the answer, at most, in tokens. */
+const ANSWER_TOKENS = 32_000
+const COMPACTION_TOKENS = 20_000
 
-type Counter = Pick<TokenCounter, "count">
+type Sessions = Pick<Host, "createSession" | "deleteSession" | "saveRecord" | "log">
 
 export type ForkParts = {
   readonly client: OpencodeClient
-  readonly sessions: Pick<Host, "createSession" | "deleteSession">
+  readonly sessions: Sessions
   /** The project's, as the host names it. */
   readonly directory: string
-  readonly counter: Counter
+  readonly counter: Pick<TokenCounter, "count">
 }
 
+type Limit = { readonly context: number; readonly input?: number; readonly output: number }
+
 /**
- * Forks on OpenCode 1.x.
+ * Forks on OpenCode 1.x, in two ways.
  *
- * The fork is a child like any other, and what it inherits is written into it through the route by which OpenCode
- * replays a session's events. So a long history costs what is kept of it, while `session.fork` costs all of it and then
- * a call for every message that goes; the copies carry no cost of the parent's, no stale token count that would have
- * the host compact the fork at once, and ids older than the prompt's.
+ * The first: the fork is a child like any other, and what it inherits is replayed into it. So a long history costs what
+ * is kept of it, while `session.fork` costs all of it and then a call for every message that goes; the copies carry no
+ * cost of the parent's, no stale token count that would have the host compact the fork at once, and ids older than the
+ * prompt's.
+ *
+ * The second, where the host does not replay: `session.fork`, rewritten to the same content. It is no child of its
+ * parent: its record names it, and its questions are not seen on the parent's screen.
  */
 export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
-  readonly #sessions: Pick<Host, "createSession" | "deleteSession">
+  readonly #sessions: Sessions
   readonly #directory: string
-  readonly #counter: Counter
-  readonly #contexts = new Kept<ReadonlyMap<string, number>>(KEEP_MODELS_MS, () => this.#readContexts())
+  readonly #counter: Pick<TokenCounter, "count">
+  readonly #limits = new Kept<ReadonlyMap<string, Limit>>(KEEP_MODELS_MS, () => this.#readLimits())
+  /** The host has no route to replay by: it is not asked again. */
+  #replays = true
 
   constructor({ client, sessions, directory, counter }: ForkParts) {
     this.#client = client
@@ -49,77 +55,86 @@ export class OpencodeForks implements ForkHost {
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
-    const stored = await this.#stored(sessionID)
-    const end = stored.findIndex(({ info }) => info.id === messageID)
-    if (end < 0)
-      throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
-    return history(stored.slice(0, end))
+    return history(await this.#before(sessionID, messageID))
   }
 
-  async contextLimit({ provider, id }: Model): Promise<number | undefined> {
-    return (await this.#contexts.get()).get(`${provider}/${id}`)
+  async contextLimit(model: Model): Promise<number | undefined> {
+    const limit = await this.#limit(model)
+    return limit && (limit.input ?? limit.context)
   }
 
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
     return this.#counter.count(texts)
   }
 
-  async fork({ messages, tokens, draft, ...session }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
+  async fork(input: NewFork): Promise<string> {
+    const replayed = this.#replays ? await this.#replayed(input) : undefined
+    return replayed ?? (await this.#copied(input))
+  }
+
+  /** A child with the history replayed into it; undefined, with nothing left behind, where the host does not replay. */
+  async #replayed({ messages, tokens, draft, ...session }: NewFork): Promise<string | undefined> {
     const sessionID = await this.#sessions.createSession(session, draft)
     try {
-      await this.#fill(sessionID, messages, tokens)
-      return { sessionID, usageBefore: NO_USAGE }
+      await replay(this.#client, { sessionID, directory: this.#directory }, messages, tokens)
+      return sessionID
     } catch (error) {
-      await this.deleteSession(sessionID).catch(() => {})
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      if (!(error instanceof HostError)) throw error
+      if (error.notFound) this.#replays = false
+      this.#sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
+        error: error.message,
+      })
+      return undefined
+    }
+  }
+
+  /** A copy of the parent, rewritten to the same. */
+  async #copied({ messages, draft, parentID, title, model, rules }: NewFork): Promise<string> {
+    const messageID = draft.parentMessageID
+    const sources = await this.#before(parentID, messageID)
+    const { id: sessionID } = await call(
+      "copy the session",
+      this.#client.session.fork({ sessionID: parentID, messageID }),
+    )
+    try {
+      const own = { title, permission: [...rules], metadata: {} }
+      await call("write a session", this.#client.session.update({ sessionID, ...own }))
+      await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
+      await rewriteCopy(this.#client, { sessionID, sources, room: await this.#room(model) }, messages)
+      return sessionID
+    } catch (error) {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
       throw error
     }
   }
 
-  async preamble({ sessionID, messageID, partID, agent, model, text }: Preamble): Promise<void> {
-    const named = model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
-    const parts = [{ id: partID, type: "text" as const, text, synthetic: true }]
-    await call(
-      "write the preamble",
-      this.#client.session.prompt({ sessionID, messageID, agent, ...named, noReply: true, parts }),
-    )
+  /** What was stored in the session before the message. */
+  async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
+    const stored = await storedMessages(this.#client, sessionID)
+    const end = stored.findIndex(({ info }) => info.id === messageID)
+    if (end < 0)
+      throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
+    return stored.slice(0, end)
   }
 
-  deleteSession(sessionID: string): Promise<void> {
-    return this.#sessions.deleteSession(sessionID)
+  /** As OpenCode computes it under its default settings. */
+  async #room(model: Model | undefined): Promise<Room> {
+    const limit = model && (await this.#limit(model))
+    if (!limit) return undefined
+    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
+    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
   }
 
-  async #fill(sessionID: string, messages: readonly HistoryMessage[], tokens: number): Promise<void> {
-    const events = forkEvents(sessionID, messages, tokens)
-    const pace = new Pace(SLICE)
-    for (let at = 0; at < events.length; ) {
-      const slice = events.slice(at, at + pace.size)
-      const begin = performance.now()
-      await call("write the history", this.#client.sync.replay({ body_directory: this.#directory, events: slice }))
-      pace.took(performance.now() - begin)
-      at += slice.length
-      await new Promise<void>((resolve) => setTimeout(resolve, 0))
-    }
+  async #limit({ provider, id }: Model): Promise<Limit | undefined> {
+    return (await this.#limits.get()).get(`${provider}/${id}`)
   }
 
-  /** All messages, oldest first, read in pages from the newest on. */
-  async #stored(sessionID: string): Promise<readonly Stored[]> {
-    const pages: Stored[][] = []
-    const pace = new Pace(PAGE)
-    for (let before: string | undefined; ; ) {
-      const begin = performance.now()
-      const request = this.#client.session.messages({ sessionID, limit: pace.size, before })
-      pages.push(await call("read messages", request))
-      pace.took(performance.now() - begin)
-      before = (await request).response?.headers.get("x-next-cursor") ?? undefined
-      if (before === undefined) return pages.reverse().flat()
-    }
-  }
-
-  async #readContexts(): Promise<ReadonlyMap<string, number>> {
+  async #readLimits(): Promise<ReadonlyMap<string, Limit>> {
     const { providers } = await call("read the models", this.#client.config.providers())
     const limits = providers.flatMap(({ id, models }) =>
-      Object.entries(models).map(([model, { limit }]) => [`${id}/${model}`, limit.input ?? limit.context] as const),
+      Object.entries(models).map(([model, { limit }]) => [`${id}/${model}`, limit] as const),
     )
-    return new Map(limits.filter(([, tokens]) => tokens > 0))
+    return new Map(limits.filter(([, { context }]) => context > 0))
   }
 }

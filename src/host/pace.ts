@@ -1,3 +1,9 @@
+/** How long one call may hold the host's thread; between two calls others run. */
+export const CALL_MS = 35
+
+/** Lets others run. */
+export const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
+
 /**
  * How much to ask of the host in one call, so that none holds its one thread for much longer than `targetMs`: as much
  * as took that long the last time, on this machine and with what it has to do besides.

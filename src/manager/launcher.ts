@@ -191,9 +191,10 @@ export class Launcher {
 
   /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
   async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
-    const { options, clock } = this.#parts
+    const { options, clock, host } = this.#parts
+    const { forks } = this.#ports
     const title = `${draft.description} (@${draft.agent} background fork)`
-    const { sessionID, info } = await forkContext(this.#ports.forks, { draft, title, rules, limits: options.fork })
+    const { sessionID, info } = await forkContext({ forks, host }, { draft, title, rules, limits: options.fork })
     const promptID = messageID("prompt", draft.id, 0, clock.now())
     return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
   }

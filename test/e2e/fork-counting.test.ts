@@ -12,6 +12,7 @@ import { openWithPast, type PastMessage } from "../support/past.ts"
 import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
 
 const SOURCE = readFileSync(new URL("../../node_modules/typescript/lib/typescript.js", import.meta.url), "utf8")
+const PATIENCE = { timeout: 40_000 }
 const LAUNCHED = /Inherited: (\d+) messages?, about ([\d,]+) tokens/
 
 let model: ScriptedModel
@@ -62,7 +63,7 @@ const countOf = (request: ModelRequest) =>
 const forkOf = async (host: Host, past: readonly PastMessage[]) => {
   const { id } = await openWithPast(host, past)
   const { child, output } = await launch(host, model, id, { prompt: "LOOK", fork: true })
-  const request = await model.waitFor(({ sessionID }) => sessionID === child)
+  const request = await model.waitFor(({ sessionID }) => sessionID === child, PATIENCE)
   const [, messages, tokens = ""] = LAUNCHED.exec(output) ?? []
   await notified(host, id)
   return { messages: Number(messages), tokens: Number(tokens.replaceAll(",", "")), request, output }

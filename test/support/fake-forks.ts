@@ -1,9 +1,9 @@
 import { HostError } from "../../src/core/ports.ts"
-import { type Model, NO_USAGE, type Usage } from "../../src/core/task.ts"
-import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../../src/fork/ports.ts"
+import type { Model } from "../../src/core/task.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../src/fork/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
 
-/** Forks on the fake host: a session of its own with one message for the parent's past, and the preamble. */
+/** Forks on the fake host: a session of its own and nothing of the parent's past. */
 export class FakeForks implements ForkHost {
   readonly #host: FakeHost
 
@@ -24,17 +24,7 @@ export class FakeForks implements ForkHost {
     return undefined
   }
 
-  async fork({ title, agent, model, rules, draft }: NewFork): Promise<{ sessionID: string; usageBefore: Usage }> {
-    const input = { parentID: draft.parentID, title, agent, model, rules }
-    const sessionID = await this.#host.createSession(input, draft)
-    return { sessionID, usageBefore: NO_USAGE }
-  }
-
-  preamble({ sessionID, messageID, partID, agent, model, text }: Preamble): Promise<void> {
-    return this.#host.prompt({ sessionID, messageID, agent, model, noReply: true, parts: [{ id: partID, text }] })
-  }
-
-  deleteSession(sessionID: string): Promise<void> {
-    return this.#host.deleteSession(sessionID)
+  fork({ title, agent, model, rules, draft }: NewFork): Promise<string> {
+    return this.#host.createSession({ parentID: draft.parentID, title, agent, model, rules }, draft)
   }
 }

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
-import { NO_USAGE, type TaskDraft } from "../../src/core/task.ts"
-import { forkContext } from "../../src/fork/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork, Preamble } from "../../src/fork/ports.ts"
+import { HostError, type Prompt } from "../../src/core/ports.ts"
+import type { TaskDraft } from "../../src/core/task.ts"
+import { type ForkPorts, forkContext } from "../../src/fork/fork.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../src/fork/ports.ts"
 import { agent, call, user } from "../support/histories.ts"
 
 const DRAFT = {
@@ -14,7 +14,6 @@ const DRAFT = {
   run: { generation: 0, createdAt: 1_700_000_000_000 },
 } as TaskDraft
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
-const USAGE = { ...NO_USAGE, input: 7 }
 
 type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError; uncounted?: boolean }
 
@@ -22,12 +21,12 @@ type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError; un
 const hostWith = (messages: readonly HistoryMessage[], context?: number, faults: Faults = {}) => {
   const asked = {
     forks: [] as NewFork[],
-    preambles: [] as Preamble[],
+    preambles: [] as Prompt[],
     deleted: [] as string[],
     histories: [] as string[],
     counted: [] as string[],
   }
-  const host: ForkHost = {
+  const forks: ForkHost = {
     async history(sessionID, messageID) {
       asked.histories.push(`${sessionID} ${messageID}`)
       return messages
@@ -40,9 +39,11 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     async fork(input) {
       if (faults.fork) throw faults.fork
       asked.forks.push(input)
-      return { sessionID: "ses_fork", usageBefore: USAGE }
+      return "ses_fork"
     },
-    async preamble(message) {
+  }
+  const host: ForkPorts["host"] = {
+    async prompt(message) {
       if (faults.preamble) throw faults.preamble
       asked.preambles.push(message)
     },
@@ -51,7 +52,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       if (faults.deletion) throw faults.deletion
     },
   }
-  const run = (limits = LIMITS) => forkContext(host, { draft: DRAFT, title: "t", rules: [], limits })
+  const run = (limits = LIMITS) => forkContext({ forks, host }, { draft: DRAFT, title: "t", rules: [], limits })
   return { asked, run }
 }
 
@@ -60,7 +61,7 @@ const LONG = [user("u1", "read"), agent("a1", call("c1", "x".repeat(5000)))]
 describe("a fork", () => {
   test("is made of the parent's history up to the calling message, its record telling what was inherited", async () => {
     const { asked, run } = hostWith(LONG)
-    const { sessionID, info, usageBefore } = await run()
+    const { sessionID, info } = await run()
     expect(asked.histories).toEqual(["ses_parent msg_call"])
     expect(asked.forks[0]).toMatchObject({
       parentID: "ses_parent",
@@ -68,7 +69,7 @@ describe("a fork", () => {
       agent: "general",
     })
     expect(asked.forks[0]?.draft).toEqual({ ...DRAFT, fork: info })
-    expect([sessionID, usageBefore]).toEqual(["ses_fork", USAGE])
+    expect(sessionID).toBe("ses_fork")
     expect(info).toMatchObject({ messages: 2, droppedMessages: 0, cutResults: 1 })
     expect(info.tokens).toBeGreaterThan(500)
   })
@@ -93,7 +94,7 @@ describe("a fork", () => {
     expect(asked.preambles).toHaveLength(1)
     expect(asked.preambles[0]).toMatchObject({ sessionID: "ses_fork", agent: "general", model: DRAFT.model })
     expect(asked.preambles[0]?.messageID).toMatch(/^msg_[0-9a-f]{12}abcdefghF00000$/)
-    expect(asked.preambles[0]?.text).toContain("1 tool result over 1500 characters cut")
+    expect(asked.preambles[0]?.parts[0]?.text).toContain("1 tool result over 1500 characters cut")
   })
 
   test("keeps to six tenths of the model's context where that is less than the limit, preamble and all", async () => {
@@ -112,7 +113,9 @@ describe("a fork", () => {
     expect(info).toMatchObject({ messages: 99, droppedMessages: 0 })
     expect(info.tokens).toBeGreaterThan(99_000)
     expect(info.tokens).toBeLessThanOrEqual(100_000)
-    expect(info.tokens - (asked.forks[0]?.tokens ?? 0)).toBe(Math.ceil((asked.preambles[0]?.text.length ?? 0) / 4))
+    expect(info.tokens - (asked.forks[0]?.tokens ?? 0)).toBe(
+      Math.ceil((asked.preambles[0]?.parts[0]?.text.length ?? 0) / 4),
+    )
   })
 
   test("is held to its limit by the estimate where nobody counts", async () => {

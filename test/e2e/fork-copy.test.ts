@@ -1,0 +1,73 @@
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { statuses } from "../support/killing.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { textOf } from "../support/model-request.ts"
+import { launch, notified } from "../support/plugin.ts"
+
+/** The plugin on a host that cannot replay a session's events: forks are made by `session.fork`. */
+const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url))
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  const options = { entry: path("../../dist/server.js"), missing: "/sync/replay" }
+  host = await startHost({ model, plugin: [[path("../support/fixtures/other-host-plugin.ts"), options]] })
+  model.use((request) => (request.lastUser.startsWith("HANG") ? { hang: true } : undefined))
+  model.use((request) => (request.lastUser === "the word is tulip" ? { text: "I remember tulip" } : undefined))
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+test("a fork knows what was said, is launched with the same words, keeps the parent's deny rules and costs its own", async () => {
+  const permission = [{ permission: "bash", pattern: "*", action: "deny" as const }]
+  const { id: session } = await unwrap(host.client.session.create({ title: "strict", permission }))
+  await ask(host, session, "the word is tulip")
+  const { id, child, output } = await launch(host, model, session, { prompt: "WHICH WORD", fork: true })
+  expect(output).toMatch(
+    new RegExp(
+      `^Background task launched\\.\nTask ID: ${id}.*\nAgent: .*\nInherited: 3 messages, about [\\d,]+ tokens\n\n`,
+    ),
+  )
+  const request = await model.waitFor(({ sessionID }) => sessionID === child)
+  const said = request.messages.filter(({ role }) => role !== "system").map(({ content }) => textOf(content))
+  expect(said.slice(0, 2)).toEqual(["the word is tulip", "I remember tulip"])
+  expect(said.at(-2)).toContain("Nothing was left out or cut: 3 messages kept.")
+  expect(said.at(-1)).toContain("WHICH WORD")
+  expect(request.tools).toContain("read")
+  expect(request.tools).not.toContain("bash")
+  expect(request.tools).not.toContain("superagents_task")
+  expect((await unwrap(host.client.session.get({ sessionID: child }))).parentID).toBeUndefined()
+  await notified(host, session)
+  const list = await callTool(host, model, session, "superagents_list", {})
+  expect(list.output).toContain(`${id} (forked) `)
+  expect(list.output).toContain("120 tokens, $0.0001")
+})
+
+test("a fork is brought back after a restart like any other", async () => {
+  const session = await openSession(host)
+  await ask(host, session, "the word is tulip")
+  const { id } = await launch(host, model, session, { prompt: "HANG forked", fork: true })
+  await model.waitFor(({ lastUser }) => lastUser.startsWith("HANG forked"))
+  await host.kill("SIGKILL")
+  await host.restart()
+  expect((await statuses(host, model, session)).get(id)).toBe("error")
+  expect(await notified(host, session)).toHaveLength(1)
+})
+
+test("a fork is stopped when its parent is deleted, and nobody is told", async () => {
+  const session = await openSession(host)
+  await ask(host, session, "the word is tulip")
+  await launch(host, model, session, { prompt: "HANG with the parent", fork: true })
+  const request = await model.waitFor(({ lastUser }) => lastUser.startsWith("HANG with the parent"))
+  await unwrap(host.client.session.delete({ sessionID: session }))
+  if (!request.aborted.aborted)
+    await new Promise((resolve) => request.aborted.addEventListener("abort", resolve, { once: true }))
+})

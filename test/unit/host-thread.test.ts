@@ -1,0 +1,15 @@
+import { expect, test } from "vitest"
+import { startCounting } from "../../src/host/thread.ts"
+
+const ECHO = `import { parentPort } from "node:worker_threads"
+parentPort.on("message", ({ id, texts }) => parentPort.postMessage({ id, counts: texts.map((text) => text.length) }))`
+
+test("a thread is started from a file, answers what it is asked, and ends when told to", async () => {
+  const thread = startCounting(new URL(`data:text/javascript,${encodeURIComponent(ECHO)}`))
+  const answer = new Promise((resolve) => thread.on("message", resolve))
+  const ended = new Promise<void>((resolve) => thread.on("exit", resolve))
+  thread.postMessage({ id: 1, texts: ["a", "bcd"] })
+  expect(await answer).toEqual({ id: 1, counts: [1, 3] })
+  thread.terminate()
+  await ended
+})
