@@ -128,9 +128,12 @@ export const changedFiles = (messages: readonly Message[]): readonly string[] =>
   ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
 ]
 
-/** What an answer used. The host does not know it of one that was cut off. */
-const usageOf = ({ usage = NO_USAGE, role, finish, parts }: Message): Usage =>
-  role === "assistant" && finish === undefined && parts.length > 0 ? { ...usage, atLeast: true } : usage
+/** What an answer used. The host does not know it of one that was cut off; one that was refused used nothing. */
+function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usage {
+  if (role !== "assistant" || finish !== undefined) return usage
+  const refused = parts.length === 0 && error !== undefined && error.name !== ABORTED
+  return refused ? usage : { ...usage, atLeast: true }
+}
 
 /** The tool by which an agent keeps its todos: who did not call it left none open. */
 export const keptTodos = (messages: readonly Message[]): boolean =>

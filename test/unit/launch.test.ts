@@ -193,6 +193,51 @@ describe("a launch is refused, and leaves no session,", () => {
     expect((await rig.launch()).status).toBe("running")
   })
 
+  test("as a resume is: both count for the rate", async () => {
+    const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
+    const { id } = await rig.ended((await rig.launch()).id)
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    await rig.ended(id)
+    await expect(rig.manager.resume(id, { prompt: "MORE" }, rig.caller)).rejects.toThrow("allows 2 a minute")
+    await expect(rig.launch()).rejects.toThrow("allows 2 a minute")
+    expect(rig.task(id).status).toBe("completed")
+  })
+
+  test("where the user does not allow the agent; a resume asks as well", async () => {
+    const rig = new Rig()
+    const { id } = await rig.ended((await rig.launch()).id)
+    const asked: string[] = []
+    const authorize = async (agent: string, description: string) => {
+      asked.push(`${agent}: ${description}`)
+      throw new Error("The user rejected it.")
+    }
+    const caller = { ...rig.caller, authorize }
+    const refusal = 'Launching agent "general" was not allowed: The user rejected it. Nothing was launched.'
+    const request = { description: "find it", prompt: "FIND", agent: "general", fork: false }
+    await expect(rig.manager.launch(request, caller)).rejects.toThrow(refusal)
+    await expect(rig.manager.resume(id, { prompt: "AGAIN" }, caller)).rejects.toThrow(refusal)
+    expect(asked).toEqual(["general: find it", "general: find it"])
+    expect(rig.task(id).status).toBe("completed")
+  })
+
+  test.each([false, true])("when the user stops the calling turn while it is made (fork: %s)", async (fork) => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    const turn = new AbortController()
+    rig.host.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
+    const request = { description: "find it", prompt: "FIND", agent: "general", fork }
+    const launching = rig.manager.launch(request, { ...rig.caller, abort: turn.signal })
+    const refused = expect(launching).rejects.toThrow("The call was stopped while the task was being made.")
+    await rig.clock.advance(500)
+    turn.abort()
+    await rig.clock.advance(1000)
+    await refused
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    await expect(rig.manager.launch(request, { ...rig.caller, abort: turn.signal })).rejects.toThrow("was stopped")
+    expect(rig.host.database.sessions.size).toBe(sessions)
+  })
+
   test("but a refused launch does not count against the rate", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 1 } })
     await expect(rig.launch({ agent: "nobody" })).rejects.toThrow()
@@ -235,6 +280,31 @@ describe("an identical launch", () => {
     rig.onPrompt("FIND", { hang: true })
     const second = await rig.launch({ prompt: "FIND more" })
     expect((await rig.launch({ prompt: "FIND more", fork: true })).id).not.toBe(second.id)
+  })
+
+  test("in the same step finds the one that is being made, and takes its place where that fails", async () => {
+    const rig = new Rig({ options })
+    let fails = true
+    rig.host.onCall = (method) => {
+      if (method !== "createSession" || !fails) return undefined
+      fails = false
+      return { slow: 100, fail: new HostError("no") }
+    }
+    const request = { description: "find it", prompt: "FIND", agent: "general", fork: false }
+    const launches = [1, 2, 3].map(() => rig.manager.launch(request, rig.caller))
+    const settled = Promise.allSettled(launches)
+    await rig.clock.advance(1000)
+    const outcomes = (await settled).map((each) => (each.status === "fulfilled" ? each.value.reused : "failed"))
+    expect(outcomes.toSorted()).toEqual([false, true, "failed"].toSorted())
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
+  test("is a new one once the earlier task was asked something else", async () => {
+    const rig = new Rig({ options })
+    const first = await rig.ended((await rig.launch()).id)
+    await rig.manager.resume(first.id, { prompt: "ANOTHER" }, rig.caller)
+    await rig.ended(first.id)
+    expect((await rig.launch()).id).not.toBe(first.id)
   })
 
   test("does not count against the launch rate", async () => {

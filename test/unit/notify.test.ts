@@ -215,6 +215,27 @@ describe("waking", () => {
     expect(rig.answers().map(({ parentID }) => parentID)).toEqual([rig.notices()[2]?.id])
   })
 
+  test("is not lost where the message that was to do it for an earlier one was cleared meanwhile", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", HANG)
+    const one = await rig.launch()
+    const two = await rig.launch()
+    await rig.clock.advance(100)
+    // The first is stored without waking, since the second is to wake: and that one is forgotten before it is sent.
+    let sends = 0
+    rig.host.onCall = (method, sessionID) => {
+      if (method !== "prompt" || sessionID !== rig.parent) return undefined
+      return sends++ === 0 ? { slow: 200 } : undefined
+    }
+    for (const { sessionID } of [one, two]) rig.host.abortByUser(sessionID)
+    await rig.clock.until(() => sends === 1)
+    const { metadata } = rig.host.stored(two.sessionID)
+    rig.host.writeMetadata(two.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    await rig.clock.advance(10_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.answers().map(({ parentID }) => parentID)).toEqual([rig.notices()[0]?.id])
+  })
+
   test("does not happen with the option never, nor before the batch's last with last", async () => {
     const counts: Record<string, number> = {}
     for (const wake of ["each", "last", "never"] as const) {

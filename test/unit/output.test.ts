@@ -100,6 +100,34 @@ describe("looking at a task", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
+  test("does nothing any more once it is stopped, whatever was under way", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 3000 })
+    for (let count = 0; count < 10; count++) await rig.launch()
+    const queued = await rig.launch({ prompt: "QUEUED" })
+    rig.host.onCall = (method) => (method === "activity" ? { slow: 5000 } : undefined)
+    await rig.clock.advance(100)
+    const looking = rig.manager.tick()
+    await rig.clock.advance(2000)
+    rig.manager.stop()
+    rig.host.calls.length = 0
+    await rig.clock.advance(600_000)
+    await looking
+    expect(rig.host.calls).toEqual([])
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.status)).toEqual(Array(11).fill("running"))
+    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("says that an answer is gone with its session", async () => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    await rig.clock.advance(1000)
+    rig.host.deleteByUser(sessionID)
+    expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "", gone: true })
+  })
+
   test("does not begin to tick again when it is stopped in the middle of a look", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })

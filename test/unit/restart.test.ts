@@ -34,6 +34,55 @@ describe("after a crash and a restart", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
   })
 
+  test("an end has the time of the child's last message, however late it is found", async () => {
+    const { rig, id, sessionID } = await running()
+    await rig.clock.advance(60_000)
+    const last = rig.host.stored(sessionID).messages.at(-1)
+    rig.crash()
+    Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now() })
+    await rig.clock.advance(8 * 3_600_000)
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).run.endedAt).toBe(last?.completedAt)
+    expect(rig.notices()[0]?.visible).toContain("finished in 1m")
+  })
+
+  test("an interrupted run ended when its owner was last seen, not when that was found", async () => {
+    const { rig, id, sessionID } = await running()
+    const begun = rig.host.stored(sessionID).messages.at(-1)?.createdAt ?? 0
+    rig.crash()
+    await rig.clock.advance(8 * 3_600_000)
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).run.endedAt).toBe(begun)
+  })
+
+  test("tasks are listed oldest first", async () => {
+    const rig = new Rig()
+    const ids = []
+    for (let count = 0; count < 3; count++) {
+      ids.push((await rig.launch()).id)
+      await rig.clock.advance(1000)
+    }
+    rig.restart()
+    const records = rig.host.recordsOf.bind(rig.host)
+    rig.host.recordsOf = async (parent) => (await records(parent)).toReversed()
+    await rig.manager.ready(rig.parent)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).toEqual(ids)
+  })
+
+  test("what could not be settled at the start is settled when the host answers, unasked", async () => {
+    const { rig, id } = await running()
+    rig.restart()
+    rig.host.onCall = (method) => (method === "messagesSince" ? { fail: new HostError("not yet") } : undefined)
+    await rig.manager.recover()
+    rig.host.onCall = () => undefined
+    await rig.clock.advance(30_000)
+    expect(rig.task(id).status).toBe("error")
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.timers.pending).toBe(0)
+  })
+
   test("a task that had failed, unheard, is told as failed", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()
@@ -250,6 +299,80 @@ describe("another process on the same project", () => {
     await rig.clock.advance(30_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
     expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("tells what the first one had ended and not told when it died", async () => {
+    const { rig, id, sessionID } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    rig.host.onCall = (method) => (method === "persona" ? { fail: new HostError("no") } : undefined)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.clock.advance(20_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { status: "cancelled" } }])
+    expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("pending")
+    rig.crash()
+    await rig.clock.advance(30_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(other.timers.pending).toBe(0)
+  })
+
+  test("shows how much its work was, read from its messages", async () => {
+    const rig = new Rig()
+    rig.script(({ lastUser, toolResults }) => {
+      if (!lastUser.includes("FIND")) return undefined
+      return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { hang: true, text: "so far" }
+    })
+    await rig.launch()
+    await rig.clock.advance(1000)
+    const { other } = second(rig)
+    await other.manager.ready(rig.parent)
+    const [view] = other.manager.list(rig.parent)
+    expect(view).toMatchObject({ thisRun: { toolCalls: 2 }, recentTools: ["read", "read"], phase: "working" })
+    expect(view?.thisRun.usage.output).toBe(40)
+  })
+
+  test("does not forget a task because its session could not be read", async () => {
+    const { rig, id } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    other.host.onCall = (method) => (method === "session" ? { fail: new HostError("busy") } : undefined)
+    await other.manager.ready(rig.parent)
+    await rig.clock.advance(30_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id } }])
+    rig.crash()
+    other.host.onCall = () => undefined
+    await rig.clock.advance(30_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("forgets what the first one cleared, and looks at it no more", async () => {
+    const { rig } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    await rig.manager.clear(rig.parent)
+    await rig.clock.advance(20_000)
+    expect(other.manager.list(rig.parent)).toEqual([])
+    expect(other.timers.pending).toBe(0)
+  })
+
+  test("that recovers at the same time tells the same message", async () => {
+    for (const finished of [true, false]) {
+      const { rig, id, sessionID } = await running()
+      rig.crash()
+      const last = rig.host.stored(sessionID).messages.at(-1)
+      if (finished) Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now() })
+      const share = { clock: rig.clock, database: rig.host.database }
+      const [one, two] = [new Rig({ share }), new Rig({ share })]
+      const recovering = [one.manager.recover()]
+      await rig.clock.advance(1)
+      recovering.push(two.manager.recover())
+      await Promise.all(recovering)
+      await rig.clock.advance(60_000)
+      expect(rig.notices()).toHaveLength(1)
+      const record = (await one.host.session(sessionID))?.record?.task
+      expect(record).toMatchObject({ id, status: finished ? "completed" : "error", delivery: { state: "confirmed" } })
+    }
   })
 
   test("forgets a task whose session is gone", async () => {

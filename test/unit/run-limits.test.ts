@@ -45,6 +45,34 @@ describe("a limit ends a run, really stops it, and keeps what it had written:", 
   })
 })
 
+test("answers of which only the end was heard are not empty: the host is asked before they end a run", async () => {
+  const rig = new Rig()
+  rig.host.onEvent = ({ type }) => (type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined)
+  rig.script(({ lastUser, toolResults }) => {
+    if (!lastUser.includes("FIND")) return undefined
+    return toolResults.length < 6 ? { tools: [{ name: "read", args: {} }] } : { text: "found" }
+  })
+  const task = await rig.ended((await rig.launch()).id)
+  expect(task).toMatchObject({ status: "completed", outcome: { toolCalls: 6, recentTools: Array(5).fill("read") } })
+  expect(rig.notices()[0]?.hidden).toContain("6 tool calls")
+})
+
+test("what a cancelled run did is counted from its messages, and the step it was in makes that the least it was", async () => {
+  const rig = new Rig()
+  rig.host.onEvent = ({ type }) => (type === "tool" || type === "answered" ? "lose" : undefined)
+  rig.script(({ lastUser, toolResults }) => {
+    if (!lastUser.includes("FIND")) return undefined
+    return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { hang: true, text: "so far" }
+  })
+  const { id } = await rig.launch()
+  await rig.clock.advance(1000)
+  const [view] = await rig.manager.cancel({ type: "all" }, rig.caller)
+  expect(view?.task.outcome).toMatchObject({ toolCalls: 2, usage: { output: 40, atLeast: true } })
+  await rig.ended(id)
+  await rig.clock.advance(20_000)
+  expect((await rig.host.session(rig.task(id).sessionID))?.record?.task.outcome).toEqual(rig.task(id).outcome)
+})
+
 test("answers whose end is told of before their content are not empty", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", HANG)

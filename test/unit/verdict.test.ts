@@ -236,7 +236,9 @@ describe("a run's messages tell", () => {
     const usage = { ...NO_USAGE, input: 10 }
     const cut = answer({ finish: undefined, error: aborted, usage: NO_USAGE })
     expect(factsOf([user(), answer({ usage }), cut]).usage).toEqual({ ...usage, atLeast: true })
-    expect(factsOf([user(), { ...cut, parts: [] }]).usage).toEqual(NO_USAGE)
+    expect(factsOf([user(), { ...cut, parts: [] }]).usage).toEqual({ ...NO_USAGE, atLeast: true })
+    const refused = { ...cut, parts: [], error: { name: "APIError", message: "no" } }
+    expect(factsOf([user(), refused]).usage).toEqual(NO_USAGE)
   })
 
   test("whether the agent kept todos", () => {
