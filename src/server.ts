@@ -5,6 +5,7 @@ import type { HostEvent, LogFields } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
+import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
 import { clientOn, transportOf } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
@@ -73,6 +74,18 @@ const server: Plugin = async (input, given) => {
         const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
+    "experimental.chat.messages.transform": async (_input, output) =>
+      guard(() => {
+        const request = output as unknown as Request
+        const sessionID = sessionOf(request)
+        const word = sessionID && manager.inRequest(sessionID)
+        if (word) tellWith(request, word.text, word.withoutTools)
+      }),
+    // The one hook that may throw: that is how a call of a tool is refused.
+    "tool.execute.before": async ({ sessionID }) => {
+      const refusal = manager.refusesTools(sessionID)
+      if (refusal) throw new Error(refusal)
+    },
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
         await manager.ready(sessionID)

@@ -46,7 +46,8 @@ const plugin: TuiPluginModule = {
       order: SIDEBAR_ORDER,
       slots: {
         sidebar_content(_context, props) {
-          return <BackgroundAgents api={api} source={source} sessionID={props.session_id} />
+          const budget = () => settings().maxCostPerSession
+          return <BackgroundAgents api={api} source={source} sessionID={props.session_id} budget={budget} />
         },
         session_prompt_right(_context, props) {
           return <Badge api={api} source={source} sessionID={props.session_id} />

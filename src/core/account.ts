@@ -32,6 +32,12 @@ export function accountOf({ outcome }: Task): string[] {
 export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
   `${id} (${oneLine(description)})`
 
+/** What the text of an ended run is. */
+export function textName({ status, outcome }: Task): string {
+  if (status === "completed") return "answer"
+  return outcome?.saidLastWord ? "last word, which is partial" : "text so far"
+}
+
 /** In place of an answer, where there is none. */
 export const noText = ({ status }: Task): string =>
   status === "completed" ? "The agent ended without any text." : "It had written no text."

@@ -1,5 +1,6 @@
+import { nameOf as named } from "./account.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
-import { between, count, head, oneLine } from "./text.ts"
+import { between, count, head } from "./text.ts"
 
 /**
  * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
@@ -17,8 +18,8 @@ export function waitsFor(task: Task, find: Find): readonly string[] {
   return (task.run.after ?? []).filter((id) => find(id)?.status !== "completed")
 }
 
-/** A task that will never begin, and why. */
-export type Stranded = { readonly task: Task; readonly reason: Reason }
+/** A task that will never begin, and why. `wakes`: its parent did not bring that about itself. */
+export type Stranded = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
 
 /**
  * The tasks that wait for one that has ended in anything but `completed`, or was cleared, and those that wait for them
@@ -28,22 +29,33 @@ export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[
   const found = new Map<string, Stranded>()
   for (let news: readonly Stranded[] | undefined; news?.length !== 0; ) {
     news = tasks.flatMap((task) => {
-      const reason = found.has(task.id) ? undefined : reasonFor(task, find, found)
-      return reason ? { task, reason } : []
+      const cause = found.has(task.id) ? undefined : causeFor(task, find, found)
+      return cause ? { task, ...cause } : []
     })
     for (const each of news) found.set(each.task.id, each)
   }
   return [...found.values()]
 }
 
-function reasonFor(task: Task, find: Find, found: ReadonlyMap<string, Stranded>): Reason | undefined {
+function causeFor(
+  task: Task,
+  find: Find,
+  found: ReadonlyMap<string, Stranded>,
+): { reason: Reason; wakes: boolean } | undefined {
   for (const id of waitsFor(task, find)) {
     const other = find(id)
-    const fate = found.has(id) ? "was cancelled" : fateOf(other)
-    if (fate) return { code: "after", text: `It never began: it waited for ${nameOf(id, other)}, which ${fate}.` }
+    const before = found.get(id)
+    const fate = before ? "was cancelled" : fateOf(other)
+    if (!fate) continue
+    const text = `It never began: it waited for ${nameOf(id, other)}, which ${fate}.`
+    return { reason: { code: "after", text }, wakes: before?.wakes ?? !endedByParent(other) }
   }
   return undefined
 }
+
+/** Cancelled or cleared by the parent, or gone with it. */
+const endedByParent = (task: Task | undefined): boolean =>
+  !task || task.outcome?.reason?.code === "cancelled" || task.outcome?.reason?.code === "parent-ended"
 
 /** What became of a task for which no other can wait any more; undefined where it can. */
 export function fateOf(task: Task | undefined): string | undefined {
@@ -52,7 +64,7 @@ export function fateOf(task: Task | undefined): string | undefined {
   return task.status === "cancelled" ? "was cancelled" : undefined
 }
 
-const nameOf = (id: string, task: Task | undefined): string => (task ? `${id} (${oneLine(task.description)})` : id)
+const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
 
 /** A task that was waited for, and its answer. */
 export type Answered = { readonly task: Task; readonly text: string }
@@ -64,7 +76,7 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
     const shown = head(text, MOST_ANSWER_CHARS)
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
-    return `${task.id}, ${oneLine(task.description)}${cut}:\n${body}`
+    return `${named(task)}${cut}:\n${body}`
   })
   return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }

@@ -1,9 +1,21 @@
+import { spentOf } from "./money.ts"
 import { billedTokens, type Figures } from "./task.ts"
 import { count } from "./text.ts"
 
-/** `12,345 tokens, $0.0123`, and `at least` before it where that is all that is known. */
-export const usageText = ({ usage }: Pick<Figures, "usage">): string =>
-  `${usage.atLeast ? "at least " : ""}${count(billedTokens(usage), "token")}, $${usage.cost.toFixed(4)}`
+/** What may be used, where there is a limit; 0 for none. */
+export type Allowed = { readonly tokens: number; readonly cost: number }
+
+const ANY: Allowed = Object.freeze({ tokens: 0, cost: 0 })
+
+/**
+ * `12,345 tokens, $0.0123`, and `at least` before it where that is all that is known; `12,345 of 50,000 tokens,
+ * $0.0123 of $0.50` where there are limits.
+ */
+export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: Allowed = ANY): string {
+  const used = billedTokens(usage)
+  const counted = tokens > 0 ? `${used.toLocaleString("en-US")} of ${count(tokens, "token")}` : count(used, "token")
+  return `${usage.atLeast ? "at least " : ""}${counted}, ${spentOf(usage.cost, cost)}`
+}
 
 /** `2 tool calls, 12,345 tokens, $0.0123`. */
 export const figuresText = (figures: Figures): string =>

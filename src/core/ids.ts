@@ -6,9 +6,16 @@
 const SUFFIX_LENGTH = 14
 const TASK_ID = /^bg_[a-z0-9]{8}$/
 
-export type MessageKind = "prompt" | "notification" | "preamble" | "hint"
+export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word"
 
-const KIND_LETTER: Record<MessageKind, string> = { prompt: "P", notification: "N", preamble: "F", hint: "H" }
+const KIND_LETTER: Record<MessageKind, string> = {
+  prompt: "P",
+  notification: "N",
+  preamble: "F",
+  hint: "H",
+  word: "W",
+  "last-word": "L",
+}
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */
 export const taskID = (random: () => string): string => `bg_${random()}`

@@ -111,6 +111,8 @@ export type Outcome = Figures & {
   readonly filesChanged: readonly string[]
   /** How many more there were. */
   readonly moreFiles: number
+  /** What it wrote is its last word, asked for near a limit. */
+  readonly saidLastWord?: boolean
 }
 
 /**
@@ -125,6 +127,8 @@ export type Ending = {
   readonly note?: string
   readonly at?: number
   readonly proven?: boolean
+  /** It was asked for its last word near a limit, and said it. */
+  readonly saidLastWord?: boolean
 }
 
 /**

@@ -16,6 +16,7 @@ export type TaskEvent =
   | ({ readonly type: "cancelled" } & Ended)
   | { readonly type: "resumed"; readonly run: Run }
   | { readonly type: "retrieved"; readonly at: number }
+  | { readonly type: "warned"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -52,6 +53,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return resume(task, event.run)
     case "retrieved":
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
+    case "warned":
+      return warn(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
@@ -62,6 +65,13 @@ export function transition(task: Task, event: TaskEvent): Task {
 function admit(task: Task, event: { generation: number; at: number }): Task {
   if (!isActive(task) || task.run.generation !== event.generation || task.run.startedAt !== undefined) return task
   return { ...task, run: { ...task.run, startedAt: event.at } }
+}
+
+/** It was asked for its last word. */
+function warn(task: Task, { generation, at }: { generation: number; at: number }): Task {
+  const { run } = task
+  if (!isActive(task) || run.generation !== generation || run.startedAt === undefined) return task
+  return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at } } : task
 }
 
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {

@@ -1,63 +1,197 @@
 import { duration } from "./duration.ts"
-import { billedTokens, elapsed, type Progress, type Reason, type Task } from "./task.ts"
+import { SAME_USD } from "./money.ts"
+import { AMOUNTS, type Amount, type SpendingLimits, type Spent, spentText } from "./spending.ts"
+import {
+  elapsed,
+  type LastWord,
+  NO_USAGE,
+  type Progress,
+  type Reason,
+  type ReasonCode,
+  type Task,
+  type Usage,
+} from "./task.ts"
 
-/** The limits that end a run; 0 turns one off. Times in ms, tokens as `billedTokens` counts them. */
-export type RunLimits = {
+/** The limits that end a run; 0 turns one off. Times in ms. */
+export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
-  readonly maxTokensPerTask: number
   readonly permissionTimeout: number
+  /** How long before its time limit a run is asked for its last word, and how long it has for it near any other. */
+  readonly lastWord: number
 }
+
+/** A run as its limits see it. `ownTasks`: tasks that it launched are still active. */
+export type Watched = {
+  readonly task: Task
+  readonly progress: Progress
+  readonly limits: RunLimits
+  readonly spent: Spent
+  readonly ownTasks: boolean
+  readonly now: number
+}
+
+/**
+ * What a run's limits demand: `warn` that it be asked for its last word, `interrupt` that it be stopped in what it does
+ * and asked once more, `stop` that it end.
+ */
+export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly reason: Reason }
 
 /** Empty answers in a row after which a model will not be asked again. */
 export const MOST_EMPTY_ANSWERS = 3
+/** Part of a token or cost limit that is left when the last word comes. */
+const LEFT_FOR_LAST_WORD = 0.1
+/** Part of a time limit that the last word may take at most. */
+const MOST_OF_TIME = 1 / 3
+/** How long a run that was interrupted has for its last word at most, in ms. */
+const MOST_OWN_TIME_MS = 60_000
 
-/** The limit that a run has passed, or undefined. `ownTasks`: tasks that it launched are still active. */
-export function overrun(
-  task: Task,
-  progress: Progress,
-  limits: RunLimits,
-  ownTasks: boolean,
-  now: number,
-): Reason | undefined {
-  const { timeout } = task.run
-  if (timeout > 0 && elapsed(task, now) >= timeout) return { code: "timeout", text: timeoutText(timeout, limits) }
-  const tokens = billedTokens(progress.usage)
-  const { maxTokensPerTask, stallTimeout } = limits
-  if (maxTokensPerTask > 0 && tokens > maxTokensPerTask)
-    return {
-      code: "tokens",
-      text: `Stopped at its token limit: it used ${tokens} tokens, the option maxTokensPerTask allows ${maxTokensPerTask}.`,
-    }
-  if (progress.emptyAnswers >= MOST_EMPTY_ANSWERS)
-    return {
-      code: "empty",
-      text: `Stopped because the model sent ${progress.emptyAnswers} empty answers in a row. Try another model, or try again later.`,
-    }
-  const silence = now - progress.lastSignAt
-  if (stallTimeout > 0 && silence >= stallTimeout && !hasLife(progress, ownTasks))
-    return {
-      code: "silence",
-      text: `Stopped because nothing was heard of it for ${duration(silence)}; the option stallTimeout allows ${duration(stallTimeout)}.`,
-    }
-  return undefined
+/** How much of a limit is used, and how much there is. */
+type Gauge = { readonly used: number; readonly allowed: number }
+
+type Rule = {
+  readonly code: ReasonCode
+  /** Undefined where the limit is off, or does not count now. */
+  readonly gauge: (run: Watched) => Gauge | undefined
+  /** Passed when all of it is used, or only when more than that is. */
+  readonly passed: "at" | "above"
+  /** Time alone uses it up. */
+  readonly byClock: boolean
+  /** What is left of it when the last word comes, 0 for no last word. Absent where there never is one. */
+  readonly reserve?: (gauge: Gauge, run: Watched) => number
+  readonly text: (gauge: Gauge, run: Watched) => string
 }
 
-/** When `overrun` could next say something else if nothing more is heard; Infinity if never. */
-export function nextDeadline(task: Task, progress: Progress, limits: RunLimits, ownTasks: boolean): number {
-  const { startedAt, timeout } = task.run
-  const times: number[] = []
-  if (startedAt !== undefined && timeout > 0) times.push(startedAt + timeout)
-  if (limits.stallTimeout > 0 && !hasLife(progress, ownTasks)) times.push(progress.lastSignAt + limits.stallTimeout)
-  if (limits.permissionTimeout > 0) times.push(...progress.asks.map((ask) => ask.askedAt + limits.permissionTimeout))
-  return Math.min(Number.POSITIVE_INFINITY, ...times)
+const TIME: Rule = {
+  code: "timeout",
+  gauge: ({ task, now }) => gaugeOf(elapsed(task, now), task.run.startedAt === undefined ? 0 : task.run.timeout),
+  passed: "at",
+  byClock: true,
+  reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
+  text: ({ allowed }, { limits }) => {
+    const source = allowed === limits.taskTimeout ? "the option taskTimeout" : "its timeout argument"
+    return `Stopped at its time limit of ${duration(allowed)} (${source}).`
+  },
 }
+
+const EMPTY: Rule = {
+  code: "empty",
+  gauge: ({ progress }) => gaugeOf(progress.emptyAnswers, MOST_EMPTY_ANSWERS),
+  passed: "at",
+  byClock: false,
+  text: ({ used }) =>
+    `Stopped because the model sent ${used} empty answers in a row. Try another model, or try again later.`,
+}
+
+const SILENCE: Rule = {
+  code: "silence",
+  gauge: ({ progress, limits, ownTasks, now }) =>
+    hasLife(progress, ownTasks) ? undefined : gaugeOf(now - progress.lastSignAt, limits.stallTimeout),
+  passed: "at",
+  byClock: true,
+  text: ({ used, allowed }) =>
+    `Stopped because nothing was heard of it for ${duration(used)}; the option stallTimeout allows ${duration(allowed)}.`,
+}
+
+const spending = (amount: Amount): Rule => ({
+  code: amount.code,
+  gauge: (run) => gaugeOf(amount.unit.of(usedOf(amount, run)), amount.allowed(run.limits, run.task)),
+  passed: "above",
+  byClock: false,
+  reserve: ({ allowed }, { progress, limits }) => {
+    if (limits.lastWord === 0 || !hasWorked(progress)) return 0
+    // One step early where the next, if it is like the last, would pass the limit.
+    return Math.max(allowed * LEFT_FOR_LAST_WORD, amount.unit.of(progress.lastStep ?? NO_USAGE) - 2 * SAME_USD)
+  },
+  text: ({ allowed }, run) => `Stopped at ${amount.whose}: ${spentText(amount, usedOf(amount, run), allowed)}.`,
+})
+
+const usedOf = (amount: Amount, run: Watched): Usage => amount.used(run.spent, run) as Usage
+
+/** All limits of a run. Where several are passed, the first gives the reason. */
+const RULES: readonly Rule[] = [TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
+
+/** What a run's limits demand now; undefined where it may go on. */
+export function demandOf(run: Watched): Demand | undefined {
+  const passed = RULES.filter((rule) => isPassed(rule, run))
+  const { lastWord } = run.progress
+  if (lastWord) return demandAfterWarning(run, lastWord, passed)
+  if (passed[0]) return { action: "stop", reason: reasonOf(passed[0], run) }
+  const near = RULES.find((rule) => isNear(rule, run))
+  return near && { action: "warn", reason: reasonOf(near, run) }
+}
+
+/**
+ * A run that was asked for its last word is stopped when its time for that is over, or when a limit is passed and it is
+ * not speaking: the step in which it speaks is let through. One that could not read the question yet, since it is in a
+ * tool or waits before a question of its own, is interrupted instead, once.
+ */
+function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): Demand | undefined {
+  const other = passed.find(({ reserve }) => !reserve)
+  if (other) return { action: "stop", reason: reasonOf(other, run) }
+  const { state, againAt, reason } = lastWord
+  const isOver = run.now >= lastWordEnds(run, lastWord)
+  const isSpent = passed.some(({ byClock }) => !byClock)
+  if (!isOver && !isSpent) return undefined
+  if (state === "told" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
+  const isComing = state === "speaking" || (state === "told" && againAt !== undefined)
+  return isOver || !isComing ? { action: "stop", reason } : undefined
+}
+
+/** When a run that was asked for its last word has had its time for it. */
+function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
+  if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS)
+  const { startedAt = at, timeout } = task.run
+  const timeEnds = timeout > 0 ? startedAt + timeout : Number.POSITIVE_INFINITY
+  return reason.code === "timeout" ? timeEnds : Math.min(timeEnds, at + limits.lastWord)
+}
+
+/** When `demandOf`, or a question's own limit, could next say something else if nothing more is heard. */
+export function dueAt(run: Watched): number {
+  const { progress, limits } = run
+  const { lastWord, asks } = progress
+  const questions = limits.permissionTimeout > 0 ? asks.map(({ askedAt }) => askedAt + limits.permissionTimeout) : []
+  const rules = RULES.flatMap((rule) => dueOf(rule, run) ?? [])
+  const word = lastWord ? [lastWordEnds(run, lastWord)] : []
+  return Math.min(Number.POSITIVE_INFINITY, ...questions, ...rules, ...word)
+}
+
+function dueOf(rule: Rule, run: Watched): number | undefined {
+  const gauge = rule.byClock ? rule.gauge(run) : undefined
+  if (!gauge) return undefined
+  const { lastWord } = run.progress
+  if (rule.reserve && lastWord) return undefined
+  return run.now + leftOf(gauge) - (rule.reserve?.(gauge, run) ?? 0)
+}
+
+function isPassed(rule: Rule, run: Watched): boolean {
+  const gauge = rule.gauge(run)
+  if (!gauge) return false
+  return rule.passed === "at" ? leftOf(gauge) <= 0 : leftOf(gauge) < -SAME_USD
+}
+
+function isNear(rule: Rule, run: Watched): boolean {
+  const gauge = rule.gauge(run)
+  const reserve = (gauge && rule.reserve?.(gauge, run)) ?? 0
+  return gauge !== undefined && reserve > 0 && leftOf(gauge) <= reserve + SAME_USD
+}
+
+const leftOf = ({ used, allowed }: Gauge): number => allowed - used
+
+const gaugeOf = (used: number, allowed: number): Gauge | undefined => (allowed > 0 ? { used, allowed } : undefined)
+
+const reasonOf = (rule: Rule, run: Watched): Reason => ({
+  code: rule.code,
+  text: rule.text(rule.gauge(run) as Gauge, run),
+})
+
+/** It has begun to do something: before that it would have nothing to say. */
+const hasWorked = ({ toolCalls, lastText, lastStep }: Progress): boolean =>
+  toolCalls > 0 || lastText !== "" || lastStep !== undefined
+
+/** In a tool, or before a question: it cannot read what it is told. */
+const isHeldUp = ({ openCalls, asks }: Progress): boolean => openCalls > 0 || asks.length > 0
 
 /** What counts as life although nothing is heard: a running tool, an open question, a retry, tasks of its own. */
 const hasLife = (progress: Progress, ownTasks: boolean): boolean =>
   progress.openCalls > 0 || progress.asks.length > 0 || progress.retry !== undefined || ownTasks
-
-function timeoutText(timeout: number, limits: RunLimits): string {
-  const source = timeout === limits.taskTimeout ? "the option taskTimeout" : "its timeout argument"
-  return `Stopped at its time limit of ${duration(timeout)} (${source}).`
-}

@@ -1,4 +1,4 @@
-import { accountOf, nameOf, noText } from "../core/account.ts"
+import { accountOf, nameOf, noText, textName } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
@@ -87,7 +87,7 @@ function answerOf(
   if (task.retrievedAt !== undefined) return { lines: ["You have fetched its answer already."], whole: true }
   if (answer === undefined || most === 0) return { lines: [], whole: false }
   if (answer === "") return { lines: [noText(task)], whole: true }
-  const name = task.status === "completed" ? "answer" : "text so far"
+  const name = textName(task)
   if (answer.length <= most)
     return {
       lines: [`Its whole ${name}, so it need not be fetched:`, between("task_output", task.id, answer)],

@@ -28,6 +28,8 @@ const Reason = z.object({
     "timeout",
     "silence",
     "tokens",
+    "budget",
+    "after",
     "interrupted",
     "cancelled",
     "aborted",
@@ -44,6 +46,10 @@ const Run = z.object({
   startedAt: z.number().optional(),
   endedAt: z.number().optional(),
   timeout: z.number(),
+  budget: z.object({ max: z.number(), before: z.number() }).optional(),
+  recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
+  after: z.array(z.string()).optional(),
+  lastWordAt: z.number().optional(),
 })
 
 const Outcome = z.object({
@@ -55,6 +61,7 @@ const Outcome = z.object({
   openTodos: z.number(),
   filesChanged: z.array(z.string()),
   moreFiles: z.number(),
+  saidLastWord: z.boolean().optional(),
 })
 
 const Delivery = z.union([
@@ -149,7 +156,7 @@ function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknow
 
 const RequestSchema = z.object({
   id: z.string().min(1),
-  action: z.enum(["cancel", "clear", "resume"]),
+  action: z.enum(["cancel", "clear", "resume", "tell"]),
   prompt: z.string().optional(),
 })
 

@@ -189,11 +189,12 @@ export class Endings {
   }
 
   /** What is known of the run: from its messages where there are any, else from what was heard of it. */
-  #outcome(task: Task, { reason, note }: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
-    if (messages.length > 0) return { reason, note, openTodos, ...factsOf(messages) }
+  #outcome(task: Task, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
+    const { reason, note, saidLastWord } = ending
+    if (messages.length > 0) return { reason, note, saidLastWord, openTodos, ...factsOf(messages) }
     const heard = task.outcome ?? this.#parts.store.tracker(task.id)?.snapshot() ?? NO_FIGURES
     const { toolCalls, usage, recentTools } = { recentTools: [], ...heard }
-    return { reason, note, openTodos, toolCalls, usage, recentTools, filesChanged: [], moreFiles: 0 }
+    return { reason, note, saidLastWord, openTodos, toolCalls, usage, recentTools, filesChanged: [], moreFiles: 0 }
   }
 
   #delivery(task: Task, { silent, wake }: Circumstances): Delivery {

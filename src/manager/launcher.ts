@@ -1,11 +1,15 @@
+import { type Answered, withAnswers } from "../core/after.ts"
 import { batchFor } from "../core/batch.ts"
+import { recentRuns } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { messageID, partID, taskID } from "../core/ids.ts"
 import { admissible, launchDelay, MINUTE_MS, modelKey } from "../core/limits.ts"
 import type { Rule } from "../core/ports.ts"
+import { refusalOf } from "../core/spending.ts"
 import { isActive, isQueued, NO_FIGURES, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import { forkContext } from "../fork/fork.ts"
 import type { ForkHost } from "../fork/ports.ts"
+import type { Answers } from "./answers.ts"
 import {
   alreadyResumed,
   authorize,
@@ -18,8 +22,10 @@ import {
   rulesFor,
 } from "./checks.ts"
 import type { Endings } from "./endings.ts"
+import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
+import { resolveAfter, type Waiting } from "./waiting.ts"
 
 export type LaunchRequest = {
   readonly description: string
@@ -29,14 +35,21 @@ export type LaunchRequest = {
   readonly model?: string
   readonly batch?: string
   readonly timeout?: number
+  /** What the run may cost, in US dollars. */
+  readonly maxCost?: number
+  /** Tasks that have to complete before: their ids, or a batch. */
+  readonly after?: readonly string[] | string
 }
 
-export type ResumeRequest = { readonly prompt: string; readonly timeout?: number }
+export type ResumeRequest = { readonly prompt: string; readonly timeout?: number; readonly maxCost?: number }
 
 export type LauncherPorts = {
   readonly endings: Endings
   readonly forks: ForkHost
   readonly randomID: () => string
+  readonly ledger: Ledger
+  readonly waiting: Waiting
+  readonly answers: Answers
   /** Tasks run: look after them. */
   readonly watch: () => void
 }
@@ -72,7 +85,7 @@ export class Launcher {
     const mark = fingerprint(agent.name, model, request.prompt)
     const draft = { agent: agent.name, model, depth, fingerprint: mark }
     const make = () => this.#authorized(request, caller, draft, rulesFor(parent, depth >= options.maxDepth))
-    if (!options.reuseIdentical || request.fork) return { task: await make(), reused: false }
+    if (!options.reuseIdentical || request.fork || request.after) return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
 
@@ -89,6 +102,7 @@ export class Launcher {
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
     if (caller) await authorize(caller, task.agent, task.description)
+    await this.#refuseBeyondLimits(task.parentID, task.id)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     refuseUnlessResumable(current, options.resumable)
@@ -96,7 +110,14 @@ export class Launcher {
     const now = clock.now()
     const generation = current.run.generation + 1
     const promptID = messageID("prompt", task.id, generation, now)
-    const run: Run = { generation, promptID, createdAt: now, timeout: request.timeout ?? options.taskTimeout }
+    const run: Run = {
+      generation,
+      promptID,
+      createdAt: now,
+      timeout: request.timeout ?? options.taskTimeout,
+      budget: this.#budget(request.maxCost, task.id),
+      recent: recentRuns(current, current.outcome?.usage.cost ?? 0, now),
+    }
     const change = store.apply(task.id, { type: "resumed", run }, now)
     if (!change) throw alreadyResumed(task.id)
     this.#prompts.set(task.id, request.prompt)
@@ -116,6 +137,7 @@ export class Launcher {
     for (const task of this.#admissible([...store.active(), ...this.#making])) {
       const prompt = this.#prompts.get(task.id)
       if (prompt === undefined || this.#making.has(task)) continue
+      if (this.#endBeyondLimits(task)) continue
       const event = { type: "admitted", generation: task.run.generation, at: clock.now() } as const
       const change = store.apply(task.id, event, clock.now())
       if (!change) continue
@@ -126,6 +148,13 @@ export class Launcher {
       })
       this.#ports.watch()
     }
+  }
+
+  /** Puts more behind the prompt of a run that has not begun; false where it has. */
+  append(taskID: string, text: string): boolean {
+    const prompt = this.#prompts.get(taskID)
+    if (prompt !== undefined) this.#prompts.set(taskID, `${prompt}\n\n${text}`)
+    return prompt !== undefined
   }
 
   /** Forgets what is remembered of a session that was deleted. */
@@ -153,9 +182,16 @@ export class Launcher {
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     rules: readonly Rule[],
   ): Promise<Task> {
+    await this.#refuseBeyondLimits(caller.sessionID)
+    const waitsFor = () =>
+      request.after === undefined
+        ? undefined
+        : resolveAfter(request.after, this.#parts.store.ofParent(caller.sessionID))
+    waitsFor()
     await authorize(caller, found.agent, request.description)
+    const after = waitsFor()
     this.#countLaunch(caller.sessionID)
-    return this.#make(this.#draft(request, caller, found), request, rules, caller.abort)
+    return this.#make(this.#draft(request, caller, found, after), request, rules, caller.abort)
   }
 
   async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
@@ -213,6 +249,8 @@ export class Launcher {
     this.#logLaunch(task)
     this.#ports.watch()
     this.pump()
+    // What it waits for may have failed while its session was made.
+    this.#ports.waiting.endStranded(this.#ports.endings)
   }
 
   #logLaunch(task: Task): void {
@@ -230,7 +268,32 @@ export class Launcher {
 
   #admissible(active: Iterable<Task>): readonly Task[] {
     const { store, options } = this.#parts
-    return admissible(active, options, (task) => store.hasActive(task.sessionID))
+    return admissible(
+      active,
+      options,
+      (task) => store.hasActive(task.sessionID),
+      (task) => this.#ports.waiting.waitsFor(task).length > 0,
+    )
+  }
+
+  /** Nothing begins where a limit that it would come under is used up. */
+  async #refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
+    const { ledger } = this.#ports
+    await ledger.lookElsewhere()
+    const why = refusalOf(this.#parts.options, ledger.spentBefore(sessionID, taskID))
+    if (why) throw new CallError(`Nothing was launched: ${why}.`)
+  }
+
+  /** The same for a run that waited for its slot while others spent what there was. */
+  #endBeyondLimits({ id, parentID, run }: Task): boolean {
+    const { ledger, endings } = this.#ports
+    const why = refusalOf(this.#parts.options, ledger.spentBefore(parentID, id))
+    const reason = { code: "budget", text: `It never began: ${why}.` } as const
+    return why !== undefined && endings.end(id, run.generation, { type: "failed", reason })
+  }
+
+  #budget(max: number | undefined, taskID: string): Run["budget"] {
+    return max === undefined ? undefined : { max, before: this.#ports.ledger.ofTask(taskID).cost }
   }
 
   /**
@@ -242,7 +305,9 @@ export class Launcher {
     const { generation, createdAt, promptID } = task.run
     if (!this.#runs(task)) return
     try {
-      const parts = [{ id: partID("prompt", task.id, generation, createdAt, 0), text: prompt }]
+      const text = withAnswers(prompt, await this.#answersFor(task))
+      if (!this.#runs(task)) return
+      const parts = [{ id: partID("prompt", task.id, generation, createdAt, 0), text }]
       await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })
       // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
       if (!this.#runs(task)) await stopSession(this.#parts, sessionID)
@@ -250,6 +315,12 @@ export class Launcher {
       const text = `OpenCode did not take the prompt: ${messageOf(error)}`
       this.#ports.endings.end(task.id, generation, { type: "failed", reason: { code: "host", text } })
     }
+  }
+
+  /** What the tasks that a run waited for have answered. */
+  async #answersFor({ run }: Task): Promise<readonly Answered[]> {
+    const tasks = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    return Promise.all(tasks.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
   }
 
   /** Whether the run has not ended since. */
@@ -262,6 +333,7 @@ export class Launcher {
     request: LaunchRequest,
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    after: readonly string[] | undefined,
   ): TaskDraft {
     const { clock, store, options } = this.#parts
     const now = clock.now()
@@ -284,6 +356,8 @@ export class Launcher {
         promptID: messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: request.timeout ?? options.taskTimeout,
+        budget: this.#budget(request.maxCost, id),
+        after,
       },
       delivery: { state: "none" },
     }

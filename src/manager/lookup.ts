@@ -57,10 +57,14 @@ export function selectRunning(
   if (selector.type === "all") return endables
   const key = findBatch(selector.name, own)
   if (key !== undefined) return endables.filter((task) => task.batch === key)
-  if (own.length === 0) throw new CallError(`No batch "${selector.name}": this session has no background tasks.`)
+  throw noBatch(selector.name, own)
+}
+
+export function noBatch(name: string, own: readonly Task[]): CallError {
+  if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
-  const known = names.length > 0 ? thereAre(names.map((name) => oneLine(name))) : "No task has a batch name."
-  throw new CallError(`No batch "${selector.name}" in this session. ${known} The id of a task names its batch as well.`)
+  const known = names.length > 0 ? thereAre(names.map((each) => oneLine(each))) : "No task has a batch name."
+  return new CallError(`No batch "${name}" in this session. ${known} The id of a task names its batch as well.`)
 }
 
 function endable(task: Task, isForeign: (task: Task) => boolean): Task {

@@ -1,5 +1,5 @@
 import type { Message } from "../core/ports.ts"
-import { type Ask, addUsage, NO_USAGE, type Progress, type Usage } from "../core/task.ts"
+import { type Ask, addUsage, type LastWord, NO_USAGE, type Progress, type Usage } from "../core/task.ts"
 import { RECENT_TOOLS } from "../core/verdict.ts"
 
 /** Enough to show where a child is. */
@@ -23,6 +23,9 @@ export class ProgressTracker {
   #text = ""
   #lastSignAt: number
   #retry: { attempt: number; message: string } | undefined
+  /** Messages that are on their way into the session: the run does not end before they were read. */
+  readonly #expected = new Set<string>()
+  #missingSince: number | undefined
 
   /** An event was heard of this run: the next one is likely to be heard too. */
   heard = false
@@ -36,6 +39,8 @@ export class ProgressTracker {
   lastLook: string | undefined
   /** The parent's model was told that the run waits for an answer. */
   hinted = false
+  /** How far its last word has come, once it was asked for it. */
+  lastWord: LastWord | undefined
   /** How long this process slept while the run went on, in ms: no limit counts that time. */
   asleep = 0
 
@@ -52,7 +57,24 @@ export class ProgressTracker {
     this.#lastSignAt = now
     this.stuckSince = undefined
     this.todosSince = undefined
+    this.#missingSince = undefined
     this.error = undefined
+  }
+
+  /** This message will come: the run cannot end before it is among its messages. */
+  expect(messageID: string): void {
+    this.#expected.add(messageID)
+  }
+
+  expectNot(messageID: string): void {
+    this.#expected.delete(messageID)
+  }
+
+  /** Since when, as far as anybody looked, messages are missing that are to come; undefined where none is. */
+  missingSince(messages: readonly Message[], now: number): number | undefined {
+    for (const { id } of messages) this.#expected.delete(id)
+    this.#missingSince = this.#expected.size > 0 ? (this.#missingSince ?? now) : undefined
+    return this.#missingSince
   }
 
   /** The process slept so long: whatever waits for a time waits as much longer. */
@@ -93,7 +115,10 @@ export class ProgressTracker {
 
   /** A message of the model has ended; without any text or tool call in it, it was empty. */
   answered(messageID: string, usage: Usage): void {
-    this.#answer(messageID).usage = usage
+    const answer = this.#answer(messageID)
+    if (answer.usage === undefined && this.lastWord?.state === "speaking")
+      this.lastWord = { ...this.lastWord, state: "spoke" }
+    answer.usage = usage
   }
 
   /** Takes in the run's messages as the host has them: what events did not tell is in them. */
@@ -132,6 +157,8 @@ export class ProgressTracker {
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls: this.#openCalls,
+      lastStep: answers.at(-1)?.usage,
+      lastWord: this.lastWord,
       emptyAnswers: answers.length - 1 - answers.findLastIndex(({ spoke }) => spoke),
     }
   }

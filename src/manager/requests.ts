@@ -8,6 +8,7 @@ export type RequestPorts = {
   readonly endings: Endings
   readonly forget: (task: Task) => Promise<void>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
+  readonly tell: (task: Task, text: string) => Promise<unknown>
 }
 
 const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
@@ -48,7 +49,12 @@ export class Requests {
   }
 
   async #carryOut(task: Task, { action, prompt }: TaskRequest): Promise<void> {
-    const { endings, forget, resume } = this.#ports
+    const { endings, forget, resume, tell } = this.#ports
+    if (action === "tell") {
+      if (!prompt?.trim()) throw new CallError("There is nothing to say to it.")
+      await tell(task, prompt)
+      return
+    }
     if (action === "resume") {
       if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
       await resume(task, prompt)

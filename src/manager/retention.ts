@@ -1,5 +1,6 @@
 import { isActive, isOwed, type Task } from "../core/task.ts"
 import type { Parts } from "./parts.ts"
+import type { Waiting } from "./waiting.ts"
 
 /**
  * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
@@ -7,18 +8,22 @@ import type { Parts } from "./parts.ts"
  */
 export class Retention {
   readonly #parts: Parts
+  readonly #waiting: Waiting
   readonly #forget: (task: Task) => Promise<void>
   readonly #droppedUnread = new Map<string, number>()
 
-  constructor(parts: Parts, forget: (task: Task) => Promise<void>) {
+  constructor(parts: Parts, waiting: Waiting, forget: (task: Task) => Promise<void>) {
     this.#parts = parts
+    this.#waiting = waiting
     this.#forget = forget
   }
 
   prune(parentID: string): void {
     const { store, options, host, background } = this.#parts
     if (options.maxHistory === 0) return
-    const ended = store.ofParent(parentID).filter((task) => !isActive(task) && !isOwed(task))
+    const ended = store
+      .ofParent(parentID)
+      .filter((task) => !isActive(task) && !isOwed(task) && !this.#waiting.isWaitedFor(task.id))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
     const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))

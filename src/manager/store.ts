@@ -34,6 +34,10 @@ export class TaskStore {
     return id === undefined ? undefined : this.#tasks.get(id)
   }
 
+  all(): Task[] {
+    return [...this.#tasks.values()]
+  }
+
   /** The tasks that a session launched, oldest first. */
   ofParent(parentID: string): Task[] {
     return this.#pick(this.#byParent.get(parentID) ?? []).sort((a, b) => a.createdAt - b.createdAt)

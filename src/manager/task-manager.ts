@@ -1,5 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
+import type { Spent } from "../core/spending.ts"
 import { type Ending, isActive, isQueued, type Status, type Task } from "../core/task.ts"
 import { compose } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
@@ -11,7 +12,9 @@ import { Background } from "./background.ts"
 import type { Caller } from "./checks.ts"
 import { type ClosingStep, Endings, PARENT_ENDED } from "./endings.ts"
 import { Journal } from "./journal.ts"
+import { LastWords, type WordInRequest } from "./last-words.ts"
 import { Launcher, type LaunchRequest, type ResumeRequest } from "./launcher.ts"
+import { Ledger } from "./ledger.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./lookup.ts"
 import { newsOf } from "./news.ts"
 import type { Parts } from "./parts.ts"
@@ -19,8 +22,10 @@ import { Recovery } from "./recovery.ts"
 import { Requests } from "./requests.ts"
 import { Retention } from "./retention.ts"
 import { TaskStore } from "./store.ts"
+import { Teller } from "./teller.ts"
 import { Timekeeper } from "./timekeeper.ts"
 import { type TaskView, viewOf } from "./view.ts"
+import { Waiting } from "./waiting.ts"
 import { Watcher } from "./watcher.ts"
 
 export type ManagerPorts = {
@@ -67,32 +72,42 @@ export class TaskManager {
   readonly #retention: Retention
   readonly #recovery: Recovery
   readonly #requests: Requests
+  readonly #ledger: Ledger
+  readonly #waiting: Waiting
+  readonly #lastWords: LastWords
+  readonly #teller: Teller
 
   constructor(ports: ManagerPorts) {
     const parts = partsOf(ports, this.#stop.signal)
     this.#parts = parts
     this.#outbox = this.#newOutbox(ports)
-    this.#endings = new Endings(parts, this.#outbox, CLOSING_STEPS, () => {
-      this.#launcher.pump()
-      this.#timekeeper.rest()
-    })
+    this.#ledger = new Ledger(parts)
+    this.#waiting = new Waiting(parts)
+    this.#endings = new Endings(parts, this.#outbox, CLOSING_STEPS, () => this.#freed())
     const endings = this.#endings
     const { forks, randomID } = ports
-    this.#launcher = new Launcher(parts, { endings, forks, randomID, watch: () => this.#timekeeper.wake() })
+    const watch = () => this.#timekeeper.wake()
+    const [ledger, waiting] = [this.#ledger, this.#waiting]
+    this.#answers = new Answers(parts)
+    this.#launcher = new Launcher(parts, { endings, forks, randomID, ledger, waiting, answers: this.#answers, watch })
+    this.#lastWords = new LastWords(parts, endings)
     this.#watcher = new Watcher(parts, {
       endings,
+      ledger,
+      lastWords: this.#lastWords,
       owesNews: (sessionID) => this.#outbox.owes(sessionID),
       lookAgainAt: (at) => this.#timekeeper.at(at),
       mayComplete: async () => true,
     })
     this.#recovery = new Recovery(parts, endings, this.#outbox)
-    this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery)
-    this.#answers = new Answers(parts)
-    this.#retention = new Retention(parts, (task) => this.#forget(task))
+    this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
+    this.#teller = new Teller(parts, this.#launcher, (taskID) => this.#watcher.inspect(taskID))
+    this.#retention = new Retention(parts, waiting, (task) => this.#forget(task))
     this.#requests = new Requests(parts, {
       endings,
       forget: (task) => this.#forget(task),
       resume: (task, prompt) => this.#launcher.resume(task, { prompt }),
+      tell: (task, text) => this.#teller.tell(task, text),
     })
   }
 
@@ -120,6 +135,28 @@ export class TaskManager {
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
     return this.#view(await this.#launcher.resume(this.#find(reference, caller.sessionID), request, caller))
+  }
+
+  /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
+  async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
+    const task = this.#find(reference, caller.sessionID)
+    const { waits } = await this.#teller.tell(task, text)
+    return { view: this.#view(task), waits }
+  }
+
+  /** What the session's model is told with the request that is about to be sent; undefined for nothing. */
+  inRequest(sessionID: string): WordInRequest | undefined {
+    return this.#lastWords.inRequest(sessionID)
+  }
+
+  /** Why the session may call no tool now; undefined where it may. */
+  refusesTools(sessionID: string): string | undefined {
+    return this.#lastWords.refusal(sessionID)
+  }
+
+  /** What a session's tasks took, and the project's within a day; those below them and forgotten ones are included. */
+  spentBy(sessionID: string): Spent {
+    return this.#ledger.spentBefore(sessionID)
   }
 
   /**
@@ -162,7 +199,11 @@ export class TaskManager {
   async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
     const { store } = this.#parts
     const selected = selectRunning(selector, store.ofParent(caller.sessionID), ({ id }) => store.isForeign(id))
-    const ended = selected.filter(({ id, run }) => this.#endings.end(id, run.generation, CANCELLED, { wake: false }))
+    // The newest first: those that wait for others come after them, and are ended for what they are.
+    const ended = selected
+      .toReversed()
+      .filter(({ id, run }) => this.#endings.end(id, run.generation, CANCELLED, { wake: false }))
+      .reverse()
     await Promise.all(ended.map(({ id }) => this.#endings.closed(id)))
     return ended.flatMap(({ id }) => store.get(id) ?? []).map((task) => this.#view(task))
   }
@@ -171,7 +212,10 @@ export class TaskManager {
   async clear(sessionID: string): Promise<{ cleared: number; stopped: number }> {
     const { store } = this.#parts
     const tasks = store.ofParent(sessionID).filter((task) => !store.isForeign(task.id))
-    const stopped = tasks.filter(({ id, run }) => this.#endings.end(id, run.generation, CANCELLED, { silent: true }))
+    const newestFirst = tasks.toReversed()
+    const stopped = newestFirst.filter(({ id, run }) =>
+      this.#endings.end(id, run.generation, CANCELLED, { silent: true }),
+    )
     await Promise.all(tasks.map(({ id }) => this.#endings.closed(id)))
     await Promise.all(tasks.map((task) => this.#forget(task)))
     this.#retention.forgetSession(sessionID)
@@ -240,8 +284,17 @@ export class TaskManager {
     return findTask(reference, this.#parts.store.ofParent(sessionID))
   }
 
+  /** A slot has become free, and some may wait for the task that has ended. */
+  #freed(): void {
+    this.#waiting.endStranded(this.#endings)
+    this.#launcher.pump()
+    this.#timekeeper.rest()
+  }
+
   async #forget(task: Task): Promise<void> {
+    this.#ledger.keep(this.#parts.store.get(task.id) ?? task)
     this.#parts.store.remove(task.id)
+    this.#waiting.endStranded(this.#endings)
     this.#answers.forget(task.id)
     await this.#parts.journal.erase(task)
   }
@@ -256,7 +309,7 @@ export class TaskManager {
     this.#launcher.forgetSession(sessionID)
     this.#retention.forgetSession(sessionID)
     this.#recovery.forget(sessionID)
-    for (const own of store.ofParent(sessionID)) {
+    for (const own of store.ofParent(sessionID).reverse()) {
       this.#endings.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
       background.run("parent deleted", async () => {
         await this.#endings.closed(own.id)

@@ -1,11 +1,12 @@
 import { messageID, partID } from "../core/ids.ts"
 import { type Host, LEASE_MS } from "../core/ports.ts"
 import { type Ask, isQueued, type Task } from "../core/task.ts"
-import { nextDeadline } from "../core/watchdog.ts"
+import { dueAt } from "../core/watchdog.ts"
+import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
 import type { Recovery } from "./recovery.ts"
 import { Ticker } from "./ticker.ts"
-import { awake, type Watcher } from "./watcher.ts"
+import type { Watcher } from "./watcher.ts"
 
 /** A limit that has just been passed is being dealt with: the next look at it may wait a moment, in ms. */
 const MIN_TICK_MS = 100
@@ -29,15 +30,17 @@ export class Timekeeper {
   readonly #parts: Parts
   readonly #watcher: Watcher
   readonly #recovery: Recovery
+  readonly #ledger: Ledger
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
   #wokenAt = 0
 
-  constructor(parts: Parts, watcher: Watcher, recovery: Recovery) {
+  constructor(parts: Parts, watcher: Watcher, recovery: Recovery, ledger: Ledger) {
     this.#parts = parts
     this.#watcher = watcher
     this.#recovery = recovery
+    this.#ledger = ledger
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
@@ -175,8 +178,7 @@ export class Timekeeper {
       if (!tracker || isQueued(task)) continue
       isRunning = true
       isHeard &&= tracker.heard
-      const due = nextDeadline(awake(task, tracker), tracker.snapshot(), options, store.hasActive(task.sessionID))
-      yield Math.max(now + MIN_TICK_MS, due)
+      yield Math.max(now + MIN_TICK_MS, dueAt(this.#ledger.watched(task, tracker)))
     }
     const { pollInterval } = options
     if (isRunning && pollInterval > 0) yield now + (isHeard ? Math.max(pollInterval, HEARD_POLL_MS) : pollInterval)

@@ -1,3 +1,4 @@
+import { waitsFor } from "../core/after.ts"
 import { placeInQueue } from "../core/limits.ts"
 import {
   type Ask,
@@ -42,10 +43,12 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = progressOf(task, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseOf(task, progress, store.hasActive(task.sessionID)),
+    phase: progress && phaseOf(task, progress, store.hasActive(task.sessionID), waitsForIn(task, store)),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
-    place: isQueued(task) ? placeInQueue(task, store.active()) : undefined,
+    place: isQueued(task)
+      ? placeInQueue(task, store.active(), (each) => waitsForIn(each, store).length > 0)
+      : undefined,
     whole: wholeOf(task, store),
     thisRun: thisRunOf(task, progress),
     recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
@@ -55,6 +58,8 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     retry: progress?.retry,
   })
 }
+
+const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 
 /** None of a run that has ended, though the task may have been resumed since. */
 const progressOf = (task: Task, store: TaskStore): Progress | undefined =>

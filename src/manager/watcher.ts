@@ -1,8 +1,12 @@
+import { endAfter } from "../core/last-word.ts"
 import type { HostEvent, Message } from "../core/ports.ts"
+import { needsBill } from "../core/spending.ts"
 import { type Ask, type Ending, isActive, isQueued, type Task } from "../core/task.ts"
-import { emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
-import { MOST_EMPTY_ANSWERS, overrun } from "../core/watchdog.ts"
+import { answerText, emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
+import { demandOf, MOST_EMPTY_ANSWERS } from "../core/watchdog.ts"
 import type { Circumstances, Endings } from "./endings.ts"
+import type { LastWords } from "./last-words.ts"
+import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
 
@@ -16,6 +20,8 @@ const ERROR_GRACE_MS = 1000
 
 export type WatcherPorts = {
   readonly endings: Endings
+  readonly ledger: Ledger
+  readonly lastWords: LastWords
   /** True while a session is still to be told of its own tasks. */
   readonly owesNews: (sessionID: string) => boolean
   /** Something is due at this time: look again then at the latest. */
@@ -67,7 +73,7 @@ export class Watcher {
       case "answered":
         if (!own) return
         tracker.answered(event.messageID, event.usage)
-        return this.checkLimits(task, tracker)
+        return this.#spent(task, tracker)
       case "error":
         if (!own) return
         tracker.error = { ...event.error, at: now }
@@ -97,13 +103,20 @@ export class Watcher {
     })
   }
 
-  /** Ends the run if it has passed a limit. */
+  /** Does what the run's limits demand. */
   checkLimits(task: Task, tracker: ProgressTracker): void {
-    const { store, options, clock, background } = this.#parts
-    const ownTasks = store.hasActive(task.sessionID)
-    const reason = overrun(awake(task, tracker), tracker.snapshot(), options, ownTasks, clock.now())
-    if (!reason) return
-    const end = () => this.#ports.endings.end(task.id, task.run.generation, { type: "failed", reason })
+    const { background } = this.#parts
+    const { ledger, lastWords, endings } = this.#ports
+    const demand = demandOf(ledger.watched(task, tracker))
+    if (!demand) return
+    const { action, reason } = demand
+    if (action === "warn") return lastWords.ask(task, tracker, reason)
+    if (action === "interrupt") return lastWords.askAgain(task, tracker)
+    const end = () => endings.end(task.id, task.run.generation, { type: "failed", reason })
+    if (tracker.lastWord?.state === "spoke")
+      return background.run("check a last word", async () => {
+        if (!(await this.#hasAnswered(task))) end()
+      })
     if (reason.code === "silence")
       background.run("check silence", async () => {
         if (await this.#isSilent(task, tracker)) end()
@@ -113,6 +126,17 @@ export class Watcher {
         if (await this.#isEmpty(task, tracker)) end()
       })
     else end()
+  }
+
+  /** What one run spends counts for the limits that others share with it. */
+  #spent(task: Task, tracker: ProgressTracker): void {
+    const { options, store } = this.#parts
+    this.checkLimits(task, tracker)
+    if (!needsBill(options)) return
+    for (const other of store.active()) {
+      const its = store.tracker(other.id)
+      if (other.id !== task.id && its && !isQueued(other)) this.checkLimits(other, its)
+    }
   }
 
   #asked(task: Task, tracker: ProgressTracker, ask: Ask): void {
@@ -136,6 +160,14 @@ export class Watcher {
     const alive = changed || toolRuns(last) || tracker.snapshot().asks.length > 0
     if (alive) tracker.sign(clock.now())
     return !alive
+  }
+
+  /** The step in which it spoke may have been its last: then its messages end it. */
+  async #hasAnswered({ id, sessionID, run }: Task): Promise<boolean> {
+    const messages = await this.#parts.host.messagesSince(sessionID, run.promptID)
+    const answered = judge(messages, "working") !== undefined
+    if (answered) this.inspect(id)
+    return answered
   }
 
   /** The same for answers that seem to be empty: what was in them may not have been heard. */
@@ -163,13 +195,22 @@ export class Watcher {
     }
     tracker.read(messages)
     if (!ending) return
+    ending = endAfter(ending, tracker.lastWord, answerText(messages))
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
     if (ending.type === "completed") {
       // What it was told of its own tasks while its messages were read is not in them yet.
       if (waited || this.#waitsForOwn(task) || this.#waitsForTodos(tracker, openTodos)) return
       if (!(await this.#ports.mayComplete(task))) return
     }
+    // The last look, with nothing awaited between it and the end: what it was told meanwhile it has not read yet.
+    if (this.#isStillTold(tracker, messages)) return
     this.#end(task, ending, { messages, openTodos })
+  }
+
+  /** A message is on its way to it. One that the host has taken and still does not show after a while never comes. */
+  #isStillTold(tracker: ProgressTracker, messages: readonly Message[]): boolean {
+    const since = tracker.missingSince(messages, this.#parts.clock.now())
+    return since !== undefined && this.#isBefore(since + ANSWER_GRACE_MS)
   }
 
   /** Its own tasks run, or it is still to be told of one that has ended. */
@@ -204,14 +245,6 @@ export class Watcher {
   #end(task: Task, ending: Ending, circumstances?: Circumstances): void {
     this.#ports.endings.end(task.id, task.run.generation, ending, circumstances)
   }
-}
-
-/** The task as its limits see it: the time for which this process slept does not count. */
-export const awake = (task: Task, { asleep }: ProgressTracker): Task => {
-  const { startedAt } = task.run
-  return startedAt === undefined || asleep === 0
-    ? task
-    : { ...task, run: { ...task.run, startedAt: startedAt + asleep } }
 }
 
 const toolRuns = (message: Message | undefined): boolean =>

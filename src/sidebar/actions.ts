@@ -12,7 +12,7 @@ import type { Seen } from "./view-model.ts"
 export type Request =
   | { readonly action: "cancel" }
   | { readonly action: "clear" }
-  | { readonly action: "resume"; readonly prompt: string }
+  | { readonly action: "resume" | "tell"; readonly prompt: string }
 
 /** How long the server half may take before the user is told that nobody listens. */
 const ANSWER_WITHIN_MS = 5000

@@ -12,7 +12,7 @@ const SIDEBAR_COLUMNS = 36
 /** The host's own sections fold from the third line on. */
 const FOLDS_FROM = 3
 
-type Props = { api: TuiPluginApi; source: Source; sessionID: string }
+type Props = { api: TuiPluginApi; source: Source; sessionID: string; budget: () => number }
 
 /** The sidebar's section of one session's tasks; nothing at all while there are none. */
 export function BackgroundAgents(props: Props) {
@@ -21,7 +21,7 @@ export function BackgroundAgents(props: Props) {
   const theme = () => props.api.theme.current
   const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
   const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
-  const section = createMemo(() => sectionOf(tasks(), clock.now()))
+  const section = createMemo(() => sectionOf(tasks(), clock.now(), props.budget()))
   const foldable = () => tasks().length >= FOLDS_FROM
   createEffect(() => void props.source.load(props.sessionID))
   let box: BoxRenderable | undefined

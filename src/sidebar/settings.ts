@@ -12,6 +12,8 @@ export type Settings = {
   readonly osNotifications: boolean
   /** The statuses that the server half lets a user resume. */
   readonly resumable: Options["resumable"]
+  /** What a session's tasks may cost in US dollars, 0 for any. */
+  readonly maxCostPerSession: number
 }
 
 export const DEFAULT_KEYBIND = "<leader>k"
@@ -25,6 +27,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     keybind: keybindFrom(keybind),
     osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
     resumable: server.resumable,
+    maxCostPerSession: server.maxCostPerSession,
   }
 }
 

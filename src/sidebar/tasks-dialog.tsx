@@ -102,6 +102,11 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
+      {
+        title: "Say something",
+        description: "it reads it at its next step",
+        run: () => openPrompt(companion, seen, TELL),
+      },
       { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) },
     ]
   }
@@ -109,7 +114,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   return [
     { title: "Read the answer", run: () => void readAnswer(companion, seen) },
     open,
-    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openResume(companion, seen) }] : []),
+    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openPrompt(companion, seen, RESUME) }] : []),
     {
       title: "Clear it from the list",
       description: "its session stays",
@@ -145,17 +150,23 @@ async function readAnswer({ api, actions }: Companion, seen: Seen) {
   api.ui.dialog.setSize("xlarge")
 }
 
-function openResume({ api, actions }: Companion, { task }: Seen) {
+/** What somebody can write to an agent, and what is asked of the server half with it. */
+type Words = { readonly action: "resume" | "tell"; readonly title: string; readonly placeholder: string }
+
+const RESUME: Words = { action: "resume", title: "Resume", placeholder: "What it shall do next" }
+const TELL: Words = { action: "tell", title: "Say to", placeholder: "What it shall know now" }
+
+function openPrompt({ api, actions }: Companion, { task }: Seen, { action, title, placeholder }: Words) {
   api.ui.dialog.replace(() => (
     <api.ui.DialogPrompt
-      title={`Resume: ${task.description}`}
-      placeholder="What it shall do next"
+      title={`${title}: ${task.description}`}
+      placeholder={placeholder}
       onCancel={() => api.ui.dialog.clear()}
       onConfirm={(value) => {
         const prompt = value.trim()
         if (prompt === "") return
         api.ui.dialog.clear()
-        void actions.request(task.sessionID, { action: "resume", prompt })
+        void actions.request(task.sessionID, { action, prompt })
       }}
     />
   ))

@@ -1,10 +1,13 @@
+import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { duration } from "../core/duration.ts"
+import { budget as budgetText } from "../core/money.ts"
 import {
   addUsage,
   billedTokens,
   elapsed,
   isActive,
+  isQueued,
   NO_USAGE,
   type Phase,
   type Progress,
@@ -58,8 +61,8 @@ const ICONS: Readonly<Record<Tone, string | undefined>> = {
   cancelled: "⊘",
 }
 
-/** The sidebar's section; undefined where there is nothing to show. */
-export function sectionOf(seen: readonly Seen[], now: number): Section | undefined {
+/** The sidebar's section; undefined where there is nothing to show. `budget`: what all may cost, 0 for any. */
+export function sectionOf(seen: readonly Seen[], now: number, budget = 0): Section | undefined {
   if (seen.length === 0) return undefined
   const ordered = inOrder(seen)
   const running = seen.filter(({ task }) => isActive(task)).length
@@ -70,7 +73,7 @@ export function sectionOf(seen: readonly Seen[], now: number): Section | undefin
     rows: shown.map((each) => rowOf(each, seen, now)),
     more: ordered.length - shown.length,
     batches: batchesOf(seen.map(({ task }) => task)),
-    totals: usageText(usage),
+    totals: budget > 0 ? `${usageText(usage)} of ${budgetText(budget)}` : usageText(usage),
   }
 }
 
@@ -182,11 +185,12 @@ function trimTo(text: string, columns: number): string {
 
 function phaseIn({ task, progress }: Seen, all: readonly Seen[]): Phase | undefined {
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
-  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks)
+  const waiting = waitsFor(task, (id) => all.find((other) => other.task.id === id)?.task)
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting)
 }
 
 function toneOf(task: Task, phase: Phase | undefined): Tone {
-  if (phase === "queued") return "queued"
+  if (isQueued(task)) return "queued"
   if (phase === "waiting for permission" || phase === "waiting for an answer") return "waiting"
   if (phase) return "working"
   return task.status === "completed" || task.status === "error" ? task.status : "cancelled"

@@ -21,7 +21,7 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
   return {
     [TASK_TOOL]: prepared(taskTool(manager, options)),
     superagents_output: prepared(outputTool(manager, options.permissionTimeout)),
-    superagents_list: prepared(listTool(manager)),
+    superagents_list: prepared(listTool(manager, options)),
     superagents_cancel: prepared(cancelTool(manager)),
     superagents_clear: prepared(clearTool(manager)),
   }

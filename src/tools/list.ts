@@ -1,4 +1,5 @@
 import { z } from "zod"
+import { needsBill, type SpendingLimits } from "../core/spending.ts"
 import { STATUSES, type Status } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
@@ -10,7 +11,8 @@ const DESCRIPTION = `List the background tasks of this session: status, phase, t
 
 Use it to find an id or to see what is left, not in a loop to wait: you will be told when a task ends.`
 
-export function listTool(manager: TaskManager): Tool {
+/** `limits` on what tasks may spend: the list says how much of them is used. */
+export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
@@ -26,10 +28,10 @@ export function listTool(manager: TaskManager): Tool {
         .describe("Only tasks of this batch: its name, or the id of one of its tasks."),
     },
     run({ status, batch }, { sessionID }) {
-      return renderList(
-        manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined }),
-        manager.droppedUnread(sessionID),
-      )
+      const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })
+      const isWhole = status === undefined && batch === undefined
+      const bill = isWhole && needsBill(limits) ? { ...manager.spentBy(sessionID), limits } : undefined
+      return renderList(views, manager.droppedUnread(sessionID), bill)
     },
   })
 }

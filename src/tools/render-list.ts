@@ -1,7 +1,9 @@
 import { batchLabel } from "../core/batch.ts"
 import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
-import { addFigures, isActive, NO_FIGURES } from "../core/task.ts"
+import { spentOf } from "../core/money.ts"
+import type { SpendingLimits } from "../core/spending.ts"
+import { addFigures, isActive, NO_FIGURES, type Usage } from "../core/task.ts"
 import { count, oneLine } from "../core/text.ts"
 import type { TaskView } from "../manager/view.ts"
 import { marked, statusOf } from "./render.ts"
@@ -9,16 +11,26 @@ import type { ToolResult } from "./tool.ts"
 
 const NOTHING = "No background tasks found"
 
-/** A row a task, and what they took together. */
-export function renderList(views: readonly TaskView[], droppedUnread: number): ToolResult {
+/** What a session's tasks have used, shown or not, and the project's in 24 hours, of what they may. */
+export type Bill = { readonly session: Usage; readonly day: Usage; readonly limits: SpendingLimits }
+
+/** A row a task, and what they took together; `bill` where there are limits on that. */
+export function renderList(views: readonly TaskView[], droppedUnread: number, bill?: Bill): ToolResult {
   if (views.length === 0) return { title: "No background tasks", output: NOTHING }
   const running = views.filter(({ task }) => isActive(task)).length
   const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
   const title = `${count(views.length, "task")}, ${running} running`
-  const lines = [...views.map(row), [title, count(sum.toolCalls, "tool call"), usageText(sum)].join(" | ")]
+  const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
+  const lines = [...views.map(row), sums.join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
+}
+
+function billTexts({ session, day, limits }: Bill): readonly string[] {
+  const { maxTokensPerSession: tokens, maxCostPerSession: cost, maxCostPerDay } = limits
+  const whole = usageText({ usage: session }, { tokens, cost })
+  return maxCostPerDay > 0 ? [whole, `last 24 hours ${spentOf(day.cost, maxCostPerDay, day.atLeast)}`] : [whole]
 }
 
 export function renderCancelled(views: readonly TaskView[]): ToolResult {

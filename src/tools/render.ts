@@ -2,7 +2,7 @@ import { accountOf, nameOf, noText } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
-import { type Ask, isActive, type Task } from "../core/task.ts"
+import { type Ask, isActive, isQueued, type Task } from "../core/task.ts"
 import { between, count, head, oneLine } from "../core/text.ts"
 import type { Report } from "../manager/task-manager.ts"
 import type { TaskView } from "../manager/view.ts"
@@ -21,10 +21,15 @@ export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
+    : `Background task launched${waitingText(view)}.`
   const lines = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`, ...forkLines(task), ...cutLines(task)]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, "", next])
+}
+
+function waitingText({ task, phase, place }: TaskView): string {
+  if (phase === "queued") return `; it waits for a free slot (place ${place})`
+  return isQueued(task) ? `; it is ${phase}` : ""
 }
 
 export function renderResume(view: TaskView): ToolResult {
@@ -36,6 +41,13 @@ export function renderResume(view: TaskView): ToolResult {
     TOLD,
   ]
   return result(view, lines)
+}
+
+/** `waits`: the run has not begun, and the words stand behind its prompt. */
+export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
+  const { task } = view
+  const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
+  return result(view, [`Told task ${nameOf(task)}. ${when}`, "", TOLD])
 }
 
 /**
@@ -139,7 +151,8 @@ function endedLines(task: Task, answer: string, offset: number): string[] {
   const end = offset + shown.length
   const range = end < answer.length || offset > 0 ? [`Characters ${offset} to ${end} of ${answer.length}.`] : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
-  const title = task.status === "completed" ? "Answer:" : "Text it had written:"
+  const partial = task.outcome?.saidLastWord ? "Its last word, which is partial:" : "Text it had written:"
+  const title = task.status === "completed" ? "Answer:" : partial
   return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
 }
 

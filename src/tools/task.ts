@@ -1,15 +1,16 @@
 import { z } from "zod"
-import { CallError } from "../core/errors.ts"
 import type { AgentInfo } from "../core/ports.ts"
 import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
-import { renderLaunch, renderResume } from "./render.ts"
+import { renderLaunch, renderResume, renderTold } from "./render.ts"
+import { modeOf, refusalOf } from "./task-modes.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
+const MOST_AFTER = 50
 
 /** `brings`: the message about an end carries the answer (option `notifyAnswerChars`). */
 const descriptionOf = (brings: boolean): string =>
@@ -23,31 +24,27 @@ Modes:
 - fresh (default): the agent knows nothing of this conversation. Put all it needs into \`prompt\`, and what to report back.
 - \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.
 - \`resume: "<task id>"\` with \`prompt\`: ask a completed task again; it remembers its work. Not with \`fork\`.
+- \`tell: "<task id>"\` with \`prompt\` alone: say something to a task at work. It reads it at its next step; you still get one answer.
 
-Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files.`
+A task with \`after\` starts when others have completed, with their answers in front of its prompt. Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files.`
 
-const EXCLUSIVE =
-  "`fork` and `resume` are mutually exclusive: a resumed task keeps its own history, a fork starts from yours. Use one of them. Nothing was launched."
-
-/** The tool that launches and resumes. */
+/** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
     description: descriptionOf(options.notifyAnswerChars > 0),
-    args: argumentsOf(options.taskTimeout),
-    refuse: ({ fork, resume }) => (fork && resume ? new CallError(EXCLUSIVE) : undefined),
+    args: argumentsOf(options),
+    refuse: refusalOf,
     async run(args, caller) {
-      const { resume, fork = false, prompt, timeout } = args
-      if (resume !== undefined) {
-        refuseWithResume(args)
-        return renderResume(await manager.resume(resume, { prompt, timeout }, caller))
-      }
-      const { agent, model } = args
-      if (args.description === undefined)
-        throw new CallError("Argument `description` is missing: 3 to 5 words for the user.")
-      if (agent === undefined)
-        throw new CallError("Argument `agent` is missing: the name of the agent that does the work.")
-      const [description, batch] = [oneLine(args.description), args.batch && oneLine(args.batch)]
-      return renderLaunch(await manager.launch({ description, prompt, agent, fork, model, batch, timeout }, caller))
+      const { prompt, timeout, max_cost: maxCost } = args
+      const mode = modeOf(args)
+      if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
+      if (mode === "resume")
+        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost }, caller))
+      const { fork = false, model, after } = args
+      const [description, agent] = [oneLine(args.description ?? ""), args.agent ?? ""]
+      const batch = args.batch && oneLine(args.batch)
+      const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after }
+      return renderLaunch(await manager.launch(request, caller))
     },
   })
 }
@@ -58,29 +55,29 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
   return `${description}\n\nAgents:\n${lines.join("\n")}`
 }
 
-function argumentsOf(maxTimeout: number) {
+function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
   const text = (most: number) => z.string().trim().min(1).max(most)
   const timeout = z.int().min(1)
+  const cost = z.number().positive()
+  const id = text(MOST_ID_CHARS)
   return {
-    description: text(MOST_DESCRIPTION_CHARS)
-      .optional()
-      .describe("3 to 5 words for the user. Needed unless you resume."),
+    description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user. Needed for a new task."),
     prompt: text(MOST_PROMPT_CHARS).describe("The whole task, and what to report back."),
-    agent: text(200).optional().describe("Who does the work. Needed unless you resume."),
+    agent: text(200).optional().describe("Who does the work. Needed for a new task."),
     fork: z.boolean().optional().describe("Start from this conversation's history."),
-    resume: text(MOST_ID_CHARS).optional().describe("Id of a completed task, or enough of its beginning."),
+    resume: id.optional().describe("Id of a completed task, or enough of its beginning."),
+    tell: id.optional().describe("Id of a running task, or enough of its beginning."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: (maxTimeout > 0 ? timeout.max(maxTimeout) : timeout)
       .optional()
       .describe("Longest time the task may take, in ms."),
+    max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask) : cost)
+      .optional()
+      .describe("Most that this run may cost, in US dollars."),
+    after: z
+      .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
+      .optional()
+      .describe("Ids of tasks to wait for, or a batch."),
   }
-}
-
-/** A resumed task keeps its agent, model and batch: what says otherwise is an error, not ignored. */
-function refuseWithResume(args: { agent?: string; model?: string; batch?: string }): void {
-  const given = (["agent", "model", "batch"] as const).filter((name) => args[name] !== undefined)
-  if (given.length === 0) return
-  const names = given.map((name) => `\`${name}\``).join(", ")
-  throw new CallError(`With \`resume\`, leave out ${names}: a resumed task keeps its own.`)
 }

@@ -3,7 +3,7 @@ import type { Ask } from "../../src/core/task.ts"
 import { decodeRequest } from "../../src/host/record.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
-import { type FakeScript, Turn } from "./fake-turn.ts"
+import { type FakeHooks, type FakeScript, Turn } from "./fake-turn.ts"
 
 export type EventFault = "lose" | "double" | { late: number } | undefined
 export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
@@ -20,6 +20,8 @@ export class FakeProcess {
   /** The agents that a prompt may name. */
   agentNames: () => readonly string[] = () => ["build"]
   /** Tools that need the user's permission. */
+  /** What the plugin has hooked into requests and calls of tools. */
+  readonly hooks: FakeHooks = { inRequest: () => undefined, refusesTools: () => undefined }
   readonly asking = new Set<string>()
   onEvent: (event: HostEvent) => EventFault = () => undefined
   #listener: (event: HostEvent) => void = () => {}
@@ -187,6 +189,7 @@ export class FakeProcess {
       activity: this.working,
       asks: this.asks,
       asksFor: (tool) => this.asking.has(tool),
+      hooks: this.hooks,
       answerTo: (request) => {
         for (const script of this.scripts.toReversed()) {
           const reply = script(request)

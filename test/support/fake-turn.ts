@@ -6,11 +6,19 @@ import type { Reply, TextReply, ToolReply } from "./model.ts"
 /** What a script sees of a model's request; the scripts of the real host's model see more. */
 type FakeRequest = {
   readonly sessionID: string
-  /** The text of the last user message. */
+  /** The text of the last user message, or what a hook tells with this request. */
   readonly lastUser: string
+  /** The text of the last user message that is stored. */
+  readonly prompt: string
   /** Calls that ended since the last user message. */
   readonly toolResults: readonly { readonly name: string }[]
   readonly agent: string
+}
+
+/** What the plugin's hooks do with a request before it goes out, and with a call of a tool. */
+export type FakeHooks = {
+  inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
+  refusesTools: (sessionID: string) => string | undefined
 }
 
 export type FakeScript = (request: FakeRequest) => Reply | undefined
@@ -23,6 +31,7 @@ export type TurnPorts = {
   readonly activity: Map<string, Activity>
   readonly asks: Map<string, Ask>
   readonly answerTo: (request: FakeRequest) => Reply
+  readonly hooks: FakeHooks
   /** True where a permission question comes before this tool runs. */
   readonly asksFor: (tool: string) => boolean
 }
@@ -48,6 +57,7 @@ export class Turn {
   #resolveAsk: ((verdict: { refused: boolean; feedback: boolean }) => void) | undefined
   #message: StoredMessage | undefined
   #openText = ""
+  #withoutTools = false
 
   constructor(session: StoredSession, ports: TurnPorts) {
     this.#session = session
@@ -98,12 +108,15 @@ export class Turn {
   }
 
   async #step(asked: StoredMessage): Promise<Step> {
-    const { answerTo } = this.#ports
+    const { answerTo, hooks } = this.#ports
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
+    const word = hooks.inRequest(this.#session.id)
+    this.#withoutTools = word?.withoutTools ?? false
     const reply = answerTo({
       sessionID: this.#session.id,
-      lastUser: textOf(asked),
+      lastUser: word?.text ?? textOf(asked),
+      prompt: textOf(asked),
       toolResults: calls.map(({ tool }) => ({ name: tool })),
       agent: asked.agent,
     })
@@ -183,6 +196,7 @@ export class Turn {
   /** `refused` ends the turn; `advised`, a refusal that says something, does not. */
   async #call(part: { tool: string }, args: unknown): Promise<"done" | "refused" | "advised" | Stopped> {
     const { tool } = part
+    if (this.#withoutTools || this.#ports.hooks.refusesTools(this.#session.id)) return "advised"
     if (tool === "question" || this.#ports.asksFor(tool)) {
       const answer = await this.#ask(tool, args)
       if (answer === "aborted") return answer
@@ -264,7 +278,10 @@ export class Turn {
 
   #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): void {
     const { emit } = this.#ports
-    message.usage = { ...NO_USAGE, input: usage.input ?? 100, output: usage.output ?? 20, cost: 0.001 }
+    const { input, output = 20 } = usage
+    // A dollar for a million tokens; a tenth of a cent where a script does not say what it takes.
+    const cost = input === undefined ? 0.001 : input / 1_000_000
+    message.usage = { ...NO_USAGE, input: input ?? 100, output, cost }
     message.finish = finish
     message.completedAt = this.#ports.now()
     const sessionID = this.#session.id

@@ -176,6 +176,8 @@ export class Rig {
       development: this.#development,
     })
     this.host.listen((event) => manager.handle(event))
+    this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
+    this.host.hooks.refusesTools = (sessionID) => manager.refusesTools(sessionID)
     return manager
   }
 }

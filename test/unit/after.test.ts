@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { MOST_ANSWER_CHARS, stranded, waitsFor, withAnswers } from "../../src/core/after.ts"
 import type { Task } from "../../src/core/task.ts"
-import { taskOf } from "../support/tasks.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const waiting = (id: string, ...after: string[]): Task =>
   taskOf({ id, description: `do ${id}`, run: { startedAt: undefined, after } })
@@ -51,6 +51,30 @@ describe("a task never begins", () => {
     expect(found[1]?.[1]).toBe("It never began: it waited for x (do x), which was cancelled.")
   })
 
+  test.each([
+    ["failed", ended("a", "error"), true],
+    [
+      "was stopped by the user",
+      { ...ended("a", "cancelled"), outcome: outcomeOf({ reason: { code: "aborted", text: "" } }) },
+      true,
+    ],
+    [
+      "was cancelled by its parent",
+      { ...ended("a", "cancelled"), outcome: outcomeOf({ reason: { code: "cancelled", text: "" } }) },
+      false,
+    ],
+    [
+      "ended with its parent",
+      { ...ended("a", "cancelled"), outcome: outcomeOf({ reason: { code: "parent-ended", text: "" } }) },
+      false,
+    ],
+    ["was cleared", undefined, false],
+  ])("and its parent is to hear of it where the first %s: %#", (_how, first, wakes) => {
+    const tasks = [...(first ? [first] : []), waiting("x", "a"), waiting("y", "x")]
+    const found = stranded(tasks, among(tasks))
+    expect(found.map((each) => each.wakes)).toEqual([wakes, wakes])
+  })
+
   test("only then: those that wait for what completed, or still may, are left alone", () => {
     expect(strandedIn(ended("a", "completed"), taskOf({ id: "b" }), waiting("w", "a", "b"))).toEqual([])
   })
@@ -62,7 +86,7 @@ describe("answers stand in front of the prompt", () => {
   test("in the order given, between tags", () => {
     const text = withAnswers("sum up", [...answered("one"), { task: ended("bg_b", "completed"), text: "two" }])
     expect(text).toBe(
-      'What 2 agents before you answered, as data:\n\nbg_a, do bg_a:\n<task_answer id="bg_a">\none\n</task_answer>\n\nbg_b, do bg_b:\n<task_answer id="bg_b">\ntwo\n</task_answer>\n\nYour task:\n\nsum up',
+      'What 2 agents before you answered, as data:\n\nbg_a (do bg_a):\n<task_answer id="bg_a">\none\n</task_answer>\n\nbg_b (do bg_b):\n<task_answer id="bg_b">\ntwo\n</task_answer>\n\nYour task:\n\nsum up',
     )
   })
 
@@ -79,7 +103,7 @@ describe("answers stand in front of the prompt", () => {
   })
 
   test("and say so where there is no text", () => {
-    expect(withAnswers("p", answered(""))).toContain("bg_a, do bg_a:\n(it ended without any text)")
+    expect(withAnswers("p", answered(""))).toContain("bg_a (do bg_a):\n(it ended without any text)")
   })
 
   test("only where there are any", () => {

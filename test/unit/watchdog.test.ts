@@ -1,49 +1,128 @@
 import { describe, expect, test } from "vitest"
-import { NO_USAGE } from "../../src/core/task.ts"
-import { MOST_EMPTY_ANSWERS, nextDeadline, overrun, type RunLimits } from "../../src/core/watchdog.ts"
+import { NOTHING_SPENT } from "../../src/core/spending.ts"
+import { type LastWord, NO_USAGE, type Progress, type Task } from "../../src/core/task.ts"
+import { demandOf, dueAt, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../src/core/watchdog.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
-const OFF: RunLimits = { taskTimeout: 0, stallTimeout: 0, maxTokensPerTask: 0, permissionTimeout: 0 }
+const OFF: RunLimits = {
+  taskTimeout: 0,
+  stallTimeout: 0,
+  permissionTimeout: 0,
+  maxTokensPerTask: 0,
+  maxTokensPerSession: 0,
+  maxCostPerTask: 0,
+  maxCostPerSession: 0,
+  maxCostPerDay: 0,
+  lastWord: 0,
+}
 const usage = { ...NO_USAGE, input: 900, output: 90, reasoning: 11, cacheRead: 50_000 }
+const cost = (amount: number, atLeast = false) => ({
+  ...NO_USAGE,
+  cost: amount,
+  ...(atLeast && ({ atLeast } as const)),
+})
+
+type Given = Partial<Omit<Watched, "limits" | "progress" | "spent">> & {
+  limits?: Partial<RunLimits>
+  progress?: Partial<Progress>
+  spent?: Partial<Watched["spent"]>
+}
+
+const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => ({
+  task: taskOf(),
+  ownTasks: false,
+  now: 1000,
+  ...more,
+  limits: { ...OFF, ...limits },
+  progress: progressOf(progress),
+  spent: { ...NOTHING_SPENT, ...spent },
+})
+const demand = (given: Given = {}) => demandOf(watched(given))
+const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
 describe("a run is stopped", () => {
   test("at its time limit, counted from admission, and told which limit that was", () => {
-    const task = taskOf({ run: { startedAt: 1000, timeout: 2000 } })
-    const limits = { ...OFF, taskTimeout: 2000 }
-    expect(overrun(task, progressOf(), limits, false, 2999)).toBeUndefined()
-    expect(overrun(task, progressOf(), limits, false, 3000)).toEqual({
-      code: "timeout",
-      text: "Stopped at its time limit of 2s (the option taskTimeout).",
+    const limits = { taskTimeout: 2000 }
+    expect(demand({ task: timed(2000), limits, now: 2999 })).toBeUndefined()
+    expect(demand({ task: timed(2000), limits, now: 3000 })).toEqual({
+      action: "stop",
+      reason: { code: "timeout", text: "Stopped at its time limit of 2s (the option taskTimeout)." },
     })
-    expect(overrun(task, progressOf(), OFF, false, 3000)?.text).toBe(
+    expect(demand({ task: timed(2000), now: 3000 })?.reason.text).toBe(
       "Stopped at its time limit of 2s (its timeout argument).",
     )
   })
 
   test("above its token limit, cache reads left out", () => {
-    const limits = { ...OFF, maxTokensPerTask: 1000 }
-    expect(overrun(taskOf(), progressOf({ usage }), limits, false, 0)).toEqual({
-      code: "tokens",
-      text: "Stopped at its token limit: it used 1001 tokens, the option maxTokensPerTask allows 1000.",
+    const limits = { maxTokensPerTask: 1000 }
+    expect(demand({ progress: { usage }, limits })).toEqual({
+      action: "stop",
+      reason: {
+        code: "tokens",
+        text: "Stopped at its token limit: it used 1,001 of 1,000 tokens (option maxTokensPerTask).",
+      },
     })
-    const less = { ...usage, input: usage.input - 1 }
-    expect(overrun(taskOf(), progressOf({ usage: less }), limits, false, 0)).toBeUndefined()
+    expect(demand({ progress: { usage: { ...usage, input: 899 } }, limits })).toBeUndefined()
+  })
+
+  test.each([
+    [
+      "its task's budget",
+      { maxCostPerTask: 0.05 },
+      { task: cost(0.0512) },
+      "Stopped at its budget: it spent $0.0512 of $0.05 (option maxCostPerTask).",
+    ],
+    [
+      "the session's",
+      { maxCostPerSession: 0.1 },
+      { session: cost(0.1012, true) },
+      "Stopped at the session's budget: the session's tasks spent at least $0.1012 of $0.10 (option maxCostPerSession).",
+    ],
+    [
+      "the session's tokens",
+      { maxTokensPerSession: 1000 },
+      { session: usage },
+      "Stopped at the session's token limit: the session's tasks used 1,001 of 1,000 tokens (option maxTokensPerSession).",
+    ],
+    [
+      "the day's",
+      { maxCostPerDay: 2 },
+      { day: cost(2.01) },
+      "Stopped at the day's budget: the project's tasks of the last 24 hours spent $2.0100 of $2.00 (option maxCostPerDay).",
+    ],
+  ])("above %s", (_what, limits, spent, text) => {
+    expect(demand({ limits, spent })).toEqual({ action: "stop", reason: { code: "budget", text } })
+  })
+
+  test("above what the call allowed this run, its own tasks included, earlier runs left out", () => {
+    const task = taskOf({ run: { budget: { max: 0.05, before: 0.2 } } })
+    expect(demand({ task, spent: { task: cost(0.25) } })).toBeUndefined()
+    expect(demand({ task, spent: { task: cost(0.26) } })?.reason.text).toBe(
+      "Stopped at its budget: it spent $0.0600 of $0.05 (argument max_cost).",
+    )
+  })
+
+  test("not by what a sum of amounts has too much", () => {
+    expect(demand({ limits: { maxCostPerTask: 0.3 }, spent: { task: cost(0.1 + 0.1 + 0.1) } })).toBeUndefined()
   })
 
   test("after empty answers in a row", () => {
-    expect(overrun(taskOf(), progressOf({ emptyAnswers: MOST_EMPTY_ANSWERS - 1 }), OFF, false, 0)).toBeUndefined()
-    expect(overrun(taskOf(), progressOf({ emptyAnswers: MOST_EMPTY_ANSWERS }), OFF, false, 0)).toEqual({
+    expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS - 1 } })).toBeUndefined()
+    expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS } })?.reason).toEqual({
       code: "empty",
       text: "Stopped because the model sent 3 empty answers in a row. Try another model, or try again later.",
     })
   })
 
   test("after silence", () => {
-    const limits = { ...OFF, stallTimeout: 5000 }
-    expect(overrun(taskOf(), progressOf({ lastSignAt: 1000 }), limits, false, 5999)).toBeUndefined()
-    expect(overrun(taskOf(), progressOf({ lastSignAt: 1000 }), limits, false, 6500)).toEqual({
-      code: "silence",
-      text: "Stopped because nothing was heard of it for 5.5s; the option stallTimeout allows 5s.",
+    const limits = { stallTimeout: 5000, lastWord: 60_000 }
+    expect(demand({ limits, progress: { lastSignAt: 1000 }, now: 5999 })).toBeUndefined()
+    expect(demand({ limits, progress: { lastSignAt: 1000 }, now: 6500 })).toEqual({
+      action: "stop",
+      reason: {
+        code: "silence",
+        text: "Stopped because nothing was heard of it for 5.5s; the option stallTimeout allows 5s.",
+      },
     })
   })
 
@@ -53,28 +132,158 @@ describe("a run is stopped", () => {
     ["the host tries again", { retry: { attempt: 1, message: "" } }, false],
     ["its own tasks run", {}, true],
   ])("not for silence while %s", (_why, progress, ownTasks) => {
-    const limits = { ...OFF, stallTimeout: 5000 }
-    expect(overrun(taskOf(), progressOf({ lastSignAt: 0, ...progress }), limits, ownTasks, 99_000)).toBeUndefined()
-    expect(nextDeadline(taskOf(), progressOf(progress), limits, ownTasks)).toBe(Number.POSITIVE_INFINITY)
+    const given = { limits: { stallTimeout: 5000 }, progress: { lastSignAt: 0, ...progress }, ownTasks, now: 99_000 }
+    expect(demand(given)).toBeUndefined()
+    expect(dueAt(watched(given))).toBe(Number.POSITIVE_INFINITY)
   })
 
-  test("by nothing that is turned off", () => {
-    expect(overrun(taskOf(), progressOf({ usage, lastSignAt: 0 }), OFF, false, 1e12)).toBeUndefined()
+  test("by nothing that is turned off, and not while it is queued", () => {
+    const spent = { task: cost(9), session: cost(9), day: cost(9) }
+    expect(demand({ progress: { usage, lastSignAt: 0 }, spent, now: 1e12 })).toBeUndefined()
+    const queued = taskOf({ run: { startedAt: undefined, timeout: 5 } })
+    expect(demand({ task: queued, now: 1e12 })).toBeUndefined()
+  })
+})
+
+describe("a run is asked for its last word", () => {
+  const worked = { toolCalls: 1 }
+
+  test("a while before its time limit, of which that is a third at most", () => {
+    const limits = { lastWord: 60_000 }
+    expect(demand({ task: timed(600_000), limits, now: 540_999 })).toBeUndefined()
+    expect(demand({ task: timed(600_000), limits, now: 541_000 })).toMatchObject({
+      action: "warn",
+      reason: { code: "timeout" },
+    })
+    expect(demand({ task: timed(3000), limits, now: 2999 })).toBeUndefined()
+    expect(demand({ task: timed(3000), limits, now: 3000 })?.action).toBe("warn")
+    expect(demand({ task: timed(3000), limits, now: 4000 })?.action).toBe("stop")
+  })
+
+  test("at nine tenths of a token or cost limit", () => {
+    const limits = { lastWord: 60_000, maxCostPerSession: 0.1 }
+    expect(demand({ limits, progress: worked, spent: { session: cost(0.0899) } })).toBeUndefined()
+    expect(demand({ limits, progress: worked, spent: { session: cost(0.09) } })).toMatchObject({ action: "warn" })
+    expect(demand({ limits, progress: worked, spent: { session: cost(0.1) } })).toMatchObject({ action: "warn" })
+    expect(demand({ limits, progress: worked, spent: { session: cost(0.11) } })).toMatchObject({ action: "stop" })
+    const tokens = { lastWord: 60_000, maxTokensPerTask: 1000 }
+    const used = { ...NO_USAGE, input: 900 }
+    expect(demand({ limits: tokens, progress: { ...worked, usage: used } })?.action).toBe("warn")
+  })
+
+  test("a step earlier where another like the last would pass the limit", () => {
+    const limits = { lastWord: 60_000, maxCostPerTask: 0.05 }
+    const at = (spent: number) =>
+      demand({ limits, progress: { lastStep: cost(0.02) }, spent: { task: cost(spent) } })?.action
+    expect(at(0.02)).toBeUndefined()
+    expect(at(0.03)).toBeUndefined()
+    expect(at(0.04)).toBe("warn")
+  })
+
+  test("only when it has begun to do something", () => {
+    const near = { limits: { lastWord: 60_000, maxCostPerDay: 1 }, spent: { day: cost(0.95) } }
+    expect(demand(near)).toBeUndefined()
+    for (const progress of [{ toolCalls: 1 }, { lastText: "so far" }, { lastStep: NO_USAGE }])
+      expect(demand({ ...near, progress })?.action).toBe("warn")
+  })
+
+  test("never where that is turned off", () => {
+    const limits = { maxCostPerDay: 1, taskTimeout: 3000 }
+    expect(demand({ limits, progress: worked, spent: { day: cost(0.95) } })).toBeUndefined()
+    expect(demand({ limits, task: timed(3000), now: 3999 })).toBeUndefined()
+  })
+})
+
+describe("a run that was asked for its last word", () => {
+  const LIMITS = { lastWord: 60_000, maxCostPerSession: 0.1, taskTimeout: 600_000 }
+  const reason = { code: "budget", text: "Stopped at the session's budget." } as const
+  const asked = (word: Partial<LastWord>, given: Given = {}) =>
+    demand({
+      limits: LIMITS,
+      task: timed(600_000),
+      now: 2000,
+      spent: { session: cost(0.095) },
+      ...given,
+      progress: { lastWord: { state: "told", reason, at: 2000, ...word }, ...given.progress },
+    })
+  const SPENT = { session: cost(0.11) }
+
+  test("is not asked again, and may go on until its time for that is over", () => {
+    for (const state of ["told", "speaking", "spoke"] as const) {
+      expect(asked({ state }, { now: 61_999 })).toBeUndefined()
+      expect(asked({ state }, { now: 62_000 })).toEqual({ action: "stop", reason })
+    }
+  })
+
+  test("has until its time limit at most, and near that one just so long", () => {
+    expect(asked({ at: 590_000 }, { now: 600_999 })).toBeUndefined()
+    expect(asked({ at: 590_000 }, { now: 601_000 })).toEqual({ action: "stop", reason })
+    const time = { code: "timeout", text: "Stopped at its time limit." } as const
+    expect(asked({ at: 541_000, reason: time }, { now: 600_999 })).toBeUndefined()
+    expect(asked({ at: 541_000, reason: time }, { now: 601_000 })).toEqual({ action: "stop", reason: time })
+    const endless = { task: timed(0), now: 61_999 }
+    expect(asked({}, endless)).toBeUndefined()
+    expect(asked({}, { ...endless, now: 62_000 })?.action).toBe("stop")
+  })
+
+  test("is stopped when a limit is passed, but not in the step in which it speaks", () => {
+    expect(asked({ state: "told" }, { spent: SPENT })).toEqual({ action: "stop", reason })
+    expect(asked({ state: "speaking" }, { spent: SPENT })).toBeUndefined()
+    expect(asked({ state: "spoke" }, { spent: SPENT })).toEqual({ action: "stop", reason })
+  })
+
+  test.each([
+    ["in a tool", { openCalls: 1 }],
+    ["before a question", { asks: [askOf()] }],
+  ])("is interrupted %s, once, and then has time of its own", (_where, progress) => {
+    expect(asked({}, { progress, now: 61_999 })).toBeUndefined()
+    expect(asked({}, { progress, now: 62_000 })).toEqual({ action: "interrupt", reason })
+    expect(asked({}, { progress, spent: SPENT })).toEqual({ action: "interrupt", reason })
+    expect(asked({ state: "speaking" }, { progress, now: 62_000 })?.action).toBe("stop")
+    const again = { againAt: 601_000 }
+    expect(asked(again, { spent: SPENT, now: 660_999 })).toBeUndefined()
+    expect(asked({ ...again, state: "speaking" }, { spent: SPENT, now: 660_999 })).toBeUndefined()
+    expect(asked({ ...again, state: "spoke" }, { spent: SPENT, now: 660_999 })?.action).toBe("stop")
+    expect(asked(again, { progress, now: 661_000 })).toEqual({ action: "stop", reason })
+  })
+
+  test("ends for silence and empty answers as any other", () => {
+    const limits = { ...LIMITS, stallTimeout: 500 }
+    expect(asked({}, { limits, now: 3000 })?.reason.code).toBe("silence")
+    expect(asked({}, { progress: { emptyAnswers: 3 } })?.reason.code).toBe("empty")
+  })
+
+  test("is looked at when its time for that is over", () => {
+    const due = (word: Partial<LastWord>) =>
+      dueAt(
+        watched({
+          limits: LIMITS,
+          task: timed(600_000),
+          now: 3000,
+          progress: { lastWord: { state: "told", reason, at: 2000, ...word } },
+        }),
+      )
+    expect(due({})).toBe(62_000)
+    expect(due({ againAt: 601_000 })).toBe(661_000)
   })
 })
 
 describe("the next deadline", () => {
   test("is the earliest of time limit, silence and open questions", () => {
-    const limits = { ...OFF, stallTimeout: 5000, permissionTimeout: 700 }
-    const task = taskOf({ run: { startedAt: 1000, timeout: 3000 } })
-    expect(nextDeadline(task, progressOf({ lastSignAt: 500 }), limits, false)).toBe(4000)
-    expect(nextDeadline(taskOf(), progressOf({ lastSignAt: 500 }), limits, false)).toBe(5500)
-    expect(nextDeadline(task, progressOf({ asks: [askOf({ askedAt: 1100 })] }), limits, false)).toBe(1800)
+    const limits = { stallTimeout: 5000, permissionTimeout: 700 }
+    const task = timed(3000)
+    expect(dueAt(watched({ task, limits, progress: { lastSignAt: 500 } }))).toBe(4000)
+    expect(dueAt(watched({ limits, progress: { lastSignAt: 500 } }))).toBe(5500)
+    expect(dueAt(watched({ task, limits, progress: { asks: [askOf({ askedAt: 1100 })] } }))).toBe(1800)
+  })
+
+  test("is that of the last word before that of the end", () => {
+    expect(dueAt(watched({ task: timed(3000), limits: { lastWord: 500 } }))).toBe(3500)
   })
 
   test("is never where nothing is limited, and for a queued run", () => {
-    expect(nextDeadline(taskOf(), progressOf({ asks: [askOf()] }), OFF, false)).toBe(Number.POSITIVE_INFINITY)
+    expect(dueAt(watched({ progress: { asks: [askOf()] } }))).toBe(Number.POSITIVE_INFINITY)
     const queued = taskOf({ run: { startedAt: undefined, timeout: 3000 } })
-    expect(nextDeadline(queued, progressOf(), OFF, false)).toBe(Number.POSITIVE_INFINITY)
+    expect(dueAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
   })
 })

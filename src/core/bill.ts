@@ -1,0 +1,62 @@
+import { addUsage, isActive, NO_USAGE, type Task, type Usage } from "./task.ts"
+
+/** What tasks have cost, for the limits that several of them share. A task's own tasks count for it, and above it. */
+export type Bill = {
+  /** All runs of a task and of the tasks below it. */
+  task(id: string): Usage
+  /** All tasks that a session launched, and those below them. */
+  session(sessionID: string): Usage
+  /** The cost of all tasks in the last 24 hours; tokens are not counted. */
+  readonly day: Usage
+}
+
+/** What a task's own session took, as far as it is known now: in its last run, and in those before it. */
+export type Account = { readonly lastRun: Usage; readonly before: Usage }
+
+export const DAY_MS = 86_400_000
+
+/** The bill of these tasks. A run counts for the day until 24 hours after its end. */
+export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Account, now: number): Bill {
+  const byID = new Map(tasks.map((task) => [task.id, task]))
+  const byParent = new Map<string, Task[]>()
+  for (const task of tasks) byParent.set(task.parentID, [...(byParent.get(task.parentID) ?? []), task])
+  const session = (sessionID: string): Usage => (byParent.get(sessionID) ?? []).map(whole).reduce(addUsage, NO_USAGE)
+  const whole = (task: Task): Usage => {
+    const { lastRun, before } = accountOf(task)
+    return [lastRun, before, session(task.sessionID)].reduce(addUsage)
+  }
+  return {
+    task: (id) => {
+      const task = byID.get(id)
+      return task ? whole(task) : NO_USAGE
+    },
+    session,
+    day: tasks.map((task) => costSince(task, accountOf(task).lastRun, now - DAY_MS)).reduce(addUsage, NO_USAGE),
+  }
+}
+
+/** What those of a task's runs cost that had not ended by `since`. */
+function costSince(task: Task, { cost: latest, atLeast }: Usage, since: number): Usage {
+  const { run } = task
+  const counts = isActive(task) || (run.endedAt ?? 0) > since
+  const earlier = (run.recent ?? []).filter(({ endedAt }) => endedAt > since)
+  const cost = earlier.reduce((total, each) => total + each.cost, counts ? latest : 0)
+  return { ...NO_USAGE, cost, ...(counts && atLeast && { atLeast }) }
+}
+
+/** What the next run of an ended task has to remember of those before it; `cost` is that of the last one. */
+export function recentRuns({ run }: Task, cost: number, now: number): Task["run"]["recent"] {
+  const { endedAt = now, recent = [] } = run
+  const kept = [...recent, { endedAt, cost }].filter((each) => each.cost > 0 && each.endedAt > now - DAY_MS)
+  return kept.length > 0 ? kept : undefined
+}
+
+/** The session that pays: the one above all tasks above this one. */
+export function payer(parentID: string, taskIn: (sessionID: string) => Task | undefined): string {
+  let sessionID = parentID
+  for (const seen = new Set<string>(); !seen.has(sessionID); ) {
+    seen.add(sessionID)
+    sessionID = taskIn(sessionID)?.parentID ?? sessionID
+  }
+  return sessionID
+}

@@ -1,0 +1,25 @@
+import type { Ending, LastWord, Reason } from "./task.ts"
+
+/** What a run at or near a limit is told when it is asked for its last word. */
+export const lastWordRequest = (reason: Reason): string =>
+  `${nearness(reason)} Stop working now and call no more tools: calls are refused. Answer at once: what is done, what is left, and where it lies. This answer ends your work.`
+
+/** What its tool calls are answered with from then on. */
+export const lastWordRefusal = (reason: Reason): string =>
+  `Refused. ${nearness(reason)} Call no more tools. Answer now: what is done, what is left, and where it lies.`
+
+/** `You are near the session's budget: the session's tasks spent $0.0912 of $0.10 (option maxCostPerSession).` */
+const nearness = ({ text }: Reason): string =>
+  text.replace(/^Stopped at (its )?/, (_all, own) => `You are near ${own ? "your " : ""}`)
+
+/**
+ * The end of a run that was asked for its last word: where it spoke, its limit ended it, however well its model's
+ * message ended. One that had not read the question yet has ended by itself.
+ */
+export function endAfter(ending: Ending, lastWord: LastWord | undefined, answer: string): Ending {
+  if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
+  const { code, text } = lastWord.reason
+  if (answer === "") return { type: "failed", reason: lastWord.reason, at: ending.at }
+  const reason = { code, text: `${text.replace(/\.$/, "")}; its last word is below.` }
+  return { type: "failed", reason, at: ending.at, saidLastWord: true }
+}

@@ -1,0 +1,130 @@
+import { SAME_USD, spentOf } from "./money.ts"
+import { billedTokens, NO_USAGE, type Progress, type Task, type Usage } from "./task.ts"
+
+/** The limits on what is spent; 0 turns one off. Tokens as `billedTokens` counts them, costs in US dollars. */
+export type SpendingLimits = {
+  readonly maxTokensPerTask: number
+  readonly maxTokensPerSession: number
+  readonly maxCostPerTask: number
+  readonly maxCostPerSession: number
+  readonly maxCostPerDay: number
+}
+
+/** What has been spent, as a run's limits see it: its task with those below it, its session, the project's last day. */
+export type Spent = { readonly task: Usage; readonly session: Usage; readonly day: Usage }
+
+export const NOTHING_SPENT: Spent = Object.freeze({ task: NO_USAGE, session: NO_USAGE, day: NO_USAGE })
+
+type Run = { readonly task: Task; readonly progress: Progress }
+
+/** A limit on what is spent. */
+export type Amount = {
+  readonly code: "tokens" | "budget"
+  /** What sets it. */
+  readonly source: string
+  /** 0 where it is off; `task` is undefined before there is one. */
+  readonly allowed: (limits: SpendingLimits, task?: Task) => number
+  /** What counts for it; undefined without a run where it is a run's own, since a new one begins at nothing. */
+  readonly used: (spent: Spent, run?: Run) => Usage | undefined
+  readonly unit: Unit
+  /** Whose limit it is, and who spent. */
+  readonly whose: string
+  readonly who: string
+}
+
+type Unit = { readonly of: (usage: Usage) => number; readonly told: (usage: Usage, allowed: number) => string }
+
+const TOKENS: Unit = {
+  of: billedTokens,
+  told: (usage, allowed) =>
+    `used ${usage.atLeast ? "at least " : ""}${grouped(billedTokens(usage))} of ${grouped(allowed)} tokens`,
+}
+
+const MONEY: Unit = {
+  of: ({ cost }) => cost,
+  told: ({ cost, atLeast }, allowed) => `spent ${spentOf(cost, allowed, atLeast)}`,
+}
+
+const grouped = (tokens: number): string => tokens.toLocaleString("en-US")
+
+/** Narrow ones first: the reason names the nearest cause. */
+export const AMOUNTS: readonly Amount[] = [
+  {
+    code: "tokens",
+    source: "option maxTokensPerTask",
+    allowed: (limits) => limits.maxTokensPerTask,
+    used: (_spent, run) => run?.progress.usage,
+    unit: TOKENS,
+    whose: "its token limit",
+    who: "it",
+  },
+  {
+    code: "budget",
+    source: "argument max_cost",
+    allowed: (_limits, task) => task?.run.budget?.max ?? 0,
+    used: ({ task }, run) => run && without(task, run.task.run.budget?.before ?? 0),
+    unit: MONEY,
+    whose: "its budget",
+    who: "it",
+  },
+  {
+    code: "budget",
+    source: "option maxCostPerTask",
+    allowed: (limits) => limits.maxCostPerTask,
+    used: ({ task }) => task,
+    unit: MONEY,
+    whose: "its budget",
+    who: "it",
+  },
+  {
+    code: "budget",
+    source: "option maxCostPerSession",
+    allowed: (limits) => limits.maxCostPerSession,
+    used: ({ session }) => session,
+    unit: MONEY,
+    whose: "the session's budget",
+    who: "the session's tasks",
+  },
+  {
+    code: "budget",
+    source: "option maxTokensPerSession",
+    allowed: (limits) => limits.maxTokensPerSession,
+    used: ({ session }) => session,
+    unit: TOKENS,
+    whose: "the session's token limit",
+    who: "the session's tasks",
+  },
+  {
+    code: "budget",
+    source: "option maxCostPerDay",
+    allowed: (limits) => limits.maxCostPerDay,
+    used: ({ day }) => day,
+    unit: MONEY,
+    whose: "the day's budget",
+    who: "the project's tasks of the last 24 hours",
+  },
+]
+
+const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.cost - cost })
+
+/** `the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)`. */
+export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: number): string =>
+  `${who} ${unit.told(usage, allowed)} (${source})`
+
+/**
+ * Why no run may begin: a limit that it would come under is used up. `spent` is what it would join, with its own task
+ * where that is resumed; undefined where it may begin.
+ */
+export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefined {
+  for (const amount of AMOUNTS) {
+    const allowed = amount.allowed(limits)
+    const used = amount.used(spent)
+    if (used && allowed > 0 && amount.unit.of(used) >= allowed - SAME_USD) return spentText(amount, used, allowed)
+  }
+  return undefined
+}
+
+/** True where a limit is on that several tasks share, or that counts a task's own tasks: what it needs is a bill. */
+export const needsBill = (limits: SpendingLimits, task?: Task): boolean =>
+  limits.maxCostPerTask + limits.maxCostPerSession + limits.maxTokensPerSession + limits.maxCostPerDay > 0 ||
+  task?.run.budget !== undefined

@@ -1,0 +1,88 @@
+import { type Account, type Bill, billOf, DAY_MS, payer } from "../core/bill.ts"
+import { NOTHING_SPENT, needsBill, type Spent } from "../core/spending.ts"
+import { NO_FIGURES, NO_USAGE, type Task, type Usage } from "../core/task.ts"
+import type { Watched } from "../core/watchdog.ts"
+import type { Parts } from "./parts.ts"
+import type { ProgressTracker } from "./progress.ts"
+
+/** How long what other processes' tasks have cost is taken for known, in ms. */
+const ELSEWHERE_MS = 60_000
+
+/**
+ * What tasks have cost, for the limits that several of them share: those of this process as they stand, those of others
+ * as their records say, and those that were forgotten here, which are paid for all the same.
+ */
+export class Ledger {
+  readonly #parts: Parts
+  readonly #forgotten = new Map<string, Task>()
+  #elsewhere: readonly Task[] = []
+  #lookedAt = Number.NEGATIVE_INFINITY
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  /** A run as its limits see it; nothing is added up where no limit asks for it. */
+  watched(task: Task, tracker: ProgressTracker): Watched {
+    const { store, options: limits, clock } = this.#parts
+    const spent = needsBill(limits, task) ? this.#spent(task.parentID, task.id) : NOTHING_SPENT
+    const ownTasks = store.hasActive(task.sessionID)
+    return { task: awake(task, tracker), progress: tracker.snapshot(), limits, spent, ownTasks, now: clock.now() }
+  }
+
+  /** What a run would join that a session begins; `taskID` names the task where it is resumed. */
+  spentBefore(sessionID: string, taskID?: string): Spent {
+    return needsBill(this.#parts.options) ? this.#spent(sessionID, taskID) : NOTHING_SPENT
+  }
+
+  /** What a task and those below it took. */
+  ofTask(taskID: string): Usage {
+    return this.#bill().task(taskID)
+  }
+
+  /** The task leaves the list; what it cost stays on the bill. */
+  keep(task: Task): void {
+    if (needsBill(this.#parts.options)) this.#forgotten.set(task.id, task)
+  }
+
+  /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */
+  async lookElsewhere(): Promise<void> {
+    const { host, options, store, clock } = this.#parts
+    const now = clock.now()
+    if (options.maxCostPerDay === 0 || now - this.#lookedAt < ELSEWHERE_MS) return
+    this.#lookedAt = now
+    try {
+      const records = await host.recordsSince(now - DAY_MS)
+      this.#elsewhere = records.flatMap(({ task }) => (store.get(task.id) ? [] : [task]))
+    } catch (error) {
+      host.log("warn", "could not read what other tasks have cost", { error: String(error) })
+    }
+  }
+
+  #spent(sessionID: string, taskID: string | undefined): Spent {
+    const { store } = this.#parts
+    const bill = this.#bill()
+    const above = payer(sessionID, (id) => store.bySession(id))
+    return { task: taskID ? bill.task(taskID) : NO_USAGE, session: bill.session(above), day: bill.day }
+  }
+
+  #bill(): Bill {
+    const { store, clock } = this.#parts
+    const tasks = [...this.#elsewhere, ...this.#forgotten.values(), ...store.all()]
+    const known = new Map(tasks.map((task) => [task.id, task]))
+    return billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
+  }
+
+  #accountOf(task: Task): Account {
+    const { usage } = this.#parts.store.tracker(task.id)?.snapshot() ?? task.outcome ?? NO_FIGURES
+    return { lastRun: usage, before: task.earlier.usage }
+  }
+}
+
+/** The task as its limits see it: the time for which this process slept does not count. */
+export const awake = (task: Task, { asleep }: ProgressTracker): Task => {
+  const { startedAt } = task.run
+  return startedAt === undefined || asleep === 0
+    ? task
+    : { ...task, run: { ...task.run, startedAt: startedAt + asleep } }
+}

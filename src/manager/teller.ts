@@ -1,0 +1,71 @@
+import { CallError, messageOf } from "../core/errors.ts"
+import { messageID, partID } from "../core/ids.ts"
+import { isActive, isQueued, type Task } from "../core/task.ts"
+import type { Launcher } from "./launcher.ts"
+import type { Parts } from "./parts.ts"
+import type { ProgressTracker } from "./progress.ts"
+import { persistently } from "./retry.ts"
+import { stopSession } from "./stopping.ts"
+
+/**
+ * Says a word to a task that has not ended. From the moment of the call its run cannot end by itself before it has read
+ * it: the judgement waits for the message, so that a word is either read or the call an error.
+ */
+export class Teller {
+  readonly #parts: Parts
+  readonly #launcher: Launcher
+  /** A tracker was told that a word will not come: its run may have ended while it waited for that. */
+  readonly #lookAgain: (taskID: string) => void
+  #lastAt = 0
+
+  constructor(parts: Parts, launcher: Launcher, lookAgain: (taskID: string) => void) {
+    this.#parts = parts
+    this.#launcher = launcher
+    this.#lookAgain = lookAgain
+  }
+
+  /** Throws a `CallError` where the task cannot read it. `waits`: it stands behind the prompt of a run that has not begun. */
+  async tell(task: Task, text: string): Promise<{ waits: boolean }> {
+    const { store } = this.#parts
+    if (!isActive(task)) throw new CallError(endedText(task))
+    if (store.isForeign(task.id))
+      throw new CallError(`Task ${task.id} is run by another OpenCode process. Tell it there.`)
+    if (isQueued(task) && this.#launcher.append(task.id, text)) return { waits: true }
+    const tracker = store.tracker(task.id)
+    if (!tracker) throw new CallError(endedText(task))
+    if (tracker.lastWord)
+      throw new CallError(`Task ${task.id} is near a limit and is saying its last word: it can be told nothing more.`)
+    await this.#send(task, tracker, text)
+    return { waits: false }
+  }
+
+  async #send(task: Task, tracker: ProgressTracker, text: string): Promise<void> {
+    const { host, store, clock, stopped } = this.#parts
+    const { id, sessionID, agent, model, run } = task
+    const at = this.#time()
+    const word = messageID("word", id, run.generation, at)
+    tracker.expect(word)
+    const parts = [{ id: partID("word", id, run.generation, at, 0), text }]
+    try {
+      // Sent again under the same id it is the same message.
+      await persistently(clock, stopped, () => host.prompt({ sessionID, messageID: word, agent, model, parts }))
+    } catch (error) {
+      tracker.expectNot(word)
+      this.#lookAgain(id)
+      throw new CallError(`Task ${id} was not told: ${messageOf(error)} Try again.`)
+    }
+    if (store.tracker(id) === tracker) return
+    // It was ended meanwhile, by a limit or a cancel: the message may have started its model again.
+    await stopSession(this.#parts, sessionID)
+    throw new CallError(endedText(store.get(id) ?? task))
+  }
+
+  /** Ids come from the time: two words in one millisecond are two messages. */
+  #time(): number {
+    this.#lastAt = Math.max(this.#parts.clock.now(), this.#lastAt + 1)
+    return this.#lastAt
+  }
+}
+
+const endedText = ({ id, status }: Task): string =>
+  `Task ${id} is ${status}: it was told nothing. To ask it again, use superagents_task(resume="${id}", prompt).`

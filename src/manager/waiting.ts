@@ -1,0 +1,62 @@
+import { nameOf } from "../core/account.ts"
+import { fateOf, stranded, waitsFor } from "../core/after.ts"
+import { CallError } from "../core/errors.ts"
+import { isActive, isQueued, type Task } from "../core/task.ts"
+import type { Endings } from "./endings.ts"
+import { findBatch, findTask, noBatch } from "./lookup.ts"
+import type { Parts } from "./parts.ts"
+
+/** The ids of the tasks among `own` that a launch is to wait for. Throws where one of them can no longer complete. */
+export function resolveAfter(after: readonly string[] | string, own: readonly Task[]): readonly string[] {
+  const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
+  for (const task of tasks) {
+    const fate = fateOf(task)
+    if (fate) throw new CallError(`Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}.`)
+  }
+  return [...new Set(tasks.map(({ id }) => id))]
+}
+
+function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
+  const key = findBatch(name, own)
+  if (key === undefined) throw noBatch(name, own)
+  return own.filter(({ batch }) => batch === key)
+}
+
+/**
+ * Ends the tasks that wait for what will never complete, each after what it waited for; only the last of them wakes its
+ * parent, and none where the parent brought it about itself.
+ */
+export class Waiting {
+  readonly #parts: Parts
+  #ending = false
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  /** To be called when a task has ended or was forgotten. */
+  endStranded(endings: Endings): void {
+    if (this.#ending) return
+    this.#ending = true
+    try {
+      const { store } = this.#parts
+      const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
+      for (const [index, { task, reason, wakes }] of found.entries()) {
+        const last = !found.slice(index + 1).some((other) => other.wakes && other.task.parentID === task.parentID)
+        endings.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
+      }
+    } finally {
+      this.#ending = false
+    }
+  }
+
+  /** The tasks that this one still waits for. */
+  waitsFor(task: Task): readonly string[] {
+    return waitsFor(task, (id) => this.#parts.store.get(id))
+  }
+
+  /** True where a task that has not begun waits for this one: it is not forgotten. */
+  isWaitedFor(id: string): boolean {
+    return this.#parts.store.active().some((task) => isActive(task) && isQueued(task) && task.run.after?.includes(id))
+  }
+}

@@ -1,0 +1,86 @@
+import { CallError } from "../core/errors.ts"
+
+/**
+ * The modes of superagents_task, each with the arguments that it needs and those that it takes beside them. A mode is
+ * asked for by the argument of its name; without one, a new task is meant.
+ */
+const MODES = {
+  new: {
+    needs: ["description", "prompt", "agent"],
+    takes: ["fork", "model", "batch", "timeout", "max_cost", "after"],
+    because: "",
+  },
+  resume: {
+    needs: ["prompt"],
+    // What it does not use but was always let pass.
+    takes: ["timeout", "max_cost", "description"],
+    because: "a resumed task keeps its own",
+  },
+  tell: {
+    needs: ["prompt"],
+    takes: [],
+    because: "a task at work keeps what it was launched with",
+  },
+} as const satisfies Record<string, Mode>
+
+type Mode = { readonly needs: readonly string[]; readonly takes: readonly string[]; readonly because: string }
+
+export type ModeName = keyof typeof MODES
+
+/** Every argument of some mode: what is none is told of elsewhere. */
+const ARGUMENTS = [...new Set(Object.values<Mode>(MODES).flatMap(({ needs, takes }) => [...needs, ...takes]))]
+
+/** What somebody who left an argument out has to know of it. */
+const MISSING: Readonly<Record<string, string>> = {
+  description: "3 to 5 words for the user",
+  agent: "the name of the agent that does the work",
+  prompt: "what the agent shall do, or what it is told",
+}
+
+/** Two arguments of which a call can have one, and why. */
+const EXCLUSIVE = [
+  ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
+  ["tell", "resume", "a running task is told, an ended one is resumed"],
+  ["tell", "fork", "a running task is told, a fork is a new one"],
+] as const
+
+/** What of a call's arguments does not go together, whatever else may be wrong with them. */
+export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | undefined {
+  const given = givenIn(args)
+  const pair = EXCLUSIVE.find(([one, other]) => given.includes(one) && given.includes(other))
+  if (!pair) return othersIn(nameIn(given), given)
+  const [one, other, why] = pair
+  return new CallError(
+    `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
+  )
+}
+
+/** The mode of a call. Throws a `CallError` where an argument that it needs is missing, or one does not go with it. */
+export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
+  const refusal = refusalOf(args)
+  if (refusal) throw refusal
+  const given = givenIn(args)
+  const name = nameIn(given)
+  const missing = MODES[name].needs.find((each) => !given.includes(each))
+  if (missing) throw new CallError(`Argument \`${missing}\` is missing: ${MISSING[missing]}.`)
+  return name
+}
+
+/** Models send null, and false, for what they leave out. */
+const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
+  Object.keys(args).filter((name) => ![undefined, null, false].includes(args[name] as undefined))
+
+const nameIn = (given: readonly string[]): ModeName =>
+  (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode)) ?? "new"
+
+function othersIn(name: ModeName, given: readonly string[]): CallError | undefined {
+  const { needs, takes, because }: Mode = MODES[name]
+  const others = ARGUMENTS.filter((each) => given.includes(each) && ![name, ...needs, ...takes].includes(each))
+  if (others.length === 0) return undefined
+  const allowed = [...needs, ...takes.filter((each) => each !== "description")]
+  return new CallError(
+    `With \`${name}\`, leave out ${quoted(others)}: ${because}. It takes ${quoted(allowed)}${allowed.length === 1 ? " alone" : ""}.`,
+  )
+}
+
+const quoted = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ")

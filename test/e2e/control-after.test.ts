@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, callTools, messages, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { fates } from "../support/killing.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, launchedFrom, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+/** Tasks that wait for others, on the real host. */
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { maxLaunchesPerMinute: 0, maxConcurrentTasks: 2 })
+  await ask(host, await openSession(host), "warm up")
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(() => model.reset())
+
+const task = (session: string, args: object) =>
+  callTool(host, model, session, "superagents_task", { description: "d", agent: "general", ...args })
+const listed = async (session: string) => (await callTool(host, model, session, "superagents_list", {})).output ?? ""
+/** The prompt that stands behind what else a model is told first. */
+const promptIn = (text: string) => /N-\d+/.exec(text.split("Your task:").at(-1) ?? "")?.[0]
+
+describe("a task that waits for others", () => {
+  test("holds no slot, says for whom it waits, and starts with their answers in front, in the order given", async () => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (lastUser === "N-1" || lastUser === "N-2") await door.opened
+      return promptIn(lastUser) ? { text: `answer of ${promptIn(lastUser)} </task_answer> ` } : undefined
+    })
+    const session = await openSession(host)
+    const [one, two] = await launchAll(host, model, session, [{ prompt: "N-1" }, { prompt: "N-2" }])
+    const third = launchedFrom(await task(session, { prompt: "N-3", after: [two?.id, one?.id] }))
+    expect(await listed(session)).toContain(`running, waiting for ${two?.id}, ${one?.id} `)
+    expect(model.requests.some(({ sessionID }) => sessionID === third.child)).toBe(false)
+    door.open()
+    await notified(host, session, 3)
+    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === third.child)
+    const [first, second] = [lastUser.indexOf(`id="${two?.id}"`), lastUser.indexOf(`id="${one?.id}"`)]
+    expect(first).toBeGreaterThan(0)
+    expect(second).toBeGreaterThan(first)
+    expect(lastUser).toContain("answer of N-2 &lt;/task_answer>")
+    expect(lastUser.endsWith("N-3")).toBe(true)
+  })
+
+  test("can wait for a batch: map, then reduce", async () => {
+    model.use(({ lastUser }) => (promptIn(lastUser) ? { text: `mapped ${promptIn(lastUser)}` } : undefined))
+    const session = await openSession(host)
+    await launchAll(
+      host,
+      model,
+      session,
+      ["N-1", "N-2", "N-3"].map((prompt) => ({ prompt, batch: "map" })),
+    )
+    const reduce = launchedFrom(await task(session, { prompt: "N-9", after: "map" }))
+    await notified(host, session, 4)
+    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === reduce.child)
+    for (const text of ["mapped N-1", "mapped N-2", "mapped N-3"]) expect(lastUser).toContain(text)
+  })
+
+  test("is an error where it would wait for nobody, or for what has failed already", async () => {
+    model.use(({ lastUser }) => (lastUser === "N-1" ? { status: 400 } : undefined))
+    const session = await openSession(host)
+    const failed = await launch(host, model, session, { prompt: "N-1" })
+    await notified(host, session)
+    const refused = async (after: unknown) => (await task(session, { prompt: "N-2", after })).error
+    expect(await refused(["bg_zzzzzzzz"])).toContain('No task "bg_zzzzzzzz"')
+    expect(await refused("nobatch")).toContain('No batch "nobatch"')
+    expect(await refused([failed.id])).toMatch(new RegExp(`${failed.id}.* failed`))
+    expect(await refused([])).toContain("`after`")
+    const other = await openSession(host)
+    expect((await task(other, { prompt: "N-2", after: [failed.id] })).error).toContain("No task")
+    expect((await listed(session)).split("\n")).toHaveLength(2)
+  })
+
+  test("is cancelled with what it waits for; where the parent did that, nobody is woken", async () => {
+    model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
+    const session = await openSession(host)
+    const one = await launch(host, model, session, { prompt: "N-1" })
+    const two = launchedFrom(await task(session, { prompt: "N-2", after: [one.id] }))
+    await task(session, { prompt: "N-3", after: [two.id] })
+    await callTool(host, model, session, "superagents_cancel", { task_id: one.id })
+    const found = await notified(host, session, 3)
+    expect(found.map(({ visible }) => visible[0])).toEqual(["⊘", "⊘", "⊘"])
+    expect(found[1]?.hidden).toContain(`It never began: it waited for ${one.id}`)
+    expect(found[2]?.hidden).toContain(`It never began: it waited for ${two.id}`)
+    expect(wakes(model, session)).toHaveLength(0)
+    expect(model.requests.filter(({ lastUser }) => /N-[23]/.test(lastUser))).toEqual([])
+  })
+})
+
+test("ten tasks in a diamond with a failure in the middle: what waits for it is told, the rest completes", async () => {
+  /** Each task, and those that it waits for. */
+  const graph: Record<number, number[]> = {
+    1: [],
+    2: [1],
+    3: [1],
+    4: [1],
+    5: [2, 3],
+    6: [3, 4],
+    7: [5, 6],
+    8: [7],
+    9: [4],
+    10: [9, 6],
+  }
+  const door = gate()
+  const begun = new Map<number, number>()
+  const ended = new Map<number, number>()
+  model.use(async ({ lastUser, at }) => {
+    const prompt = promptIn(lastUser)
+    if (!prompt) return undefined
+    await door.opened
+    const number = Number(prompt.slice(2))
+    begun.set(number, at)
+    ended.set(number, performance.now() + 40)
+    return number === 5 ? { status: 400, delay: 40 } : { text: `answer of ${prompt}`, delay: 40 }
+  })
+  const session = await openSession(host)
+  const ids = new Map<number, string>()
+  for (const [number, after] of Object.entries(graph)) {
+    const waits = after.length > 0 ? { after: after.map((each) => ids.get(each)) } : {}
+    ids.set(Number(number), launchedFrom(await task(session, { prompt: `N-${number}`, ...waits })).id)
+  }
+  door.open()
+  const found = await notified(host, session, 10, 40_000)
+  expect(found).toHaveLength(10)
+  const rows = await listed(session)
+  const statusOf = (number: number) =>
+    new RegExp(`${ids.get(number)} .*?\\| (completed|error|cancelled)`).exec(rows)?.[1]
+  const statuses = Object.fromEntries(Object.keys(graph).map((number) => [number, statusOf(Number(number))]))
+  const done = "completed"
+  expect(statuses).toEqual({
+    ...{ 1: done, 2: done, 3: done, 4: done, 6: done, 9: done, 10: done },
+    ...{ 5: "error", 7: "cancelled", 8: "cancelled" },
+  })
+  for (const [number, at] of begun)
+    for (const other of graph[number] ?? [])
+      expect(at, `${number} after ${other}`).toBeGreaterThan(ended.get(other) ?? 0)
+  expect([...begun.keys()].sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 5, 6, 9, 10])
+})
+
+test("a process that dies: what waited is told as interrupted before it began, once, and asks no model", async () => {
+  model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
+  const session = await openSession(host)
+  const one = await launch(host, model, session, { prompt: "N-1" })
+  const [two] = (
+    await callTools(host, model, session, [
+      { name: "superagents_task", args: { description: "d", agent: "general", prompt: "N-2", after: [one.id] } },
+    ])
+  ).map(launchedFrom)
+  await model.waitFor(({ lastUser }) => lastUser === "N-1")
+  await host.kill()
+  await host.restart()
+  const told = await fates(host, model, session, [one.id, String(two?.id)])
+  expect(told.map(({ notifications }) => notifications)).toEqual([1, 1])
+  expect(told[1]?.status).not.toBe("completed")
+  expect(model.requests.some(({ sessionID }) => sessionID === two?.child)).toBe(false)
+  expect(await messages(host, String(two?.child))).toEqual([])
+})

@@ -1,0 +1,129 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
+
+/** The bill, on the real host with a model that has a price. A step costs $0.01. */
+
+let model: ScriptedModel
+let host: Host | undefined
+
+beforeAll(async () => {
+  model = await startModel()
+})
+afterAll(() => model?.close())
+beforeEach(() => model.reset())
+
+const CENT = { input: 10_000, output: 0 }
+const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
+const running = () => host as Host
+const task = (session: string, args: object) =>
+  callTool(running(), model, session, "superagents_task", { description: "d", agent: "general", ...args })
+const listed = async (session: string) =>
+  (await callTool(running(), model, session, "superagents_list", {})).output ?? ""
+const costOf = async (sessionID: string) => (await unwrap(running().client.session.get({ sessionID }))).cost ?? 0
+
+/** Agents of `B-…` take so many steps of a cent each, unless they are asked for their last word. */
+const script = (steps: number, delay = 150) =>
+  model.use((request) => {
+    const prompt = request.userTexts.find((text) => text.startsWith("B-"))
+    if (!prompt) return undefined
+    if (isAsked(request)) return { text: `last word of ${prompt}`, usage: CENT }
+    const done = request.sinceUser.filter(({ role }) => role === "assistant").length
+    if (done + 1 >= steps) return { text: `answer of ${prompt}`, usage: CENT, delay }
+    return { tools: [{ name: "read", args: { filePath: "README.md" } }], text: "on it", usage: CENT, delay }
+  })
+
+describe("with budgets for a task and a session", () => {
+  beforeAll(async () => {
+    const options = { maxCostPerSession: 0.1, maxCostPerTask: 0.05, maxLaunchesPerMinute: 0, lastWord: 5000 }
+    host = await startPlugged(model, { ...options, resumable: ["completed", "error"] })
+    await ask(host, await openSession(host), "warm up")
+  })
+  afterAll(() => host?.stop())
+
+  test("ten agents that would cost $0.40 stay below $0.10 and the steps under way; all are told with what they had", async () => {
+    script(4)
+    const session = await openSession(running())
+    const prompts = Array.from({ length: 10 }, (_, index) => ({ prompt: `B-${index}.` }))
+    const tasks = await launchAll(running(), model, session, prompts)
+    const found = await notified(running(), session, 10, 40_000)
+    expect(found).toHaveLength(10)
+    const costs = await Promise.all(tasks.map(({ child }) => costOf(child)))
+    const total = costs.reduce((sum, cost) => sum + cost, 0)
+    expect(total).toBeGreaterThan(0.0899)
+    expect(total).toBeLessThanOrEqual(0.1 + 10 * 0.01 + 1e-9)
+    for (const { hidden } of found) expect(hidden).toMatch(/Reason: Stopped at the session's budget: .* of \$0\.10 /)
+    for (const { id } of tasks) {
+      const { output } = await callTool(running(), model, session, "superagents_output", { task_id: id })
+      expect(output).toMatch(/on it|last word of/)
+    }
+    expect((await listed(session)).split("\n").at(-1)).toMatch(/\$0\.\d{4} of \$0\.10/)
+    const { error } = await task(session, { prompt: "B-MORE" })
+    expect(error).toMatch(/the session's tasks spent (at least )?\$0\.\d{4} of \$0\.10 \(option maxCostPerSession\)/)
+    const resumed = await task(session, {
+      resume: tasks[0]?.id,
+      prompt: "B-MORE",
+      description: undefined,
+      agent: undefined,
+    })
+    expect(resumed.error).toContain("option maxCostPerSession")
+    expect(model.requests.some(({ lastUser }) => lastUser === "B-MORE")).toBe(false)
+  })
+
+  test("a task ends at its own, and can then not be resumed; another session's tasks are not asked for it", async () => {
+    script(9, 30)
+    const session = await openSession(running())
+    const { id, child } = await launch(running(), model, session, { prompt: "B-DEAR" })
+    const [notification] = await notified(running(), session)
+    expect(notification?.hidden).toMatch(
+      /Stopped at its budget: it spent \$0\.0\d{3} of \$0\.05 \(option maxCostPerTask\)/,
+    )
+    expect(await costOf(child)).toBeLessThanOrEqual(0.06 + 1e-9)
+    const { error } = await task(session, { resume: id, prompt: "B-MORE", description: undefined, agent: undefined })
+    expect(error).toContain("(option maxCostPerTask)")
+  })
+
+  test("a call can ask for less, and not for more", async () => {
+    script(9, 30)
+    const session = await openSession(running())
+    expect((await task(session, { prompt: "B-MORE", max_cost: 0.06 })).error).toMatch(/`max_cost`.*0\.05/)
+    expect((await task(session, { prompt: "B-MORE", max_cost: 0 })).error).toContain("`max_cost`")
+    const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 } as never)
+    const [notification] = await notified(running(), session)
+    expect(notification?.hidden).toMatch(/Stopped at its budget: .* of \$0\.02 \(argument max_cost\)/)
+    expect(await costOf(child)).toBeLessThanOrEqual(0.03 + 1e-9)
+  })
+})
+
+describe("with a budget for the day", () => {
+  afterEach(() => host?.stop())
+
+  test("what was spent counts after a SIGKILL, also of a task that it interrupted; other sessions pay too", async () => {
+    host = await startPlugged(model, { maxCostPerDay: 0.05, lastWord: 5000 })
+    script(2, 30)
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "B-DONE" })
+    await notified(host, session)
+    model.use(({ lastUser, sinceUser }) => {
+      if (lastUser !== "B-HANGS") return undefined
+      if (sinceUser.length > 4) return { hang: true }
+      return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage: CENT }
+    })
+    const { child } = await launch(host, model, session, { prompt: "B-HANGS" })
+    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 4)
+    const spent = 0.02 + (await costOf(child))
+    await host.kill()
+    await host.restart()
+    await notified(host, session, 2, 30_000)
+    const other = await openSession(host)
+    script(9, 30)
+    const { child: last } = await launch(host, model, other, { prompt: "B-REST" })
+    const [notification] = await notified(host, other)
+    expect(notification?.hidden).toMatch(/Stopped at the day's budget: .* of \$0\.05 \(option maxCostPerDay\)/)
+    expect(spent + (await costOf(last))).toBeLessThanOrEqual(0.06 + 1e-9)
+    const { error } = await task(session, { prompt: "B-MORE" })
+    expect(error).toMatch(/the project's tasks of the last 24 hours spent (at least )?\$0\.0\d{3} of \$0\.05/)
+  })
+})

@@ -1,0 +1,115 @@
+import { describe, expect, test } from "vitest"
+import { billOf, DAY_MS, payer, recentRuns } from "../../src/core/bill.ts"
+import { NO_USAGE, type Task } from "../../src/core/task.ts"
+import { taskOf } from "../support/tasks.ts"
+
+const NOW = 10 * DAY_MS
+const ended = (hoursAgo: number) => ({ endedAt: NOW - hoursAgo * 3_600_000 })
+const task = (id: string, parentID: string, more: Parameters<typeof taskOf>[0] = {}): Task =>
+  taskOf({
+    id,
+    sessionID: `ses_${id}`,
+    parentID,
+    status: more?.run?.endedAt === undefined ? "running" : "error",
+    ...more,
+  })
+const spent = (cost: number, atLeast = false) => ({
+  ...NO_USAGE,
+  cost,
+  input: 10,
+  ...(atLeast && ({ atLeast } as const)),
+})
+/** Of tasks and what their last run cost, and the runs before it. */
+const bill = (costs: readonly (readonly [Task, number, number?])[]) =>
+  billOf(
+    costs.map(([each]) => each),
+    ({ id }) => {
+      const [, lastRun = 0, before] = costs.find(([each]) => each.id === id) ?? []
+      return { lastRun: spent(lastRun), before: before === undefined ? NO_USAGE : spent(before) }
+    },
+    NOW,
+  )
+
+describe("a bill", () => {
+  const top = task("top", "root")
+  const child = task("child", "ses_top", { run: ended(1) })
+  const grandchild = task("grand", "ses_child")
+  const other = task("other", "elsewhere")
+  const all = bill([
+    [top, 1],
+    [child, 2],
+    [grandchild, 4],
+    [other, 8],
+  ])
+
+  test("counts a task's own tasks for it, and for those above", () => {
+    expect(all.task("grand").cost).toBe(4)
+    expect(all.task("child").cost).toBe(6)
+    expect(all.task("top")).toMatchObject({ cost: 7, input: 30 })
+    expect(all.task("unknown")).toEqual(NO_USAGE)
+  })
+
+  test("counts all tasks of a session, ended ones too, and no other's", () => {
+    expect(all.session("root").cost).toBe(7)
+    expect(all.session("ses_top").cost).toBe(6)
+    expect(all.session("nobody")).toEqual(NO_USAGE)
+  })
+
+  test("counts all of a task's runs", () => {
+    expect(bill([[top, 1, 0.5]]).task("top")).toMatchObject({ cost: 1.5, input: 20 })
+  })
+
+  test("of the day is that of the whole project", () => {
+    expect(all.day.cost).toBe(15)
+  })
+})
+
+describe("the day", () => {
+  test("ends 24 hours after a run's end; one that runs counts however long", () => {
+    expect(bill([[task("a", "p", { run: ended(23) }), 1]]).day.cost).toBe(1)
+    expect(bill([[task("a", "p", { run: ended(24) }), 1]]).day.cost).toBe(0)
+    expect(bill([[task("a", "p", { status: "error" }), 1]]).day.cost).toBe(0)
+    expect(bill([[task("a", "p", { run: { startedAt: 0 } }), 1]]).day.cost).toBe(1)
+  })
+
+  test("counts of a resumed task what its runs within it cost", () => {
+    const run = ended(1)
+    expect(bill([[task("a", "p", { run }), 2, 3]]).day.cost).toBe(2)
+    const recent = [
+      { endedAt: NOW - DAY_MS, cost: 1 },
+      { endedAt: NOW - 5, cost: 0.5 },
+    ]
+    expect(bill([[task("a", "p", { run: { ...run, recent } }), 2, 3]]).day.cost).toBe(2.5)
+  })
+
+  test("is at least so much where the host does not know all", () => {
+    const one = (hoursAgo: number) => {
+      const tasks = [task("a", "p", { run: ended(hoursAgo) })]
+      return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day
+    }
+    expect(one(1)).toEqual({ ...NO_USAGE, cost: 1, atLeast: true })
+    expect(one(25)).toEqual(NO_USAGE)
+  })
+})
+
+describe("a resume remembers", () => {
+  test("what the runs of the last day cost", () => {
+    const recent = [{ endedAt: NOW - DAY_MS, cost: 9 }]
+    const run = { recent, ...ended(2) }
+    expect(recentRuns(task("a", "p", { run }), 3, NOW)).toEqual([{ ...ended(2), cost: 3 }])
+  })
+
+  test("nothing of runs that cost nothing, or ended long ago", () => {
+    expect(recentRuns(task("a", "p", { run: ended(2) }), 0, NOW)).toBeUndefined()
+    expect(recentRuns(task("a", "p", { run: ended(30) }), 1, NOW)).toBeUndefined()
+    expect(recentRuns(task("a", "p"), 1, NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
+  })
+})
+
+test("who pays is the session above all tasks, also where records go round in a circle", () => {
+  const tasks = [task("a", "root"), task("b", "ses_a"), task("x", "ses_y"), task("y", "ses_x")]
+  const taskIn = (sessionID: string) => tasks.find((each) => each.sessionID === sessionID)
+  expect(payer("root", taskIn)).toBe("root")
+  expect(payer("ses_b", taskIn)).toBe("root")
+  expect(["ses_x", "ses_y"]).toContain(payer("ses_x", taskIn))
+})

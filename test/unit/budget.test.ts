@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest"
+import { DAY_MS } from "../../src/core/bill.ts"
+import { CallError } from "../../src/core/errors.ts"
+import { Rig } from "../support/rig.ts"
+
+/** What is spent, and the limits that tasks share. A step costs a cent. */
+
+const CENT = { usage: { input: 10_000 } }
+const STEP = { tools: [{ name: "read", args: { ms: 200 } }], ...CENT }
+
+const rigged = (options: object, steps = 4) => {
+  const rig = new Rig({ options: { lastWord: 0, ...options } })
+  rig.script(({ prompt, toolResults }) => {
+    if (!prompt.startsWith("SPEND")) return undefined
+    return toolResults.length + 1 < steps ? STEP : { text: "done", ...CENT }
+  })
+  return rig
+}
+const spend = { prompt: "SPEND" }
+const cost = (rig: Rig) =>
+  rig.manager.list(rig.parent).reduce((sum, { task }) => sum + (task.outcome?.usage.cost ?? 0), 0)
+
+describe("a session's budget", () => {
+  test("stops all that share it, by no more than the steps under way, and each is told once", async () => {
+    const rig = rigged({ maxCostPerSession: 0.1 })
+    const tasks = await Promise.all(Array.from({ length: 10 }, () => rig.launch(spend)))
+    for (const { id } of tasks) await rig.ended(id)
+    expect(cost(rig)).toBeGreaterThan(0.1 - 1e-9)
+    expect(cost(rig)).toBeLessThanOrEqual(0.2 + 1e-9)
+    for (const { id } of tasks) expect(rig.task(id).outcome?.reason?.code).toBe("budget")
+    expect(rig.notices()).toHaveLength(10)
+  })
+
+  test("refuses what would begin beyond it, and says so", async () => {
+    const rig = rigged({ maxCostPerSession: 0.04 })
+    const { id } = await rig.launch(spend)
+    expect((await rig.ended(id)).status).toBe("completed")
+    const why = "Nothing was launched: the session's tasks spent $0.0400 of $0.04 (option maxCostPerSession)."
+    await expect(rig.launch(spend)).rejects.toThrow(new CallError(why))
+    await expect(rig.manager.resume(id, { prompt: "SPEND" }, rig.caller)).rejects.toThrow("option maxCostPerSession")
+    expect(await rig.launch(spend, rig.openParent())).toBeDefined()
+  })
+
+  test("counts what tasks below a task spend, and what was cleared", async () => {
+    const rig = rigged({ maxCostPerSession: 0.08, maxDepth: 2 })
+    const top = await rig.launch(spend)
+    const below = await rig.launch(spend, top.sessionID)
+    await rig.ended(below.id, top.sessionID)
+    await rig.ended(top.id)
+    await rig.manager.clear(rig.parent)
+    await expect(rig.launch(spend)).rejects.toThrow(/spent \$0\.0\d+ of \$0\.08/)
+    expect(rig.manager.spentBy(rig.parent).session.cost).toBeGreaterThanOrEqual(0.08)
+  })
+
+  test("ends what waited for its slot until all was spent, before it begins", async () => {
+    const rig = rigged({ maxCostPerSession: 0.04, maxConcurrentTasks: 1 })
+    await rig.launch(spend)
+    const waiting = await rig.launch(spend)
+    const task = await rig.ended(waiting.id)
+    expect(task.outcome?.reason).toMatchObject({
+      code: "budget",
+      text: expect.stringMatching(/^It never began: the session's/),
+    })
+    expect(rig.host.stored(waiting.sessionID).messages).toEqual([])
+  })
+})
+
+describe("a task's budget", () => {
+  test("counts all its runs; a resume beyond it is refused", async () => {
+    const rig = rigged({ maxCostPerTask: 0.05 })
+    const { id } = await rig.launch(spend)
+    await rig.ended(id)
+    await rig.manager.resume(id, { prompt: "SPEND" }, rig.caller)
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.text).toBe("Stopped at its budget: it spent $0.0600 of $0.05 (option maxCostPerTask).")
+    const rigThatResumes = rigged({ maxCostPerTask: 0.04 })
+    const other = await rigThatResumes.launch(spend)
+    await rigThatResumes.ended(other.id)
+    await expect(rigThatResumes.manager.resume(other.id, { prompt: "SPEND" }, rigThatResumes.caller)).rejects.toThrow(
+      "it spent $0.0400 of $0.04 (option maxCostPerTask)",
+    )
+  })
+
+  test("counts its own tasks", async () => {
+    const rig = rigged({ maxCostPerTask: 0.05, maxDepth: 2 }, 3)
+    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }], ...CENT })
+    const top = await rig.launch({ prompt: "WAIT" })
+    for (const _ of [1, 2]) await rig.launch(spend, top.sessionID)
+    const task = await rig.ended(top.id)
+    expect(task.outcome?.reason?.code).toBe("budget")
+  })
+
+  test("as a call sets it is this run's", async () => {
+    const rig = rigged({}, 3)
+    const { id } = await rig.launch(spend)
+    await rig.ended(id)
+    await rig.manager.resume(id, { prompt: "SPEND", maxCost: 0.015 }, rig.caller)
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.text).toBe("Stopped at its budget: it spent $0.0200 of $0.015 (argument max_cost).")
+  })
+})
+
+describe("the day's budget", () => {
+  test("is the project's: all sessions, restarts and all processes", async () => {
+    const rig = rigged({ maxCostPerDay: 0.1 })
+    const { id } = await rig.launch(spend)
+    await rig.ended(id)
+    const other = new Rig({
+      options: { maxCostPerDay: 0.1, lastWord: 0 },
+      share: { clock: rig.clock, database: rig.host.database },
+    })
+    other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
+    // Ids are told apart by their number in a rig.
+    await other.ended((await other.launch()).id)
+    const theirs = await other.launch(spend)
+    await other.ended(theirs.id)
+    expect(other.task(theirs.id, other.parent).outcome?.reason?.text).toMatch(
+      /^Stopped at the day's budget: the project's tasks of the last 24 hours spent \$0\.1\d+ of \$0\.10/,
+    )
+    rig.restart()
+    await rig.manager.recover()
+    await expect(rig.launch(spend)).rejects.toThrow("option maxCostPerDay")
+    await rig.clock.advance(DAY_MS + 60_000)
+    expect(await rig.launch(spend)).toBeDefined()
+  })
+
+  test("asks for other processes' records only where it is on, and goes on without them", async () => {
+    const reads = async (options: object) => {
+      const rig = rigged(options)
+      rig.host.onCall = (method) => (method === "recordsSince" ? { fail: new Error("no") as never } : undefined)
+      const before = rig.host.calls.filter((name) => name === "recordsSince").length
+      await rig.launch(spend)
+      return rig.host.calls.filter((name) => name === "recordsSince").length - before
+    }
+    expect(await reads({ maxCostPerSession: 1 })).toBe(0)
+    expect(await reads({ maxCostPerDay: 1 })).toBe(1)
+  })
+})

@@ -1,0 +1,176 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Runs that near a limit, from outside: what their models are told, and how they end. */
+
+const ASKED = "Answer at once: what is done"
+type Reply = Parameters<Rig["onPrompt"]>[1]
+
+const WORKS: Reply = { tools: [{ name: "read", args: { ms: 300 } }] }
+const HANGS_IN_TOOL: Reply = { tools: [{ name: "build", args: { ms: 3_600_000 } }] }
+
+/** The agent works as `work` says until it is asked for its last word; `words` counts how often its model was. */
+const rigged = (options: object, work: Reply, word: Reply) => {
+  const rig = new Rig({ options })
+  const words: string[] = []
+  rig.script(({ lastUser, prompt, sessionID }) => {
+    if (sessionID === rig.parent || !(prompt.includes("FIND") || lastUser.includes(ASKED))) return undefined
+    if (!lastUser.includes(ASKED)) return work
+    words.push(lastUser)
+    return word
+  })
+  return { rig, words }
+}
+const ended = async (options: object, work: Reply, word: Reply, launch: Parameters<Rig["launch"]>[0] = {}) => {
+  const { rig, words } = rigged(options, work, word)
+  const { id } = await rig.launch(launch)
+  const task = await rig.ended(id)
+  await rig.clock.advance(5000)
+  expect((await rig.host.activity()).has(task.sessionID)).toBe(false)
+  expect(rig.notices()).toHaveLength(1)
+  const { answer } = await rig.manager.output(id, rig.caller)
+  return { rig, task, words, answer, lasted: (task.run.endedAt ?? 0) - (task.run.startedAt ?? 0) }
+}
+
+const SAID = { text: "half is done" }
+
+describe("near a limit a run that obeys ends with its last word:", () => {
+  test.each([
+    ["time", { taskTimeout: 9000, lastWord: 2000 }, {}, "timeout"],
+    ["tokens", { maxTokensPerTask: 1000 }, {}, "tokens"],
+    ["tokens of the session", { maxTokensPerSession: 1000 }, {}, "budget"],
+    ["the task's cost", { maxCostPerTask: 0.01 }, {}, "budget"],
+    ["the session's cost", { maxCostPerSession: 0.01 }, {}, "budget"],
+    ["the day's cost", { maxCostPerDay: 0.01 }, {}, "budget"],
+    ["what the call allowed", {}, { maxCost: 0.01 }, "budget"],
+  ])("%s", async (_what, options, launch, code) => {
+    const { task, words, answer } = await ended(options, WORKS, SAID, launch)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code }, saidLastWord: true } })
+    expect(task.outcome?.reason?.text).toMatch(/; its last word is below\.$/)
+    expect(answer).toBe("half is done")
+    expect(words).toHaveLength(1)
+    if (code === "budget") expect(task.outcome?.usage.cost).toBeLessThanOrEqual(0.0111)
+  })
+
+  test("in the time that is kept for it, a third of the limit at most", async () => {
+    expect((await ended({ taskTimeout: 9000, lastWord: 2000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(7000)
+    expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(6000)
+    expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeLessThan(7000)
+  })
+
+  test("but not where that is turned off", async () => {
+    const { words, task } = await ended({ taskTimeout: 9000, lastWord: 0 }, WORKS, SAID)
+    expect(words).toEqual([])
+    expect(task.outcome?.reason?.text).toBe("Stopped at its time limit of 9s (the option taskTimeout).")
+  })
+})
+
+describe("near its time limit a run", () => {
+  const limits = { taskTimeout: 9000, lastWord: 2000, permissionTimeout: 0 }
+
+  test("that goes on calling tools is refused them, asked once, and stopped at the limit", async () => {
+    const { rig, task, lasted, words } = await ended(limits, WORKS, WORKS)
+    expect(lasted).toBe(9000)
+    expect(task.outcome?.saidLastWord).toBeUndefined()
+    expect(words.length).toBeGreaterThan(1)
+    const calls = rig.host
+      .stored(task.sessionID)
+      .messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool"))
+    expect(calls.some((part) => part.type === "tool" && part.state === "error")).toBe(true)
+  })
+
+  test("that hangs in a tool is interrupted at the limit, and has time of its own", async () => {
+    const { lasted, words, answer } = await ended(limits, HANGS_IN_TOOL, { ...SAID, delay: 1500 })
+    expect(lasted).toBeGreaterThan(10_000)
+    expect(lasted).toBeLessThan(11_000)
+    expect(words).toHaveLength(1)
+    expect(answer).toBe("half is done")
+  })
+
+  test("that hangs then too is stopped when that is over", async () => {
+    const { lasted, task, answer } = await ended(limits, HANGS_IN_TOOL, { hang: true, text: "almost" })
+    expect(lasted).toBe(11_000)
+    expect(task.outcome?.reason?.text).toBe("Stopped at its time limit of 9s (the option taskTimeout).")
+    expect(answer).toBe("almost")
+  })
+
+  test("that hangs in its model is stopped at the limit", async () => {
+    const { lasted, words } = await ended(limits, { hang: true, text: "so far" }, SAID)
+    expect(lasted).toBe(9000)
+    expect(words).toEqual([])
+  })
+
+  test.each(["bash", "question"])("that waits before a question of %s has it refused", async (tool) => {
+    const { rig, words } = rigged(limits, { tools: [{ name: tool, args: {} }] }, SAID)
+    rig.host.asking.add("bash")
+    const task = await rig.ended((await rig.launch()).id)
+    expect(task.outcome?.saidLastWord).toBe(true)
+    expect(await rig.host.openAsks()).toEqual([])
+    expect(words).toHaveLength(1)
+  })
+
+  test("that waits for its own tasks is asked by a prompt; they are stopped with it", async () => {
+    const { rig, words } = rigged({ ...limits, maxDepth: 2, taskTimeout: 20_000 }, { text: "waiting" }, SAID)
+    rig.onPrompt("BELOW", { hang: true })
+    const { id, sessionID } = await rig.launch({ timeout: 9000 })
+    const below = await rig.launch({ prompt: "BELOW" }, sessionID)
+    const task = await rig.ended(id)
+    expect(task.outcome?.saidLastWord).toBe(true)
+    expect(words).toHaveLength(1)
+    expect(rig.task(below.id, sessionID).status).toBe("cancelled")
+  })
+
+  test("that ends by itself in that moment has simply completed", async () => {
+    const { task, words } = await ended(limits, { text: "all is done", delay: 8000 }, SAID)
+    expect(task.status).toBe("completed")
+    expect(words).toEqual([])
+  })
+
+  test("that says nothing ends by its limit, without a word", async () => {
+    const { task } = await ended(limits, WORKS, { text: "" })
+    expect(task.outcome?.saidLastWord).toBeUndefined()
+    expect(task.outcome?.reason?.code).toBe("timeout")
+  })
+
+  test("that the host cannot ask again ends by its limit", async () => {
+    const { rig } = rigged(limits, HANGS_IN_TOOL, SAID)
+    const { id } = await rig.launch()
+    await rig.clock.advance(1000)
+    rig.host.onCall = (method, session) =>
+      method === "prompt" && session !== rig.parent ? { fail: new HostError("no") } : undefined
+    expect((await rig.ended(id)).outcome?.reason?.code).toBe("timeout")
+  })
+
+  test("that is cancelled, or silent, is not asked", async () => {
+    const { rig, words } = rigged({ ...limits, stallTimeout: 3000 }, { hang: true }, SAID)
+    const silent = await rig.launch()
+    expect((await rig.ended(silent.id)).outcome?.reason?.code).toBe("silence")
+    const cancelled = await rig.launch()
+    await rig.clock.advance(100)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(cancelled.id)
+    expect(words).toEqual([])
+  })
+})
+
+test("a run resumed after its last word has all its tools, and is not told of it any more", async () => {
+  const { rig, words } = rigged({ taskTimeout: 9000, lastWord: 2000, resumable: ["error"] }, WORKS, SAID)
+  const { id, sessionID } = await rig.launch()
+  await rig.ended(id)
+  rig.onPrompt("AGAIN", { text: "went on" })
+  await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+  expect(rig.manager.refusesTools(sessionID)).toBeUndefined()
+  const task = await rig.ended(id)
+  expect(task.status).toBe("completed")
+  expect(task.run.lastWordAt).toBeUndefined()
+  expect(words).toHaveLength(1)
+})
+
+test("while it is said, list and record say so", async () => {
+  const { rig } = rigged({ taskTimeout: 9000, lastWord: 2000 }, WORKS, { ...SAID, delay: 1000 })
+  const { id } = await rig.launch()
+  await rig.clock.advance(7600)
+  expect(rig.view(id).phase).toBe("saying its last word")
+  expect(rig.task(id).run.lastWordAt).toBeDefined()
+})

@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest"
+import { modeOf, refusalOf } from "../../src/tools/task-modes.ts"
+
+const NEW = { description: "find it", prompt: "FIND", agent: "general" }
+
+describe("the mode of a call", () => {
+  test("is named by its argument; without one it is a new task", () => {
+    expect(modeOf({ ...NEW, fork: true, batch: "b", after: ["bg_x"], max_cost: 0.1 })).toBe("new")
+    expect(modeOf({ resume: "bg_x", prompt: "p", timeout: 5, max_cost: 0.1, fork: false })).toBe("resume")
+    expect(modeOf({ tell: "bg_x", prompt: "p", model: undefined, fork: false })).toBe("tell")
+  })
+
+  test("needs its arguments, and says what a missing one is", () => {
+    expect(() => modeOf({ ...NEW, description: undefined })).toThrow(
+      "Argument `description` is missing: 3 to 5 words for the user.",
+    )
+    expect(() => modeOf({ ...NEW, agent: undefined })).toThrow("Argument `agent` is missing")
+    expect(() => modeOf({ tell: "bg_x" })).toThrow("Argument `prompt` is missing")
+  })
+
+  test.each([
+    [{ resume: "bg_x", fork: true }, "`fork` and `resume` are mutually exclusive"],
+    [{ resume: "bg_x", tell: "bg_x" }, "`tell` and `resume` are mutually exclusive"],
+    [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
+    [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
+    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`."],
+    [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
+    [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],
+    [{ tell: "bg_x", max_cost: 1 }, "It takes `prompt` alone."],
+  ])("is an error for what does not go together: %j", (args, text) => {
+    expect(() => modeOf({ prompt: "p", ...args })).toThrow(text)
+  })
+
+  test("what does not go together is told before anything else that is wrong; what is no argument is not its business", () => {
+    expect(refusalOf({ resume: "bg_x", fork: true, timeout: "soon" })?.message).toContain("mutually exclusive")
+    expect(refusalOf({ tell: "bg_x", model: 5 })?.message).toContain("With `tell`, leave out `model`")
+    expect(refusalOf({ tell: "bg_x", fork: null, agent: null })).toBeUndefined()
+    expect(refusalOf({ tell: "bg_x", colour: "red" })).toBeUndefined()
+    expect(refusalOf({ prompt: "p" })).toBeUndefined()
+  })
+
+  test.each(["description", "agent", "model", "batch", "after", "timeout", "max_cost", "fork", "resume"])(
+    "tell with %s is an error that names both",
+    (name) => {
+      const call = () => modeOf({ tell: "bg_x", prompt: "p", [name]: "x" })
+      expect(call).toThrow("`tell`")
+      expect(call).toThrow(`\`${name}\``)
+    },
+  )
+})

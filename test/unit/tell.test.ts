@@ -1,0 +1,152 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Prompts that begin with MORE are answered by saying them again. */
+const rigged = (options: object = {}) => {
+  const rig = new Rig({ options })
+  rig.script(({ lastUser }) => (lastUser.startsWith("MORE") ? { text: `heard ${lastUser}` } : undefined))
+  return rig
+}
+const answerOf = async (rig: Rig, id: string) => (await rig.manager.output(id, rig.caller)).answer
+
+describe("a word to a task", () => {
+  test("at work is read at its next step, and its answer is the answer to that; it is one run, told once", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
+    const { id } = await rig.launch()
+    await rig.clock.advance(100)
+    const told = await rig.manager.tell(id, "MORE", rig.caller)
+    expect(told.waits).toBe(false)
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "completed", run: { generation: 0 } })
+    expect(await answerOf(rig, id)).toBe("heard MORE")
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("twice in the same moment are two", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    await Promise.all([rig.manager.tell(id, "MORE 1", rig.caller), rig.manager.tell(id, "MORE 2", rig.caller)])
+    await rig.ended(id)
+    const users = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    expect(users).toHaveLength(3)
+    expect(await answerOf(rig, id)).toBe("heard MORE 2")
+  })
+
+  test("that is queued stands behind its prompt, whatever else was said to it", async () => {
+    const rig = rigged({ maxConcurrentTasks: 1 })
+    rig.onPrompt("FIRST", { text: "first", delay: 500 })
+    await rig.launch({ prompt: "FIRST" })
+    const { id, sessionID } = await rig.launch()
+    expect((await rig.manager.tell(id, "MORE 1", rig.caller)).waits).toBe(true)
+    await rig.manager.tell(id, "MORE 2", rig.caller)
+    await rig.ended(id)
+    const [prompt] = rig.host.stored(sessionID).messages
+    expect(prompt?.parts).toMatchObject([{ text: "FIND\n\nMORE 1\n\nMORE 2" }])
+  })
+
+  test("that came in the moment of its end is read, though the host had said that it is idle", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { text: "first", delay: 200 })
+    const { id } = await rig.launch()
+    // The word arrives a moment after the last answer: what was judged by then must not end the run.
+    rig.host.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? { slow: 60 } : undefined)
+    await rig.clock.advance(180)
+    const told = rig.manager.tell(id, "MORE", rig.caller)
+    await rig.clock.advance(30)
+    expect(rig.task(id).status).toBe("running")
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await told
+    await rig.ended(id)
+    expect(await answerOf(rig, id)).toBe("heard MORE")
+  })
+
+  test("is an error where the host does not take it, and the run then ends by itself", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { text: "first", delay: 200 })
+    const { id } = await rig.launch()
+    rig.host.onCall = (method, session) =>
+      method === "prompt" && session !== rig.parent ? { slow: 300, fail: new HostError("no") } : undefined
+    await rig.clock.advance(100)
+    const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
+    await rig.ended(id)
+    expect(await told).toContain("was not told: no")
+    expect(await answerOf(rig, id)).toBe("first")
+  })
+
+  test("that came although the host did not say so is told", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
+    const { id, sessionID } = await rig.launch()
+    const failure = new HostError("cut off", { ambiguous: true })
+    let cuts = 0
+    rig.host.onCall = (method) => (method === "prompt" && cuts++ === 0 ? { fail: failure, after: true } : undefined)
+    await rig.clock.advance(100)
+    const told = rig.manager.tell(id, "MORE", rig.caller)
+    await rig.ended(id)
+    await told
+    expect(rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(2)
+    expect(await answerOf(rig, id)).toBe("heard MORE")
+  })
+
+  test("that the host took and lost does not keep its run for ever", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { text: "first", delay: 200 })
+    const { id } = await rig.launch()
+    rig.host.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? "forget" : undefined)
+    await rig.clock.advance(100)
+    await rig.manager.tell(id, "MORE", rig.caller)
+    const task = await rig.ended(id)
+    expect(task.status).toBe("completed")
+    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(60_000)
+  })
+
+  test("is an error where it ends meanwhile, by a cancel, and starts no turn that nobody watches", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { hang: true })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    rig.host.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? { slow: 50 } : undefined)
+    const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
+    await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(200)])
+    expect(await told).toMatch(/is cancelled: it was told nothing\. .*resume="/)
+    await rig.clock.advance(1000)
+    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+  })
+
+  test("that has ended is an error that names resume, as is one to nobody", async () => {
+    const rig = rigged()
+    const { id } = await rig.launch()
+    await rig.ended(id)
+    await expect(rig.manager.tell(id, "MORE", rig.caller)).rejects.toThrow(/is completed.*resume/)
+    await expect(rig.manager.tell("bg_zz", "MORE", rig.caller)).rejects.toThrow('No task "bg_zz"')
+  })
+
+  test("that is saying its last word is an error", async () => {
+    const rig = rigged({ taskTimeout: 3000 })
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch()
+    await rig.clock.advance(2500)
+    await expect(rig.manager.tell(id, "MORE", rig.caller)).rejects.toThrow("last word")
+  })
+
+  test("comes from the screen, too", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    const ask = async (request: object) => {
+      const { metadata } = rig.host.stored(sessionID)
+      rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: request })
+      await rig.clock.advance(50)
+    }
+    await ask({ id: "r1", action: "tell", prompt: " " })
+    await ask({ id: "r2", action: "tell", prompt: "MORE" })
+    await rig.ended(id)
+    expect(await answerOf(rig, id)).toBe("heard MORE")
+    expect(rig.host.toasts.map(({ message }) => message)).toContain("There is nothing to say to it.")
+  })
+})

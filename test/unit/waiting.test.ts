@@ -1,0 +1,164 @@
+import { describe, expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+
+/** Tasks that wait for others, through the manager. */
+
+const rigged = (options: object = {}) => {
+  const rig = new Rig({ options })
+  rig.script(({ prompt }) => {
+    const name = prompt.split("Your task:\n\n").at(-1) ?? ""
+    if (name.startsWith("FAILS")) return { status: 400 }
+    if (name.startsWith("HANGS")) return { hang: true }
+    return name.startsWith("DOES") ? { text: `answer of ${name}`, delay: 300 } : undefined
+  })
+  return rig
+}
+const promptOf = (rig: Rig, sessionID: string) => {
+  const part = rig.host.stored(sessionID).messages[0]?.parts[0]
+  return part?.type === "text" ? part.text : undefined
+}
+
+describe("a task that waits for others", () => {
+  test("begins when all have completed, with their answers in front, and holds no slot until then", async () => {
+    const rig = rigged({ maxConcurrentTasks: 2 })
+    const a = await rig.launch({ prompt: "DOES a" })
+    const b = await rig.launch({ prompt: "DOES b" })
+    const both = await rig.launch({ prompt: "DOES both", after: [b.id, a.id] })
+    const free = await rig.launch({ prompt: "DOES free" })
+    expect(rig.view(both.id)).toMatchObject({ phase: `waiting for ${b.id}, ${a.id}` })
+    expect(rig.view(free.id)).toMatchObject({ phase: "queued", place: 1 })
+    await rig.ended(both.id)
+    const text = promptOf(rig, both.sessionID) ?? ""
+    expect(text.indexOf("answer of DOES b")).toBeLessThan(text.indexOf("answer of DOES a"))
+    expect(text.endsWith("DOES both")).toBe(true)
+    expect(rig.task(both.id).run.startedAt).toBeGreaterThanOrEqual(rig.task(b.id).run.endedAt ?? 0)
+  })
+
+  test("begins at once where they have completed already", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "DOES a", batch: "map" })
+    await rig.ended(a.id)
+    const reduce = await rig.launch({ prompt: "DOES it", after: "map" })
+    await rig.ended(reduce.id)
+    expect(promptOf(rig, reduce.sessionID)).toContain("answer of DOES a")
+  })
+
+  test("waits for one that was resumed meanwhile until it has completed again", async () => {
+    const rig = rigged({ maxConcurrentTasks: 0 })
+    const a = await rig.launch({ prompt: "DOES a" })
+    const slow = await rig.launch({ prompt: "HANGS" })
+    await rig.ended(a.id)
+    const last = await rig.launch({ prompt: "DOES it", after: [a.id] })
+    await rig.ended(last.id)
+    await rig.manager.resume(a.id, { prompt: "DOES more" }, rig.caller)
+    const next = await rig.launch({ prompt: "DOES next", after: [a.id] })
+    expect(rig.view(next.id).phase).toBe(`waiting for ${a.id}`)
+    await rig.ended(next.id)
+    expect(promptOf(rig, next.sessionID)).toContain("answer of DOES more")
+    expect(rig.task(slow.id).status).toBe("running")
+  })
+
+  test("is told something behind its prompt", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "DOES a" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+    expect((await rig.manager.tell(b.id, "and more", rig.caller)).waits).toBe(true)
+    await rig.ended(b.id)
+    expect(promptOf(rig, b.sessionID)).toMatch(/DOES b\n\nand more$/)
+  })
+
+  test("is never begun where one fails, nor are those that wait for it; only the last wakes", async () => {
+    const rig = rigged({ maxConcurrentTasks: 0 })
+    const a = await rig.launch({ prompt: "FAILS a" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+    const c = await rig.launch({ prompt: "DOES c", after: [b.id] })
+    const d = await rig.launch({ prompt: "DOES d" })
+    for (const { id } of [a, b, c, d]) await rig.ended(id)
+    expect(rig.task(b.id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "after" } } })
+    expect(rig.task(c.id).outcome?.reason?.text).toContain(`waited for ${b.id}`)
+    expect(rig.task(d.id).status).toBe("completed")
+    expect([b, c].map(({ id }) => rig.task(id).delivery)).toMatchObject([{ wake: false }, { wake: true }])
+    expect(rig.notices()).toHaveLength(4)
+    expect([b, c].map(({ sessionID }) => rig.host.stored(sessionID).messages)).toEqual([[], []])
+  })
+
+  test("that is cancelled with the others ends by that, and wakes nobody", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "HANGS a" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+    const c = await rig.launch({ prompt: "DOES c", after: [b.id] })
+    await rig.clock.advance(100)
+    const cancelled = await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(500)])
+    expect(cancelled[0].map(({ task }) => task.id)).toEqual([a.id, b.id, c.id])
+    for (const { id } of [a, b, c]) expect((await rig.ended(id)).outcome?.reason?.code).toBe("cancelled")
+    expect(rig.answers()).toEqual([])
+  })
+
+  test("ends where its parent cancels or forgets what it waits for; nobody is woken", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "HANGS a" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+    await rig.clock.advance(100)
+    await Promise.all([rig.manager.cancel({ type: "task", reference: a.id }, rig.caller), rig.clock.advance(500)])
+    expect((await rig.ended(b.id)).outcome?.reason?.text).toContain("which was cancelled")
+    expect(rig.answers()).toEqual([])
+  })
+
+  test("is forgotten with the others without a word", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "HANGS a" })
+    await rig.launch({ prompt: "DOES b", after: [a.id] })
+    await rig.clock.advance(100)
+    const [cleared] = await Promise.all([rig.manager.clear(rig.parent), rig.clock.advance(500)])
+    expect(cleared).toEqual({ cleared: 2, stopped: 2 })
+    expect(rig.notices()).toEqual([])
+  })
+
+  test("is told as interrupted after a crash, and asks no model", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "HANGS a" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+    await rig.clock.advance(100)
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.ended(b.id)
+    expect(task.status).not.toBe("completed")
+    expect(rig.host.stored(b.sessionID).messages).toEqual([])
+    expect(rig.notices()).toHaveLength(2)
+  })
+
+  test("keeps what it waits for from being dropped", async () => {
+    const rig = rigged({ maxHistory: 1 })
+    const a = await rig.launch({ prompt: "DOES a" })
+    const slow = await rig.launch({ prompt: "HANGS" })
+    await rig.ended(a.id)
+    const waiting = await rig.launch({ prompt: "DOES b", after: [a.id, slow.id] })
+    for (const _ of [1, 2, 3]) await rig.ended((await rig.launch({ prompt: "DOES c" })).id)
+    expect(rig.task(a.id).status).toBe("completed")
+    expect(rig.view(waiting.id).phase).toBe(`waiting for ${slow.id}`)
+  })
+})
+
+describe("a launch is an error where it would wait for", () => {
+  test("one that has failed, has never been, or is another session's", async () => {
+    const rig = rigged()
+    const failed = await rig.launch({ prompt: "FAILS" })
+    await rig.ended(failed.id)
+    await expect(rig.launch({ after: [failed.id] })).rejects.toThrow(/would wait for bg_\S+ \(find it\), which failed/)
+    await expect(rig.launch({ after: ["bg_nobody"] })).rejects.toThrow('No task "bg_nobody"')
+    await expect(rig.launch({ after: "nothing" })).rejects.toThrow('No batch "nothing"')
+    await expect(rig.launch({ after: [failed.id] }, rig.openParent())).rejects.toThrow("No task")
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
+  test("one that fails while its session is made: it ends as it would have later", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "FAILS" })
+    rig.host.onCall = (method) => (method === "createSession" ? { slow: 5000 } : undefined)
+    const launching = rig.launch({ prompt: "DOES b", after: [a.id] })
+    await rig.ended(a.id)
+    await rig.clock.advance(6000)
+    const b = await launching
+    expect((await rig.ended(b.id)).outcome?.reason?.code).toBe("after")
+  })
+})
