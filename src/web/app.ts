@@ -4,8 +4,7 @@ import { secureHeaders } from "hono/secure-headers"
 import { agentsRoutes } from "./agents.ts"
 import { limitBody } from "./body.ts"
 import { errorHandler, notFound } from "./errors.ts"
-import { eventsRoute } from "./events.ts"
-import type { Feed } from "./feed.ts"
+import { eventsRoute, type Teller } from "./events.ts"
 import { hostGuard, originGuard, tokenGuard } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
 import { tasksRoutes } from "./tasks.ts"
@@ -15,7 +14,7 @@ export type AppPorts = {
   /** The name, beside the loopback ones, by which requests may call this server. */
   readonly host: string
   readonly source: () => Source
-  readonly feed: Feed
+  readonly feed: Teller
   /** The page, one HTML file. */
   readonly page: () => string
   readonly log: Log

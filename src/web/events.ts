@@ -2,6 +2,9 @@ import type { Handler } from "hono"
 import { WebError } from "./errors.ts"
 import type { Feed } from "./feed.ts"
 
+/** Who tells readers what there is. */
+export type Teller = Pick<Feed, "readers" | "join">
+
 const MOST_STREAMS = 64
 /** A reader that lags so far behind is cut off: it comes back and begins with the whole. */
 const MOST_WAITING_BYTES = 8_388_608
@@ -10,7 +13,7 @@ const MOST_WAITING_BYTES = 8_388_608
  * The stream of events. It begins with the whole state, so whoever comes back after a lost connection is right again
  * from the first event on, whatever was missed.
  */
-export function eventsRoute(feed: Feed): Handler {
+export function eventsRoute(feed: Teller): Handler {
   return (context) => {
     if (feed.readers >= MOST_STREAMS)
       throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
@@ -21,7 +24,7 @@ export function eventsRoute(feed: Feed): Handler {
   }
 }
 
-function streamOf(feed: Feed, signal: AbortSignal): ReadableStream<Uint8Array> {
+function streamOf(feed: Teller, signal: AbortSignal): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
   let leave = () => {}
   return new ReadableStream<Uint8Array>(

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { systemClock } from "../../src/host/clock.ts"
 import { createApp } from "../../src/web/app.ts"
+import type { Teller } from "../../src/web/events.ts"
 import { Feed } from "../../src/web/feed.ts"
 import { type Listener, listen } from "../../src/web/http.ts"
 import { FakeAgents } from "./fake-agents.ts"
@@ -11,12 +12,12 @@ export const TOKEN = "t".repeat(43)
 const PAGE = fileURLToPath(new URL("../../dist/page.html", import.meta.url))
 
 /** The page as it is shipped, on a real server, with agents and a board that the test puts there. */
-export async function startWeb(board: FakeBoard | undefined = new FakeBoard(), agents = new FakeAgents()) {
+export async function startWeb(board: FakeBoard | null = new FakeBoard(), agents = new FakeAgents(), teller?: Teller) {
   const threads = { base: async () => "http://127.0.0.1:4096/cHJvamVjdA/session/" }
-  const source = () => ({ agents, board, threads })
+  const source = () => ({ agents, board: board ?? undefined, threads })
   const feed = new Feed({ project: "beans", source, clock: systemClock, log: () => {} })
   const page = () => readFileSync(PAGE, "utf8")
-  const app = createApp({ token: TOKEN, host: "127.0.0.1", source, feed, page, log: () => {} })
+  const app = createApp({ token: TOKEN, host: "127.0.0.1", source, feed: teller ?? feed, page, log: () => {} })
   const begin = async (port: number): Promise<Listener> => {
     const listener = await listen(app.fetch, port, "127.0.0.1")
     if (!listener) throw new Error(`port ${port} is taken`)

@@ -89,10 +89,10 @@ function LaneRow(props: { lane: () => Lane | undefined; marks: Map<string, strin
 
 function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; reachable: boolean }) {
   const told = () => {
-    const { description, agent, startedAt, createdAt, endedAt, cost, batch, place } = props.agent
+    const { agent, startedAt, createdAt, endedAt, cost, batch, place } = props.agent
     const time = ticking((endedAt ?? now()) - (startedAt ?? createdAt))
     const more = [batch && `batch ${batch}`, place].filter(Boolean).map((each) => `, ${each}`)
-    return `${description}, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost)}${more.join("")}`
+    return `, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost)}${more.join("")}`
   }
   return (
     <li
@@ -107,16 +107,18 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
         class={`bar ${agentState(props.agent).tone}`}
         href={agentLink(props.agent.id)}
         tabindex={props.reachable ? 0 : -1}
-        aria-label={told()}
         title={props.agent.description}
       >
         <Show when={props.mark}>
-          <b>{props.mark}</b>
+          <b aria-hidden="true">{props.mark}</b>
         </Show>
         <Show when={props.agent.place}>
-          <b>⑂</b>
+          <b aria-hidden="true">⑂</b>
         </Show>
-        <span>{props.agent.description}</span>
+        <span>
+          {props.agent.description}
+          <span class="hidden">{told()}</span>
+        </span>
       </a>
     </li>
   )
