@@ -126,6 +126,17 @@ export const OptionsSchema = z.strictObject({
     .describe(
       "The board: tasks with steps, subtasks and threads of their own. Off unless it is there; {} turns it on.",
     ),
+  web: z
+    .strictObject({
+      port: z.int().min(0).max(65_535).default(4097).describe("Where the page is served; the next free port if taken."),
+      host: z
+        .string()
+        .regex(/^[\w.:-]+$/, { error: "a host's name or address was expected" })
+        .default("127.0.0.1")
+        .describe("The address to listen at, and the name beside the loopback ones that requests may call it by."),
+    })
+    .optional()
+    .describe("A page in the browser, with all background tasks and the board. Off unless it is there."),
 })
 
 export type Options = z.infer<typeof OptionsSchema>
@@ -180,6 +191,7 @@ const GROUPS: Readonly<Record<string, z.ZodObject>> = {
   fork: OptionsSchema.shape.fork.unwrap(),
   worktree: OptionsSchema.shape.worktree.unwrap(),
   board: OptionsSchema.shape.board.unwrap(),
+  web: OptionsSchema.shape.web.unwrap(),
 }
 
 const isPlainObject = (value: unknown): value is Record<string, unknown> =>

@@ -4,12 +4,14 @@ import { customAlphabet } from "nanoid"
 import type { HostEvent, LogFields } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
+import { diffSince } from "./host/diffs.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
 import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
 import { clientOn, transportOf } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
 import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { sessionPages } from "./host/pages.ts"
 import { unsuitableHere } from "./host/routes.ts"
 import { installationKey, type Signer, signerOf } from "./host/signature.ts"
 import { startCounting } from "./host/thread.ts"
@@ -56,6 +58,7 @@ const server: Plugin = async (input, given) => {
       unsuitable = why
     })
   })
+  const page = showPage().catch((error) => host.log("error", "the page failed", { error: String(error) }))
   const events = new EventReader()
   const tools = toolsFor(manager, options)
   const hostTools = Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const)
@@ -93,9 +96,11 @@ const server: Plugin = async (input, given) => {
         if (text !== "") output.context.push(text)
       }),
     dispose: async () =>
-      guard(() => {
+      guard(async () => {
         manager.stop()
         unregisterInstance(instance)
+        const takeAway = await page
+        await takeAway?.()
       }),
   }
 
@@ -103,6 +108,36 @@ const server: Plugin = async (input, given) => {
     host.hear(event)
     const heard = events.read(event, Date.now())
     if (heard) listener.handle(heard)
+  }
+
+  /** Shows the tasks in a browser. Nothing of it is loaded without the option. */
+  async function showPage() {
+    if (!options.web) return undefined
+    const { serve } = await import("./web/serve.ts")
+    const { overview } = manager
+    const diff = async (id: string) => {
+      const task = overview.get(id)?.task
+      return task ? diffSince(client, task.sessionID, task.run.promptID) : []
+    }
+    return serve({
+      worktree: input.worktree,
+      directory: input.directory,
+      options: options.web,
+      source: {
+        agents: {
+          list: () => overview.list(),
+          get: (id) => overview.get(id),
+          isForeign: (id) => overview.isForeign(id),
+          answer: (id) => overview.answer(id),
+          cancel: (id) => overview.cancel(id),
+          subscribe: (listener) => overview.subscribe(listener),
+          diff,
+        },
+        threads: { base: () => sessionPages(input.serverUrl, input.directory) },
+      },
+      clock: systemClock,
+      log: (level, message, fields) => host.log(level, message, fields),
+    })
   }
 
   /** Nothing may leave a hook: a throw in one stops the host or the turn. */

@@ -11,7 +11,7 @@ export type RequestPorts = {
   readonly tell: (task: Task, text: string) => Promise<unknown>
 }
 
-const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
+export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
 
 /**
  * Carries out what somebody at the screen asks for. The terminal companion writes a request into the session's

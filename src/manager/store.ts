@@ -18,6 +18,7 @@ export class TaskStore {
   readonly #foreign = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
+  readonly #listeners = new Set<(id: string) => void>()
 
   get(id: string): Task | undefined {
     return this.#tasks.get(id)
@@ -46,6 +47,22 @@ export class TaskStore {
   /** True while a task that this session launched is active, here or in another process. */
   hasActive(parentID: string): boolean {
     return this.#pick(this.#byParent.get(parentID) ?? []).some(isActive)
+  }
+
+  /** All there are, oldest first. */
+  all(): Task[] {
+    return [...this.#tasks.values()].sort((a, b) => a.createdAt - b.createdAt)
+  }
+
+  /** `listener` hears the id of a task that changed, and must not throw. Returns the end of it. */
+  subscribe(listener: (id: string) => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** Something is seen of the task that it does not hold itself. */
+  noticed(id: string): void {
+    for (const listener of this.#listeners) listener(id)
   }
 
   /** The tasks that this process runs and that have not ended. */
@@ -82,6 +99,7 @@ export class TaskStore {
     if (isActive(task) || isOwed(task)) this.#foreign.add(task.id)
     else this.#foreign.delete(task.id)
     if (!isActive(task)) this.#trackers.delete(task.id)
+    this.noticed(task.id)
   }
 
   /** Another process has taken the task over: what it says of it is what counts. */
@@ -90,6 +108,7 @@ export class TaskStore {
     this.#active.delete(id)
     this.#trackers.delete(id)
     this.#foreign.add(id)
+    this.noticed(id)
   }
 
   /** Shows what the session of another process's task says of it. */
@@ -98,12 +117,14 @@ export class TaskStore {
     const tracker = new ProgressTracker(lastSignIn(messages))
     tracker.read(messages)
     this.#trackers.set(id, tracker)
+    this.noticed(id)
   }
 
   add(task: Task, now: number): void {
     this.#foreign.delete(task.id)
     this.#link(task)
     this.#index(task, now)
+    this.noticed(task.id)
   }
 
   #link(task: Task): void {
@@ -121,6 +142,7 @@ export class TaskStore {
     if (after === before) return undefined
     this.#tasks.set(id, after)
     if (isActive(after) !== isActive(before)) this.#index(after, now)
+    this.noticed(id)
     return { before, after }
   }
 
@@ -136,6 +158,7 @@ export class TaskStore {
     siblings?.delete(id)
     if (siblings?.size === 0) this.#byParent.delete(task.parentID)
     for (const [session, owner] of this.#descendants) if (owner === id) this.#descendants.delete(session)
+    this.noticed(id)
   }
 
   /** A session was made below `parentID`; if that one works for a task, the new one does too. */

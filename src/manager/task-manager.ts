@@ -17,6 +17,7 @@ import { Launcher, type LaunchRequest, type ResumeRequest } from "./launcher.ts"
 import { Ledger } from "./ledger.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./lookup.ts"
 import { newsOf } from "./news.ts"
+import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { Recovery } from "./recovery.ts"
 import { Requests } from "./requests.ts"
@@ -61,6 +62,8 @@ const CLOSING_STEPS: readonly ClosingStep[] = []
  * together and holds no state of its own.
  */
 export class TaskManager {
+  /** The tasks of all sessions. */
+  readonly overview: Overview
   readonly #parts: Parts
   readonly #stop = new AbortController()
   readonly #outbox: Outbox
@@ -103,6 +106,7 @@ export class TaskManager {
     this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
     this.#teller = new Teller(parts, this.#launcher, (taskID) => this.#watcher.inspect(taskID))
     this.#retention = new Retention(parts, waiting, (task) => this.#forget(task))
+    this.overview = new Overview(parts, endings, this.#answers)
     this.#requests = new Requests(parts, {
       endings,
       forget: (task) => this.#forget(task),
@@ -242,6 +246,7 @@ export class TaskManager {
     if (!tracker || isQueued(task)) return
     this.#timekeeper.noticeSleep()
     this.#watcher.observe(task, tracker, event)
+    store.noticed(task.id)
   }
 
   /** One look at the host and at the limits, as the clock brings it about by itself. Never rejects. */

@@ -43,7 +43,9 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
   socket.once("close", leave)
   try {
     outgoing.on("error", leave)
-    const body = await bodyOf(incoming)
+    const { body, whole } = await bodyOf(incoming)
+    // What is not read to its end cannot be followed by another request.
+    if (!whole) outgoing.setHeader("connection", "close")
     const request = new Request(`http://${hostOf(incoming)}${pathOf(incoming)}`, {
       method: incoming.method,
       headers: headersOf(incoming),
@@ -51,15 +53,15 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
       signal: gone.signal,
     })
     await send(await fetch(request), outgoing, gone.signal)
-    if (!incoming.complete) socket.destroy()
+    if (!whole) socket.destroy()
   } finally {
     socket.off("close", leave)
   }
 }
 
 /** The body, or as much of it as shows that it is too long. */
-async function bodyOf(incoming: IncomingMessage): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  if (incoming.method === "GET" || incoming.method === "HEAD") return undefined
+async function bodyOf(incoming: IncomingMessage): Promise<{ body?: Uint8Array<ArrayBuffer>; whole: boolean }> {
+  if (incoming.method === "GET" || incoming.method === "HEAD") return { whole: true }
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
@@ -67,7 +69,7 @@ async function bodyOf(incoming: IncomingMessage): Promise<Uint8Array<ArrayBuffer
     size += chunk.length
     if (size > MOST_BODY_BYTES) break
   }
-  return new Uint8Array(Buffer.concat(chunks))
+  return { body: new Uint8Array(Buffer.concat(chunks)), whole: size <= MOST_BODY_BYTES }
 }
 
 /** For the address alone: guards look at the header as it came. */

@@ -1,18 +1,11 @@
 import type { Board } from "../board/service.ts"
+import type { FileDiff } from "../host/diffs.ts"
 import type { TaskView } from "../manager/view.ts"
 
 /**
  * What the web needs of the rest, whatever gives it: the background tasks, the board where there is one, and where the
  * sessions can be looked at.
  */
-
-/** The changes of one file, as a patch. */
-export type FileDiff = {
-  readonly file: string
-  readonly patch: string
-  readonly additions: number
-  readonly deletions: number
-}
 
 /** The background tasks of all sessions. */
 export interface Agents {

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs"
 import { basename } from "node:path"
+import { mainCheckout } from "../board/project.ts"
 import type { Clock } from "../core/ports.ts"
 import { addressFile } from "./address.ts"
 import { createApp } from "./app.ts"
@@ -12,8 +13,9 @@ import { joined } from "./sources.ts"
 export type WebOptions = { readonly port: number; readonly host: string }
 
 export type ServePorts = {
-  /** The folder of the project's main checkout. */
-  readonly project: string
+  /** The repository's checkout, and the folder in it that this instance of the plugin serves. */
+  readonly worktree: string
+  readonly directory: string
   readonly options: WebOptions
   readonly source: Source
   readonly clock: Clock
@@ -28,9 +30,10 @@ const SHARED = Symbol.for("superagents.web.1")
 
 /** Shows `source` on the project's page, and serves it where no other process does. Returns how to take it away. */
 export function serve(ports: ServePorts): () => Promise<void> {
-  const { project, source } = ports
+  const { worktree, directory, source } = ports
+  const project = mainCheckout(worktree, directory)
   const all = sharedPages()
-  const page = all.get(project) ?? open(ports)
+  const page = all.get(project) ?? open(project, ports)
   all.set(project, page)
   page.sources.add(source)
   page.feed.changed()
@@ -44,7 +47,7 @@ export function serve(ports: ServePorts): () => Promise<void> {
   }
 }
 
-function open({ project, options, clock, log }: ServePorts): Shared {
+function open(project: string, { options, clock, log }: ServePorts): Shared {
   const sources = new Set<Source>()
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })

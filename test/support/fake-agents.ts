@@ -1,6 +1,7 @@
 import { type Ask, NO_FIGURES, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
+import type { FileDiff } from "../../src/host/diffs.ts"
 import type { TaskView } from "../../src/manager/view.ts"
-import type { Agents, FileDiff } from "../../src/web/ports.ts"
+import type { Agents } from "../../src/web/ports.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 type Shown = Partial<Omit<TaskView, "task" | "whole">> & {

@@ -1,5 +1,5 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
-import type { FileDiff } from "../ports.ts"
+import type { FileDiff } from "../../host/diffs.ts"
 import type { AgentRow } from "../wire.ts"
 import { Marks } from "./agent-list.tsx"
 import { api } from "./api.ts"

@@ -1,0 +1,59 @@
+import { isActive } from "../core/task.ts"
+import type { Answers } from "./answers.ts"
+import type { Endings } from "./endings.ts"
+import type { Parts } from "./parts.ts"
+import { STOPPED_BY_USER } from "./requests.ts"
+import { type TaskView, viewOf } from "./view.ts"
+
+/**
+ * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
+ * it stamps nothing as retrieved.
+ */
+export class Overview {
+  readonly #parts: Parts
+  readonly #endings: Endings
+  readonly #answers: Answers
+
+  constructor(parts: Parts, endings: Endings, answers: Answers) {
+    this.#parts = parts
+    this.#endings = endings
+    this.#answers = answers
+  }
+
+  /** Oldest first, those of other processes included. */
+  list(): readonly TaskView[] {
+    const { store, clock } = this.#parts
+    return store.all().map((task) => viewOf(task, store, clock.now()))
+  }
+
+  get(id: string): TaskView | undefined {
+    const { store, clock } = this.#parts
+    const task = store.get(id)
+    return task && viewOf(task, store, clock.now())
+  }
+
+  isForeign(id: string): boolean {
+    return this.#parts.store.isForeign(id)
+  }
+
+  /** The text of the last run, or what a running one wrote last. Rejects with a `HostError`. */
+  async answer(id: string): Promise<string> {
+    const view = this.get(id)
+    if (!view) return ""
+    return isActive(view.task) ? view.lastText : (await this.#answers.of(view.task)).text
+  }
+
+  /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */
+  async cancel(id: string): Promise<boolean> {
+    const task = this.#parts.store.get(id)
+    if (!task || this.isForeign(id)) return false
+    const ended = this.#endings.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#endings.closed(id)
+    return ended
+  }
+
+  /** `listener` is called with the id of a task that may look different now; it must not throw. Returns the end of it. */
+  subscribe(listener: (id: string) => void): () => void {
+    return this.#parts.store.subscribe(listener)
+  }
+}

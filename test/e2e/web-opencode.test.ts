@@ -1,0 +1,184 @@
+import { readdirSync, readFileSync, statSync } from "node:fs"
+import { join } from "node:path"
+import type { Page } from "playwright-core"
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { linkOf } from "../../src/web/address.ts"
+import { startBrowser } from "../support/browser.ts"
+import { eventually, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
+import { freePort } from "../support/server-process.ts"
+
+/** The page as a user has it: served by the plugin in a real OpenCode. */
+
+const TAKEOVER_MS = 60_000
+
+let model: ScriptedModel
+let host: Host
+const browser = await startBrowser()
+if (!browser) console.warn("No Chromium: the page is not tested here.")
+const pages: Page[] = []
+
+beforeAll(async () => {
+  model = await startModel()
+  const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
+  host = await startPlugged(model, { web: { port: await freePort() } }, { permission })
+})
+
+afterEach(async () => {
+  for (const page of pages.splice(0)) await page.context().close()
+  model.reset()
+})
+
+afterAll(async () => {
+  await browser?.close()
+  await host?.stop()
+  await model?.close()
+})
+
+const folder = () => join(host.home, "state", "opencode", "superagents")
+
+/** What the file with address and key says, once it names a server. */
+const address = () =>
+  eventually(
+    () => {
+      const [file = ""] = readdirSync(folder()).filter((name) => name.startsWith("web-"))
+      const found = JSON.parse(readFileSync(join(folder(), file), "utf8")) as { url: string; token: string }
+      return found.url !== "" && found
+    },
+    { message: () => `the page is served\n${host.logs()}` },
+  )
+
+async function ask(path: string, init: RequestInit = {}) {
+  const { url, token } = await address()
+  const response = await fetch(`${url}${path}`, { ...init, headers: { authorization: `Bearer ${token}` } })
+  return { status: response.status, json: (await response.json()) as Record<string, unknown> }
+}
+
+async function open(): Promise<Page> {
+  if (!browser) throw new Error("no browser")
+  const page = await (await browser.newContext()).newPage()
+  pages.push(page)
+  await page.goto(linkOf(await address()))
+  await page.locator(".live.live").waitFor()
+  return page
+}
+
+test("the file with address and key is the user's alone, and the log never has the key", async () => {
+  const { url, token } = await address()
+  expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
+  for (const name of readdirSync(folder())) expect(statSync(join(folder(), name)).mode & 0o077).toBe(0)
+  await fetch(`${url}/api/tasks`, { headers: { authorization: "Bearer wrong" } })
+  await eventually(() => host.logs().includes(url))
+  expect(host.logs()).not.toContain(token)
+})
+
+test("the server in OpenCode's own process answers as the routes do: strangers, streams, too much", async () => {
+  const { url, token } = await address()
+  const headers = { authorization: `Bearer ${token}` }
+  expect((await fetch(`${url}/api/agents`)).status).toBe(401)
+  expect((await fetch(`${url}/api/agents`, { headers: { ...headers, origin: "https://evil.example" } })).status).toBe(
+    403,
+  )
+  expect((await ask("/api/tasks")).json).toEqual({ error: "the board is off" })
+  const large = { method: "POST", headers, body: "x".repeat(2_000_000) }
+  const refused = await fetch(`${url}/api/agents/bg_x/cancel`, large).then(
+    ({ status }) => status,
+    () => "cut",
+  )
+  expect([413, "cut"]).toContain(refused)
+  // A stream that is left is let go: more of them than may be open at once, one after the other.
+  for (let n = 0; n < 70; n++) {
+    const leave = new AbortController()
+    const stream = await fetch(`${url}/api/events`, { headers, signal: leave.signal })
+    expect(stream.status).toBe(200)
+    const { value } = (await stream.body?.getReader().read()) ?? {}
+    expect(new TextDecoder().decode(value)).toMatch(/^event: state\n/)
+    leave.abort()
+  }
+})
+
+describe.skipIf(!browser)("in a browser", () => {
+  test("a task is followed from launch to answer without a reload", async () => {
+    const door = gate()
+    model.use(async (request) => {
+      if (request.lastUser !== "P-COUNT") return undefined
+      if (request.sinceUser.length === 0)
+        return { text: "looking around", tools: [{ name: "glob", args: { pattern: "*" } }] }
+      await door.opened
+      return { text: "There are **42** beans." }
+    })
+    const page = await open()
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-COUNT", description: "Count the beans" })
+    await page.locator(".work", { hasText: "Count the beans" }).click()
+    await page.locator(".sheet", { hasText: "1 call" }).waitFor()
+    await page.locator(".sheet .prose", { hasText: "looking around" }).waitFor()
+    door.open()
+    await page.locator(".sheet strong", { hasText: "42" }).waitFor()
+    await notified(host, session)
+    expect((await ask(`/api/agents/${id}`)).json).toMatchObject({
+      status: "completed",
+      answer: "There are **42** beans.",
+    })
+  })
+
+  test("an agent is stopped, and its parent is told", async () => {
+    model.use((request) => (request.lastUser === "P-HANG" ? { hang: true, text: "I am" } : undefined))
+    const page = await open()
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-HANG", description: "Hang about" })
+    await page.locator(".work", { hasText: "Hang about" }).click()
+    await page.getByRole("button", { name: "Stop" }).click()
+    await page.getByRole("button", { name: "Stop it" }).click()
+    await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
+    const [told] = await notified(host, session)
+    expect(told?.visible).toContain("cancelled")
+  })
+
+  test("a question waits at the top, with the way to its session, until it is answered", async () => {
+    model.use((request) => {
+      if (request.lastUser !== "P-ASK" || request.sinceUser.length > 0) return undefined
+      return { tools: [{ name: "bash", args: { command: "rm beans.txt", description: "Removes beans" } }] }
+    })
+    const page = await open()
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "P-ASK", description: "Clean up" })
+    const need = page.locator(".need", { hasText: "rm beans.txt" })
+    await need.waitFor()
+    const link = await need.getByRole("link", { name: "Answer in its session" }).getAttribute("href")
+    expect(link).toBe(`${host.url}/${Buffer.from(host.directory).toString("base64url")}/session/${child}`)
+    const [question] = await unwrap(host.client.permission.list())
+    await host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
+    await need.waitFor({ state: "detached" })
+    await notified(host, session)
+  })
+
+  test("OpenCode dies and comes back: so does the page, with the same key", async () => {
+    const page = await open()
+    const { token } = await address()
+    await host.kill("SIGKILL")
+    await page.locator(".live.lost").waitFor()
+    await host.restart()
+    await page.locator(".live.live").waitFor({ timeout: 60_000 })
+    expect((await address()).token).toBe(token)
+  })
+})
+
+test("of two processes one serves, the other says where, and takes over when that one is killed", async () => {
+  const before = await address()
+  const second = await startHost({ home: host.home })
+  try {
+    await eventually(() => second.logs().includes("served by another OpenCode process"), { timeout: 30_000 })
+    expect(await address()).toEqual(before)
+    await host.kill("SIGKILL")
+    const begun = performance.now()
+    const alive = () => fetch(`${before.url}/api/agents`, { headers: { authorization: `Bearer ${before.token}` } })
+    await eventually(async () => (await alive()).ok, { timeout: TAKEOVER_MS, message: () => second.logs() })
+    console.log(`the other process served after ${((performance.now() - begun) / 1000).toFixed(1)} s`)
+    expect(await address()).toEqual(before)
+  } finally {
+    await second.stop()
+  }
+}, 150_000)

@@ -1,0 +1,75 @@
+import { expect, test } from "vitest"
+import { FakeClock } from "../support/fake-clock.ts"
+import { FakeDatabase } from "../support/fake-database.ts"
+import { Rig } from "../support/rig.ts"
+
+test("shows the tasks of all sessions, oldest first", async () => {
+  const rig = new Rig()
+  const other = rig.openParent()
+  const first = await rig.launch()
+  await rig.clock.advance(10)
+  const second = await rig.launch({ description: "other" }, other)
+  expect(rig.manager.overview.list().map(({ task }) => task.id)).toEqual([first.id, second.id])
+  expect(rig.manager.overview.get(second.id)?.task.description).toBe("other")
+  expect(rig.manager.overview.get("bg_nothere0")).toBeUndefined()
+})
+
+test("reads an answer without its counting as fetched by the parent", async () => {
+  const rig = new Rig({ options: { notifyAnswerChars: 0 } })
+  rig.onPrompt("FIND", { text: "found it" })
+  const { id } = await rig.launch()
+  await rig.ended(id)
+  expect(await rig.manager.overview.answer(id)).toBe("found it")
+  expect(rig.task(id).retrievedAt).toBeUndefined()
+  expect(await rig.manager.overview.answer("bg_nothere0")).toBe("")
+})
+
+test("stops a task for the person, once, and its parent is told and woken", async () => {
+  const rig = new Rig()
+  rig.onPrompt("FIND", { hang: true })
+  const { id } = await rig.launch()
+  expect(await rig.manager.overview.cancel(id)).toBe(true)
+  await rig.ended(id)
+  expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { text: "The user stopped it." } } })
+  expect(rig.notices()).toHaveLength(1)
+  expect(await rig.manager.overview.cancel(id)).toBe(false)
+  expect(await rig.manager.overview.cancel("bg_nothere0")).toBe(false)
+})
+
+test("tells of tasks that come, change, work and go", async () => {
+  const rig = new Rig()
+  rig.onPrompt("FIND", { hang: true })
+  const heard: string[] = []
+  const end = rig.manager.overview.subscribe((id) => heard.push(id))
+  const { id, sessionID } = await rig.launch()
+  expect(new Set(heard)).toEqual(new Set([id]))
+  await rig.clock.advance(10)
+  heard.length = 0
+  rig.manager.handle({ type: "text-delta", sessionID, partID: "prt_1", delta: "a", messageID: "msg_1" })
+  expect(heard).toEqual([id])
+  await rig.manager.overview.cancel(id)
+  await rig.ended(id)
+  heard.length = 0
+  await rig.manager.clear(rig.parent)
+  expect(heard).toContain(id)
+  expect(rig.manager.overview.list()).toEqual([])
+  end()
+  heard.length = 0
+  await rig.launch({ prompt: "again" })
+  expect(heard).toEqual([])
+})
+
+test("shows what another process runs, and leaves it alone", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const first = new Rig({ share: { clock, database } })
+  const second = new Rig({ share: { clock, database } })
+  first.onPrompt("FIND", { hang: true })
+  const { id } = await first.launch()
+  await clock.advance(10)
+  await second.manager.recover()
+  const { overview } = second.manager
+  expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
+  expect(await overview.cancel(id)).toBe(false)
+  expect(first.task(id).status).toBe("running")
+})
