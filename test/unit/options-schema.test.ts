@@ -4,7 +4,7 @@ import { optionsSchema, SCHEMA_FILE } from "../../scripts/schema.ts"
 import { DEFAULTS, parseOptions } from "../../src/options.ts"
 
 /** Options that are off unless they are there, with what they are when turned on. */
-const OPTIONAL = ["board"] as const
+const OPTIONAL = ["board", "web"] as const
 /** Options that consist of options. */
 const GROUPS = ["fork", "worktree"] as const
 const turnedOn = parseOptions(Object.fromEntries(OPTIONAL.map((name) => [name, {}]))).options
