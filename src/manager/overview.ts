@@ -23,7 +23,8 @@ export class Overview {
   /** Oldest first, those of other processes included. */
   list(): readonly TaskView[] {
     const { store, clock } = this.#parts
-    return store.all().map((task) => viewOf(task, store, clock.now()))
+    const tasks = store.all().sort((a, b) => a.createdAt - b.createdAt)
+    return tasks.map((task) => viewOf(task, store, clock.now()))
   }
 
   get(id: string): TaskView | undefined {

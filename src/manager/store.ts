@@ -49,11 +49,6 @@ export class TaskStore {
     return this.#pick(this.#byParent.get(parentID) ?? []).some(isActive)
   }
 
-  /** All there are, oldest first. */
-  all(): Task[] {
-    return [...this.#tasks.values()].sort((a, b) => a.createdAt - b.createdAt)
-  }
-
   /** `listener` hears the id of a task that changed, and must not throw. Returns the end of it. */
   subscribe(listener: (id: string) => void): () => void {
     this.#listeners.add(listener)
