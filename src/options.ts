@@ -6,6 +6,8 @@ z.config(z.locales.en())
 const MAX_TIMER_MS = 2_147_483_647
 const milliseconds = z.int().min(0).max(MAX_TIMER_MS)
 const count = z.int().min(0)
+const zeroOrFrom = (least: number) =>
+  count.refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
 const dollars = z.number().min(0)
 
 /**
@@ -23,11 +25,11 @@ export const OptionsSchema = z.strictObject({
     .record(z.string(), count)
     .default({})
     .describe("Tasks that use one model at once, by provider/model."),
-  maxDepth: z.int().min(1).default(1).describe("How deep tasks may launch tasks of their own. 1: they may not."),
+  maxDepth: count.default(1).describe("How deep tasks may launch tasks of their own. 1: they may not. 0: any depth."),
   maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. 0: any."),
   taskTimeout: milliseconds.default(1_800_000).describe("Longest duration of a run, in ms. 0: any."),
   stallTimeout: milliseconds.default(600_000).describe("Longest silence of a run, in ms. 0: any."),
-  maxTokensPerTask: count.default(0).describe("Input, output and reasoning tokens of a run. 0: any."),
+  maxTokensPerTask: count.default(0).describe("Input, output, reasoning and cache write tokens of a run. 0: any."),
   maxTokensPerSession: count
     .default(0)
     .describe("The same of all tasks of a session and of the tasks below them, ended ones too. 0: any."),
@@ -77,11 +79,11 @@ export const OptionsSchema = z.strictObject({
   osNotifications: z
     .boolean()
     .default(false)
-    .describe("The terminal's desktop notification and sound at a task's end."),
+    .describe("A desktop notification when a task ends or asks; the sound is OpenCode's own."),
   fork: z
     .strictObject({
-      maxTokens: z.int().min(1000).default(100_000).describe("Most tokens of history that a fork takes over."),
-      maxToolResultChars: z.int().min(100).default(1500).describe("Longest tool result in a fork's history."),
+      maxTokens: zeroOrFrom(1000).default(100_000).describe("Most tokens of history that a fork takes over."),
+      maxToolResultChars: zeroOrFrom(100).default(1500).describe("Longest tool result in a fork's history."),
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),

@@ -34,7 +34,7 @@ const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const instance = registerInstance()
   const tell = (fields: LogFields) => host.log("info", "call", fields)
-  const client = clientOn(input.client, options.verbose ? tell : undefined)
+  const client = clientOn(input.client, options.verbose ? { tell } : { called: () => host.called() })
   const { signer, problem: keyless } = signerHere()
   const host = new OpencodeHost(client, instance, signer, systemClock)
   if (keyless) host.log("warn", keyless)

@@ -122,7 +122,7 @@ export type NewSession = {
   readonly rules: readonly Rule[]
 }
 
-/** `info` may reach the log a moment later than the others. */
+/** `info` may reach the log some seconds later than the others. */
 export type LogLevel = "info" | "warn" | "error"
 
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>

@@ -1,22 +1,22 @@
-import { Gather } from "../core/gather.ts"
+import { Collector } from "../core/collector.ts"
 import type { Clock, Host, Toast } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import type { Options } from "../options.ts"
 import { askToast, endToast, launchToast, summarize } from "./toast.ts"
 
-/** What comes within this time is told together: the screen shows one toast, and each costs the host a call. */
+/** What comes within this time is told together, or before with another call: the screen shows one toast for it. */
 const GATHER_MS = 300
 
 /** Tells the user on the screen, unless the option `toasts` is off. */
 export class Toaster {
   readonly #host: Host
   readonly #enabled: boolean
-  readonly #news: Gather<Toast>
+  readonly #news: Collector<Toast>
 
   constructor({ host, clock, options }: { host: Host; clock: Clock; options: Options }) {
     this.#host = host
     this.#enabled = options.toasts
-    this.#news = new Gather(clock, GATHER_MS, (toasts) => {
+    this.#news = new Collector(clock, GATHER_MS, (toasts) => {
       for (const toast of summarize(toasts)) host.toast(toast)
     })
   }
@@ -27,6 +27,11 @@ export class Toaster {
 
   ended(task: Task): void {
     if (this.#enabled) this.#news.add(endToast(task))
+  }
+
+  /** The host is awake now: what was to be told together is told. */
+  flush(): void {
+    this.#news.flush()
   }
 
   /** At once, and after what came before it: somebody is waited for. */

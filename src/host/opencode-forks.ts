@@ -3,8 +3,8 @@ import { type Host, HostError } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
 import type { TokenCounter } from "../fork/counter.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../fork/ports.ts"
+import { Cached } from "./cached.ts"
 import { history, type Stored } from "./history.ts"
-import { Kept } from "./kept.ts"
 import { call } from "./opencode.ts"
 import { type Room, rewriteCopy } from "./opencode-copy.ts"
 import { storedMessages } from "./opencode-messages.ts"
@@ -43,7 +43,7 @@ export class OpencodeForks implements ForkHost {
   readonly #sessions: Sessions
   readonly #directory: string
   readonly #counter: Pick<TokenCounter, "count">
-  readonly #limits = new Kept<ReadonlyMap<string, Limit>>(KEEP_MODELS_MS, () => this.#readLimits())
+  readonly #limits = new Cached<ReadonlyMap<string, Limit>>(KEEP_MODELS_MS, () => this.#readLimits())
   /** The host has no route to replay by: it is not asked again. */
   #replays = true
 

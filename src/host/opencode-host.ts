@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
-import { Gather } from "../core/gather.ts"
+import { Collector } from "../core/collector.ts"
 import type {
   Activity,
   AgentInfo,
@@ -21,10 +21,10 @@ import { HostError, LEASE_MS } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
+import { Cached } from "./cached.ts"
 import { toAgent, toMessage } from "./convert.ts"
+import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
-import { Kept } from "./kept.ts"
-import { Known } from "./known.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
@@ -34,8 +34,11 @@ import { Transcripts } from "./transcripts.ts"
 
 /** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
 const KEEP_MS = 300_000
-/** What is no trouble is written to the log together: every call costs the host milliseconds of its one thread. */
-const LOG_GATHER_MS = 1000
+/**
+ * How long what is no trouble may wait to be written to the log: with the next call, whatever it is for. Waking the
+ * host's one thread costs it 25 ms, another call in the same moment 1 to 3.
+ */
+const LOG_WAIT_MS = 10_000
 /** Sessions whose last write is remembered at most; one more costs a read before its next write. */
 const MOST_RENEWALS = 1024
 /** The most sessions that one look-up takes in. */
@@ -45,19 +48,19 @@ const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 
 /** OpenCode 1.x, over the routes of its server. */
 export class OpencodeHost implements Host {
+  readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
   readonly #client: OpencodeClient
   readonly #instance: string
   readonly #signer: Signer
   readonly #clock: Clock
   /** When each session's record was last written here. */
   readonly #renewals = new Map<string, number>()
-  readonly #known = new Known()
+  readonly #heard = new EventCache()
   readonly #transcripts = new Transcripts()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
   readonly #writes = new Map<string, Promise<void>>()
-  readonly #agents = new Kept<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
-  readonly #infos: Gather<{ readonly message: string; readonly fields: LogFields }>
-  readonly #models = new Kept<readonly string[]>(KEEP_MS, () => this.#readModels())
+  readonly #agents = new Cached<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
+  readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
   constructor(client: OpencodeClient, instance: string, signer: Signer, clock: Clock) {
@@ -65,7 +68,7 @@ export class OpencodeHost implements Host {
     this.#instance = instance
     this.#signer = signer
     this.#clock = clock
-    this.#infos = new Gather(clock, LOG_GATHER_MS, (lines) => {
+    this.#infos = new Collector(clock, LOG_WAIT_MS, (lines) => {
       const [first] = lines
       if (first && lines.length === 1) this.#writeLog("info", first.message, first.fields)
       else this.#writeLog("info", `${lines.length} lines`, { lines })
@@ -74,8 +77,13 @@ export class OpencodeHost implements Host {
 
   /** Takes in an event of the host: what it tells need not be asked for. */
   hear(event: RawEvent): void {
-    this.#known.hear(event)
+    this.#heard.hear(event)
     this.#transcripts.hear(event)
+  }
+
+  /** The host is called: lines of the log that wait go along. */
+  called(): void {
+    this.#infos.flush()
   }
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
@@ -107,7 +115,7 @@ export class OpencodeHost implements Host {
   }
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
-    const known = this.#known.row(sessionID)
+    const known = this.#heard.row(sessionID)
     return known ? this.#toSession(known) : this.session(sessionID)
   }
 
@@ -117,7 +125,7 @@ export class OpencodeHost implements Host {
     const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: texts }
     if (noReply) {
       const stored = await call("store a message", this.#client.session.prompt(message))
-      this.#known.stored(stored)
+      this.#heard.stored(stored)
     } else {
       this.#transcripts.follow(sessionID, messageID)
       await call("send a prompt", this.#client.session.promptAsync(message))
@@ -158,13 +166,13 @@ export class OpencodeHost implements Host {
   }
 
   async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
-    if (this.#known.partsOf(messageID) >= parts) return true
+    if (this.#heard.partsOf(messageID) >= parts) return true
     const message = await this.#message(sessionID, messageID)
     return message !== undefined && message.parts.length >= parts
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {
-    const known = this.#known.persona(sessionID)
+    const known = this.#heard.persona(sessionID)
     if (known) return known
     const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     if (!last) return undefined
@@ -175,7 +183,7 @@ export class OpencodeHost implements Host {
   }
 
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
-    const known = this.#known.persona(sessionID)
+    const known = this.#heard.persona(sessionID)
     if (known) return known
     const message = await this.#message(sessionID, messageID)
     if (message?.info.role !== "assistant") return undefined
@@ -223,7 +231,7 @@ export class OpencodeHost implements Host {
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task && { [RECORD_KEY]: this.#record(task) }
     return this.#inTurn(sessionID, () => {
-      const known = this.#holds(sessionID) ? this.#known.row(sessionID)?.metadata : undefined
+      const known = this.#holds(sessionID) ? this.#heard.row(sessionID)?.metadata : undefined
       this.#renewed(sessionID)
       // Nobody else has written here: nothing has to be merged, and the session not to be read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))

@@ -21,13 +21,23 @@ export function transportOf(handed: unknown): Transport {
   return { baseUrl, headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)), fetch }
 }
 
-/**
- * A typed client of every route, on the transport of the client that the host hands to a plugin. `tell` hears of every
- * call, where it is given.
- */
-export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): OpencodeClient {
+export type CallListeners = {
+  /** Hears of each call when it is made: the host is awake then, and what could wait may go along. */
+  readonly called?: () => void
+  /** Hears of each call when it is done. */
+  readonly tell?: (fields: LogFields) => void
+}
+
+/** A typed client of every route, on the transport of the client that the host hands to a plugin. */
+export function clientOn(handed: unknown, { called, tell }: CallListeners = {}): OpencodeClient {
   const { baseUrl, headers, fetch } = transportOf(handed)
-  const transport = tell ? traced(fetch, tell) : fetch
+  const plain = tell ? traced(fetch, tell) : fetch
+  const transport: Transport["fetch"] = called
+    ? (request) => {
+        called()
+        return plain(request)
+      }
+    : plain
   return createOpencodeClient({ baseUrl, headers, fetch: transport } as Parameters<typeof createOpencodeClient>[0])
 }
 

@@ -51,7 +51,7 @@ export class Transcripts {
   take(sessionID: string, promptID: string): readonly Message[] | undefined {
     const heard = this.#sessions.get(sessionID)
     if (heard?.promptID !== promptID || !heard.messages.has(promptID)) return undefined
-    const messages = [...heard.messages.values()].sort((one, other) => (one.info.id < other.info.id ? -1 : 1))
+    const messages = [...heard.messages.values()].sort(byTime)
     const last = messages.at(-1)?.info
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
@@ -59,4 +59,9 @@ export class Transcripts {
     this.#sessions.delete(sessionID)
     return messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
   }
+}
+
+/** The host's order: a message's time counts, and its id only between two of one moment. */
+function byTime({ info: one }: { info: SdkMessage }, { info: other }: { info: SdkMessage }): number {
+  return one.time.created - other.time.created || (one.id < other.id ? -1 : 1)
 }

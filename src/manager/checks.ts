@@ -56,7 +56,7 @@ export async function depthBelow(
 ): Promise<number> {
   const depth = (await depthOf(ports, sessionID, session)) + 1
   const { maxDepth } = ports.options
-  if (depth <= maxDepth) return depth
+  if (maxDepth === 0 || depth <= maxDepth) return depth
   throw new CallError(
     `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
   )

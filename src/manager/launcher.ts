@@ -9,6 +9,7 @@ import { refusalOf } from "../core/spending.ts"
 import { isActive, isQueued, NO_FIGURES, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import { forkContext } from "../fork/fork.ts"
 import type { ForkHost } from "../fork/ports.ts"
+import type { Options } from "../options.ts"
 import type { Answers } from "./answers.ts"
 import {
   alreadyResumed,
@@ -84,7 +85,8 @@ export class Launcher {
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = fingerprint(agent.name, model, request.prompt)
     const draft = { agent: agent.name, model, depth, fingerprint: mark }
-    const make = () => this.#authorized(request, caller, draft, rulesFor(parent, depth >= options.maxDepth))
+    const make = () =>
+      this.#authorized(request, caller, draft, rulesFor(parent, options.maxDepth > 0 && depth >= options.maxDepth))
     if (!options.reuseIdentical || request.fork || request.after) return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
@@ -230,7 +232,10 @@ export class Launcher {
     const { options, clock, host } = this.#parts
     const { forks } = this.#ports
     const title = `${draft.description} (@${draft.agent} background fork)`
-    const { sessionID, info } = await forkContext({ forks, host }, { draft, title, rules, limits: options.fork })
+    const { sessionID, info } = await forkContext(
+      { forks, host },
+      { draft, title, rules, limits: limitsOf(options.fork) },
+    )
     const promptID = messageID("prompt", draft.id, 0, clock.now())
     return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
   }
@@ -385,6 +390,12 @@ export class Launcher {
     this.#launches.set(sessionID, [...launches.filter((at) => at > now - MINUTE_MS), now])
   }
 }
+
+/** 0 turns a limit off. */
+const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): Options["fork"] => ({
+  maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
+  maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
+})
 
 const isWaiting = (task: Task | undefined): boolean => task !== undefined && isQueued(task)
 

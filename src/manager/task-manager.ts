@@ -267,7 +267,7 @@ export class TaskManager {
   }
 
   #newOutbox({ options, development }: ManagerPorts): Outbox {
-    const { host, clock, store, journal, background, stopped } = this.#parts
+    const { host, clock, store, journal, toaster, background, stopped } = this.#parts
     return new Outbox({
       host,
       clock,
@@ -276,6 +276,7 @@ export class TaskManager {
       compose: (task) => compose(newsOf(task, store, clock.now()), { ...options, development }),
       told: (task, state) => this.#endings.told(task, state),
       drained: (parentID, woken) => {
+        toaster.flush()
         journal.flush(parentID)
         // A task that was told of its own without being woken may have ended long before.
         const parent = store.bySession(parentID)

@@ -10,6 +10,8 @@ export type Settings = {
   readonly keybind: string | undefined
   /** A desktop notification when a task ends or asks. Default: the option of the same name in opencode.json. */
   readonly osNotifications: boolean
+  /** The server half is there to carry out what is asked for (option `enabled`). */
+  readonly actions: boolean
   /** The statuses that the server half lets a user resume. */
   readonly resumable: Options["resumable"]
   /** What a session's tasks may cost in US dollars, 0 for any. */
@@ -26,6 +28,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
   return {
     keybind: keybindFrom(keybind),
     osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
+    actions: server.enabled,
     resumable: server.resumable,
     maxCostPerSession: server.maxCostPerSession,
   }

@@ -98,21 +98,24 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   }))
   const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
   if (isActive(task)) {
+    const tell = {
+      title: "Say something",
+      description: "it reads it at its next step",
+      run: () => openPrompt(companion, seen, TELL),
+    }
+    const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }
     return [
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
-      {
-        title: "Say something",
-        description: "it reads it at its next step",
-        run: () => openPrompt(companion, seen, TELL),
-      },
-      { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) },
+      ...(settings().actions ? [tell, cancel] : []),
     ]
   }
+  const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }
+  if (!settings().actions) return [read, open]
   const resumable = settings().resumable.some((status) => status === task.status)
   return [
-    { title: "Read the answer", run: () => void readAnswer(companion, seen) },
+    read,
     open,
     ...(resumable ? [{ title: "Resume it with a prompt", run: () => openPrompt(companion, seen, RESUME) }] : []),
     {

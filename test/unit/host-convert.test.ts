@@ -1,9 +1,9 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
 import { describePermission, describeQuestion } from "../../src/host/asks.ts"
+import { Cached } from "../../src/host/cached.ts"
 import { systemClock } from "../../src/host/clock.ts"
 import { toAgent, toError, toMessage, toUsage } from "../../src/host/convert.ts"
-import { Kept } from "../../src/host/kept.ts"
 import { call, clientOn } from "../../src/host/opencode.ts"
 
 describe("the host's words become ours:", () => {
@@ -198,7 +198,7 @@ describe("a kept value", () => {
     vi.useFakeTimers()
     try {
       let reads = 0
-      const kept = new Kept(1000, async () => {
+      const kept = new Cached(1000, async () => {
         if (++reads === 2) throw new Error("no")
         return reads
       })
@@ -217,7 +217,7 @@ describe("a kept value", () => {
 
   test("whose first read fails is read again at the next call", async () => {
     let reads = 0
-    const kept = new Kept(1000, async () => {
+    const kept = new Cached(1000, async () => {
       if (++reads === 1) throw new Error("no")
       return reads
     })

@@ -132,6 +132,18 @@ describe("a launch", () => {
     await expect(rig.launch({}, task.sessionID)).rejects.toThrow("this session is 1 deep already")
   })
 
+  test("goes as deep as it likes where the limits are off", async () => {
+    const rig = new Rig({ options: { maxDepth: 0, fork: { maxTokens: 0, maxToolResultChars: 0 } } })
+    rig.onPrompt("FIND", HANG)
+    let sessionID = rig.parent
+    for (let depth = 1; depth <= 5; depth++) {
+      const task = await rig.launch({ fork: depth > 3 }, sessionID)
+      expect(task.depth).toBe(depth)
+      expect(rig.host.stored(task.sessionID).rules).toEqual([])
+      sessionID = task.sessionID
+    }
+  })
+
   test("in a session that nobody knows is a first one", async () => {
     const rig = new Rig()
     expect((await rig.launch({}, "ses_unknown")).depth).toBe(1)

@@ -78,7 +78,7 @@ describe("options", () => {
     ["maxConcurrentTasks", "10"],
     ["maxConcurrentPerModel", { "a/b": -1 }],
     ["maxConcurrentPerModel", []],
-    ["maxDepth", 0],
+    ["maxDepth", -1],
     ["maxLaunchesPerMinute", null],
     ["taskTimeout", Number.NaN],
     ["stallTimeout", Number.POSITIVE_INFINITY],

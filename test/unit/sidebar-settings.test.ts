@@ -22,6 +22,11 @@ describe("the key", () => {
   })
 })
 
+test("nothing can be asked for where the server half is off", () => {
+  expect(settingsFrom({}, DEFAULTS).actions).toBe(true)
+  expect(settingsFrom({}, { ...DEFAULTS, enabled: false }).actions).toBe(false)
+})
+
 describe("the server half's options", () => {
   const told = { osNotifications: true, resumable: ["completed", "error"] }
 

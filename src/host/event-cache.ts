@@ -11,7 +11,7 @@ const MOST_MESSAGES = 256
  * What the host has told by itself of late. A call to the host costs several milliseconds of its one thread, so what an
  * event brought is not asked for again. Where nothing is known, the caller asks the host.
  */
-export class Known {
+export class EventCache {
   readonly #rows = new Map<string, Session>()
   readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
   /** The parts of users' messages that are stored; the host tells of one part several times. */

@@ -1,7 +1,7 @@
 import type { Clock } from "./ports.ts"
 
 /** Collects what comes within `ms` of the first item, and hands it over in one go, oldest first. */
-export class Gather<Item> {
+export class Collector<Item> {
   readonly #clock: Clock
   readonly #ms: number
   readonly #handOver: (items: readonly Item[]) => void

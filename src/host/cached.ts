@@ -2,7 +2,7 @@
  * A value that is read when it is first needed, and again, behind the caller's back, when it is older than `ms`: nobody
  * waits for what changes seldom. A failed read leaves the value as it was.
  */
-export class Kept<Value> {
+export class Cached<Value> {
   readonly #ms: number
   readonly #read: () => Promise<Value>
   #value: Promise<Value> | undefined

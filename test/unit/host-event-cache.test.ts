@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { Known } from "../../src/host/known.ts"
+import { EventCache } from "../../src/host/event-cache.ts"
 
 const heard = (...events: [type: string, properties: unknown][]) => {
-  const known = new Known()
+  const known = new EventCache()
   for (const [type, properties] of events) known.hear({ type, properties })
   return known
 }
@@ -56,7 +56,7 @@ describe("what the host has told by itself", () => {
   })
 
   test("is forgotten, the oldest first, before it fills the memory", () => {
-    const known = new Known()
+    const known = new EventCache()
     for (let index = 0; index < 1000; index++)
       known.hear({ type: "session.updated", properties: { info: { id: `ses_${index}` } } })
     expect(known.row("ses_999")).toBeDefined()

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest"
-import { Gather } from "../../src/core/gather.ts"
+import { Collector } from "../../src/core/collector.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 test("what comes within the time is handed over in one go, what comes later in another", async () => {
   const clock = new FakeClock()
   const handed: (readonly number[])[] = []
-  const gather = new Gather<number>(clock, 100, (items) => handed.push(items))
+  const gather = new Collector<number>(clock, 100, (items) => handed.push(items))
   gather.flush()
   await clock.advance(1000)
   expect(handed).toEqual([])
