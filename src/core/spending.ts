@@ -32,20 +32,21 @@ export type Amount = {
   readonly who: string
 }
 
-type Unit = { readonly of: (usage: Usage) => number; readonly told: (usage: Usage, allowed: number) => string }
+type Unit = {
+  readonly of: (usage: Usage) => number
+  readonly told: (usage: Usage, allowed: number, source: string) => string
+}
 
 const TOKENS: Unit = {
   of: billedTokens,
-  told: (usage, allowed) =>
-    `used ${usage.atLeast ? "at least " : ""}${grouped(billedTokens(usage))} of ${grouped(allowed)} tokens`,
+  told: (usage, allowed, source) =>
+    `used ${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens, the ${source} allows ${allowed}`,
 }
 
 const MONEY: Unit = {
   of: ({ cost }) => cost,
-  told: ({ cost, atLeast }, allowed) => `spent ${spentOf(cost, allowed, atLeast)}`,
+  told: ({ cost, atLeast }, allowed, source) => `spent ${spentOf(cost, allowed, atLeast)} (${source})`,
 }
-
-const grouped = (tokens: number): string => tokens.toLocaleString("en-US")
 
 /** Narrow ones first: the reason names the nearest cause. */
 export const AMOUNTS: readonly Amount[] = [
@@ -109,7 +110,7 @@ const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.
 
 /** `the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)`. */
 export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: number): string =>
-  `${who} ${unit.told(usage, allowed)} (${source})`
+  `${who} ${unit.told(usage, allowed, source)}`
 
 /**
  * Why no run may begin: a limit that it would come under is used up. `spent` is what it would join, with its own task

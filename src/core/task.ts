@@ -198,8 +198,6 @@ export type Progress = {
   readonly openCalls: number
   /** Answers without text or tool call, in a row. */
   readonly emptyAnswers: number
-  /** What the last whole step used: the next one may use as much. */
-  readonly lastStep?: Usage
   /** How far its last word has come, once it was asked for it. */
   readonly lastWord?: LastWord
 }

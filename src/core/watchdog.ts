@@ -1,16 +1,7 @@
 import { duration } from "./duration.ts"
 import { SAME_USD } from "./money.ts"
 import { AMOUNTS, type Amount, type SpendingLimits, type Spent, spentText } from "./spending.ts"
-import {
-  elapsed,
-  type LastWord,
-  NO_USAGE,
-  type Progress,
-  type Reason,
-  type ReasonCode,
-  type Task,
-  type Usage,
-} from "./task.ts"
+import { elapsed, type LastWord, type Progress, type Reason, type ReasonCode, type Task, type Usage } from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms. */
 export type RunLimits = SpendingLimits & {
@@ -98,11 +89,8 @@ const spending = (amount: Amount): Rule => ({
   gauge: (run) => gaugeOf(amount.unit.of(usedOf(amount, run)), amount.allowed(run.limits, run.task)),
   passed: "above",
   byClock: false,
-  reserve: ({ allowed }, { progress, limits }) => {
-    if (limits.lastWord === 0 || !hasWorked(progress)) return 0
-    // One step early where the next, if it is like the last, would pass the limit.
-    return Math.max(allowed * LEFT_FOR_LAST_WORD, amount.unit.of(progress.lastStep ?? NO_USAGE) - 2 * SAME_USD)
-  },
+  reserve: ({ allowed }, { progress, limits }) =>
+    limits.lastWord > 0 && hasWorked(progress) ? allowed * LEFT_FOR_LAST_WORD : 0,
   text: ({ allowed }, run) => `Stopped at ${amount.whose}: ${spentText(amount, usedOf(amount, run), allowed)}.`,
 })
 
@@ -186,8 +174,8 @@ const reasonOf = (rule: Rule, run: Watched): Reason => ({
 })
 
 /** It has begun to do something: before that it would have nothing to say. */
-const hasWorked = ({ toolCalls, lastText, lastStep }: Progress): boolean =>
-  toolCalls > 0 || lastText !== "" || lastStep !== undefined
+const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
+  toolCalls > 0 || lastText !== "" || usage.output > 0
 
 /** In a tool, or before a question: it cannot read what it is told. */
 const isHeldUp = ({ openCalls, asks }: Progress): boolean => openCalls > 0 || asks.length > 0

@@ -157,7 +157,6 @@ export class ProgressTracker {
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls: this.#openCalls,
-      lastStep: answers.at(-1)?.usage,
       lastWord: this.lastWord,
       emptyAnswers: answers.length - 1 - answers.findLastIndex(({ spoke }) => spoke),
     }

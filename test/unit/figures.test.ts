@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { accountOf, nameOf, noText } from "../../src/core/account.ts"
+import { accountOf, nameOf, noText, textName } from "../../src/core/account.ts"
 import { batchLabel } from "../../src/core/batch.ts"
 import { thereAre } from "../../src/core/errors.ts"
 import { figuresLine, figuresText, usageText } from "../../src/core/figures.ts"
@@ -23,6 +23,20 @@ test("figures read as calls, tokens and dollars", () => {
   expect(usageText(NO_FIGURES)).toBe("0 tokens, $0.0000")
   expect(usageText({ usage: { ...NO_USAGE, output: 1, atLeast: true } })).toBe("at least 1 token, $0.0000")
   expect(figuresText(figures)).toBe("2 tool calls, 12,345 tokens, $0.0123")
+})
+
+test("figures read as what is used of what there is, where there is a limit", () => {
+  const usage = { ...NO_USAGE, input: 12_345, cost: 0.0841 }
+  expect(usageText({ usage }, { tokens: 50_000, cost: 0.5 })).toBe("12,345 of 50,000 tokens, $0.0841 of $0.50")
+  expect(usageText({ usage }, { tokens: 0, cost: 0.5 })).toBe("12,345 tokens, $0.0841 of $0.50")
+})
+
+test("the text of an ended run is called what it is", () => {
+  const ended = (status: "completed" | "error", saidLastWord?: true) =>
+    taskOf({ status, outcome: outcomeOf({ saidLastWord }) })
+  expect(textName(ended("completed"))).toBe("answer")
+  expect(textName(ended("error"))).toBe("text so far")
+  expect(textName(ended("error", true))).toBe("last word, which is partial")
 })
 
 test("a resumed task's figures are those of this run and those in all", () => {

@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest"
-import { renderCancelled, renderCleared, renderForCompaction, renderList } from "../../src/tools/render-list.ts"
+import { DEFAULTS } from "../../src/options.ts"
+import {
+  type Bill,
+  renderCancelled,
+  renderCleared,
+  renderForCompaction,
+  renderList,
+} from "../../src/tools/render-list.ts"
 import { taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 
@@ -25,6 +32,16 @@ describe("a list reads", () => {
     expect(rows[0]).toContain("| at least 12,345 tokens, $0.0123 |")
     expect(rows[1]).not.toContain("at least")
     expect(rows[2]).toMatch(/at least 24,690 tokens, \$0\.0247$/)
+  })
+
+  test("with what is spent of how much, where there are limits", () => {
+    const limits = { ...DEFAULTS, maxCostPerSession: 0.5, maxTokensPerSession: 50_000, maxCostPerDay: 2 }
+    const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }
+    const last = (bill: Bill) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
+    expect(last({ ...spent, limits })).toBe(
+      "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens, $0.0123 of $0.50 | last 24 hours at least $1.2500 of $2.00",
+    )
+    expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerTask: 1 } })).toMatch(/\| 12,345 tokens, \$0\.0123$/)
   })
 
   test("one line a task, whatever its texts hold", () => {

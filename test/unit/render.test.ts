@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { NO_FIGURES } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/manager/view.ts"
-import { MOST_ANSWER_CHARS, renderLaunch, renderOutput, renderResume } from "../../src/tools/render.ts"
+import { MOST_ANSWER_CHARS, renderLaunch, renderOutput, renderResume, renderTold } from "../../src/tools/render.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, model, viewOf } from "../support/views.ts"
 
@@ -22,6 +22,9 @@ describe("a launch reads", () => {
   test("as one that waits for a slot", () => {
     const { output: text } = renderLaunch({ view: viewOf({ phase: "queued", place: 3 }), reused: false })
     expect(text).toMatch(/^Background task launched; it waits for a free slot \(place 3\)\./)
+    const task = taskOf({ run: { startedAt: undefined } })
+    const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false })
+    expect(waiting.output).toMatch(/^Background task launched; it is waiting for bg_b\./)
   })
 
   test("as an earlier one that is used again", () => {
@@ -278,4 +281,21 @@ test.each([
     expect(wrappedIn(text)).toContain("before &lt;")
     expect(wrappedIn(text)).toContain(" after")
   }
+})
+
+test("a word that was said is told, with when it is read", () => {
+  expect(renderTold({ view: viewOf(), waits: false }).output).toMatch(
+    /^Told task bg_aaaaaaaa \(find it\)\. It reads this at its next step\.\n/,
+  )
+  expect(renderTold({ view: viewOf(), waits: true }).output).toContain(
+    "It has not begun; it reads this behind its prompt.",
+  )
+})
+
+test("a last word is marked as partial", () => {
+  const reason = { code: "budget", text: "Stopped at its budget; its last word is below." } as const
+  const view = endedView({ status: "error", outcome: outcomeOf({ reason, saidLastWord: true }) })
+  expect(renderOutput({ view, answer: "half", firstLook: true }, 0, 0).output).toContain(
+    'its last word is below.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
+  )
 })

@@ -120,10 +120,21 @@ describe("the section", () => {
     const rows = [seen(ended({ earlier })), seen(task(), { usage: { ...NO_USAGE, input: 55, cost: 0.0007 } })]
     const section = sectionOf(rows, START)
     expect(section?.totals).toBe("13.0K tokens · $0.0200")
+    expect(sectionOf(rows, START, 0.5)?.totals).toBe("13.0K tokens · $0.0200 of $0.50")
   })
 })
 
 describe("a row", () => {
+  test("says for whom a task waits, and that one is saying its last word", () => {
+    const first = seen(task({ id: "bg_first" }), {})
+    const waiting = seen(task({ run: { startedAt: undefined, after: ["bg_first", "bg_gone"] } }), {})
+    expect(row(waiting, START, [first, waiting])).toMatchObject({ tone: "queued", icon: "○" })
+    expect(row(waiting, START, [first, waiting]).detail).toContain("waiting for bg_first, bg_gone")
+    const last = row(seen(task({ run: { lastWordAt: START } }), {}))
+    expect(last).toMatchObject({ tone: "working" })
+    expect(last.detail).toContain("saying its last word")
+  })
+
   test("of a working task spins, and tells time, calls, phase and last tool", () => {
     const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
     expect(row(each, START + 2900)).toMatchObject({

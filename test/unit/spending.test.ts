@@ -35,7 +35,7 @@ describe("nothing may begin where a limit is used up:", () => {
   test("the session's tokens", () => {
     const session = { ...NO_USAGE, input: 1200, atLeast: true } as const
     expect(refused({ maxTokensPerSession: 1000 }, { session })).toBe(
-      "the session's tasks used at least 1,200 of 1,000 tokens (option maxTokensPerSession)",
+      "the session's tasks used at least 1200 tokens, the option maxTokensPerSession allows 1000",
     )
   })
 

@@ -88,6 +88,24 @@ describe("a first look", () => {
   })
 })
 
+describe("a last word", () => {
+  const warned = (generation = 0) => ({ type: "warned", generation, at: 50 }) as const
+
+  test("is asked for once, of a run at work", () => {
+    const task = transition(taskOf(), warned())
+    expect(task.run.lastWordAt).toBe(50)
+    expect(transition(task, { ...warned(), at: 60 })).toBe(task)
+  })
+
+  test.each([
+    ["another run's", taskOf(), 1],
+    ["a queued run's", taskOf({ run: { startedAt: undefined } }), 0],
+    ["an ended run's", taskOf({ status: "error" }), 0],
+  ])("is not %s", (_whose, task, generation) => {
+    expect(transition(task, warned(generation))).toBe(task)
+  })
+})
+
 describe("a notification", () => {
   const notified = (state: "confirmed" | "abandoned", generation = 0): TaskEvent => ({
     type: "notified",

@@ -59,7 +59,7 @@ describe("a run is stopped", () => {
       action: "stop",
       reason: {
         code: "tokens",
-        text: "Stopped at its token limit: it used 1,001 of 1,000 tokens (option maxTokensPerTask).",
+        text: "Stopped at its token limit: it used 1001 tokens, the option maxTokensPerTask allows 1000.",
       },
     })
     expect(demand({ progress: { usage: { ...usage, input: 899 } }, limits })).toBeUndefined()
@@ -82,7 +82,7 @@ describe("a run is stopped", () => {
       "the session's tokens",
       { maxTokensPerSession: 1000 },
       { session: usage },
-      "Stopped at the session's token limit: the session's tasks used 1,001 of 1,000 tokens (option maxTokensPerSession).",
+      "Stopped at the session's token limit: the session's tasks used 1001 tokens, the option maxTokensPerSession allows 1000.",
     ],
     [
       "the day's",
@@ -171,19 +171,10 @@ describe("a run is asked for its last word", () => {
     expect(demand({ limits: tokens, progress: { ...worked, usage: used } })?.action).toBe("warn")
   })
 
-  test("a step earlier where another like the last would pass the limit", () => {
-    const limits = { lastWord: 60_000, maxCostPerTask: 0.05 }
-    const at = (spent: number) =>
-      demand({ limits, progress: { lastStep: cost(0.02) }, spent: { task: cost(spent) } })?.action
-    expect(at(0.02)).toBeUndefined()
-    expect(at(0.03)).toBeUndefined()
-    expect(at(0.04)).toBe("warn")
-  })
-
   test("only when it has begun to do something", () => {
     const near = { limits: { lastWord: 60_000, maxCostPerDay: 1 }, spent: { day: cost(0.95) } }
     expect(demand(near)).toBeUndefined()
-    for (const progress of [{ toolCalls: 1 }, { lastText: "so far" }, { lastStep: NO_USAGE }])
+    for (const progress of [{ toolCalls: 1 }, { lastText: "so far" }, { usage: { ...NO_USAGE, output: 1 } }])
       expect(demand({ ...near, progress })?.action).toBe("warn")
   })
 
