@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
@@ -13,14 +13,21 @@ import { registerInstance } from "../src/host/owner.ts"
 import { installationKey, signerOf } from "../src/host/signature.ts"
 import { startCounting } from "../src/host/thread.ts"
 
-export type Order = { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
+export type Order =
+  | { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
+  /** Waits, nothing else. */
+  | { readonly kind: "idle"; readonly ms: number }
+  /** Counts the tokens of these texts, nothing else. */
+  | { readonly kind: "count"; readonly texts: readonly string[] }
 
 export type Measured = {
   readonly ms: number
   /** The longest time in which the host's thread did nothing else, in ms. */
   readonly blockMs: number
-  /** Messages in the new session. */
-  readonly messages: number
+  /** The same in time of the processor: what others on the machine took away is left out. */
+  readonly busyMs: number
+  /** Of what was counted. */
+  readonly tokens?: number
 }
 
 const TOKENIZER = new URL("../src/tokenizer.ts", import.meta.url)
@@ -33,27 +40,29 @@ const server: Plugin = async (input, given) => {
   const host = new OpencodeHost(client, registerInstance(), signerOf(installationKey()), systemClock)
   const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, counter })
 
-  const fork = async ({ kind, parentID, messageID }: Order): Promise<string> => {
-    if (kind === "fork")
-      return (
-        await forkContext(
-          { forks, host },
-          { draft: draftOf(parentID, messageID), title: "t", rules: [], limits: LIMITS },
-        )
-      ).sessionID
-    const { data } = await client.session.fork({ sessionID: parentID, messageID })
-    if (!data) throw new Error("no fork")
-    return data.id
+  const work = async (order: Order): Promise<number | undefined> => {
+    if (order.kind === "count") return (await counter.count(order.texts))?.reduce((sum, tokens) => sum + tokens, 0)
+    if (order.kind === "idle") {
+      await new Promise((resolve) => setTimeout(resolve, order.ms))
+      return undefined
+    }
+    const { kind, parentID, messageID } = order
+    if (kind === "fork") {
+      const draft = draftOf(parentID, messageID)
+      await forkContext({ forks, host }, { draft, title: "t", rules: [], limits: LIMITS })
+    } else {
+      const { data } = await client.session.fork({ sessionID: parentID, messageID })
+      if (!data) throw new Error("no fork")
+    }
+    return undefined
   }
 
   const measure = async (order: Order): Promise<Measured> => {
     const watch = watchLoop()
     const begin = performance.now()
-    const sessionID = await fork(order)
+    const tokens = await work(order)
     const ms = performance.now() - begin
-    const blockMs = watch()
-    const { data } = await client.session.messages({ sessionID })
-    return { ms, blockMs, messages: data?.length ?? 0 }
+    return { ms, ...watch(), tokens }
   }
 
   const listener = createServer((request, response) => {
@@ -76,12 +85,13 @@ const server: Plugin = async (input, given) => {
 }
 
 /** Looks at the clock every ms; the longest gap is how long others had to wait. */
-function watchLoop(): () => number {
-  let last = performance.now()
-  let longest = 0
+function watchLoop(): () => Pick<Measured, "blockMs" | "busyMs"> {
+  let last = { wall: performance.now(), busy: processorMs() }
+  const longest = { blockMs: 0, busyMs: 0 }
   const look = () => {
-    const now = performance.now()
-    longest = Math.max(longest, now - last)
+    const now = { wall: performance.now(), busy: processorMs() }
+    longest.blockMs = Math.max(longest.blockMs, now.wall - last.wall)
+    longest.busyMs = Math.max(longest.busyMs, now.busy - last.busy)
     last = now
   }
   const timer = setInterval(look, 1)
@@ -89,6 +99,15 @@ function watchLoop(): () => number {
     look()
     clearInterval(timer)
     return longest
+  }
+}
+
+/** How long the process's first thread, the host's, has had a processor, in ms; 0 where the system does not tell. */
+function processorMs(): number {
+  try {
+    return Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6
+  } catch {
+    return 0
   }
 }
 

@@ -7,18 +7,25 @@ import { startHost } from "../test/support/host.ts"
 import { startModel } from "../test/support/model.ts"
 import { openWithPast, type PastMessage } from "../test/support/past.ts"
 import type { Measured, Order } from "./fork-plugin.ts"
-import { type Row, under } from "./support/rows.ts"
+import { atMostPlus, type Goal, type Row, under } from "./support/rows.ts"
 import { plainTable } from "./support/table.ts"
 
-/** Forks against the host's bare one, carried out in the host's process; prints a table. */
+/**
+ * Forks against the host's bare one, and the counting of their tokens, carried out in the host's process; prints a
+ * table. With `--short` once, and on the smaller history alone.
+ */
 
-const RUNS = 3
+const short = process.argv.includes("--short")
+const RUNS = short ? 1 : 3
 const HISTORIES = [
   { messages: 200, tokens: 80_000 },
   { messages: 1000, tokens: 500_000 },
-] as const
+].slice(0, short ? 1 : 2)
+/** As many texts as a history at the limit has, and their tokens. */
+const COUNTED = { texts: 100, tokens: 100_000 }
 const MOST_FOR_LONG_MS = 3000
 const MOST_BLOCK_MS = 50
+const MOST_COUNTING_BLOCK_MS = 10
 const CHARS_PER_TOKEN = 4
 
 const PLUGIN = fileURLToPath(new URL("./fork-plugin.ts", import.meta.url))
@@ -68,12 +75,43 @@ const main = async () => {
       }
       rows.push(...rowsOf(`fork, ${messages} messages, ${tokens / 1000}k tokens`, messages > 500, bare, ours))
     }
+    rows.push(...(await countingRows(measure)))
     console.log(plainTable(rows))
   } finally {
     await host.stop()
     await model.close()
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Without a thread, and with the one that the time before has left. */
+const countingRows = async (measure: (order: Order) => Promise<Measured>): Promise<Row[]> => {
+  const chars = (COUNTED.tokens * CHARS_PER_TOKEN) / COUNTED.texts
+  const texts = Array.from({ length: COUNTED.texts }, (_, at) => SOURCE.slice(at * chars, (at + 1) * chars))
+  const rows: Row[] = []
+  for (const state of ["no thread", "a thread"]) {
+    const counted = await measure({ kind: "count", texts })
+    if (!counted.tokens) throw new Error("nothing was counted")
+    const idle = await measure({ kind: "idle", ms: counted.ms })
+    const name = `counting ${Math.round(counted.tokens / 1000)}k tokens, ${state} before`
+    const row = (figure: string, of: (measured: Measured) => number, goal?: Goal): Row => {
+      return {
+        case: name,
+        figure,
+        unit: "ms",
+        against: "an idle host",
+        native: [of(idle)],
+        plugin: [of(counted)],
+        goal,
+      }
+    }
+    rows.push(
+      row("time", ({ ms }) => ms),
+      row("longest block", ({ blockMs }) => blockMs),
+      row("longest block, processor time", ({ busyMs }) => busyMs, atMostPlus(MOST_COUNTING_BLOCK_MS, "ms")),
+    )
+  }
+  return rows
 }
 
 const rowsOf = (name: string, long: boolean, bare: readonly Measured[], ours: readonly Measured[]): Row[] => [
@@ -96,6 +134,14 @@ const rowsOf = (name: string, long: boolean, bare: readonly Measured[], ours: re
     native: bare.map(({ blockMs }) => blockMs),
     plugin: ours.map(({ blockMs }) => blockMs),
     goal: under(MOST_BLOCK_MS, "ms"),
+  },
+  {
+    case: name,
+    figure: "longest block, processor time",
+    unit: "ms",
+    against: "bare session.fork",
+    native: bare.map(({ busyMs }) => busyMs),
+    plugin: ours.map(({ busyMs }) => busyMs),
   },
 ]
 
