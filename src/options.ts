@@ -82,8 +82,10 @@ export const OptionsSchema = z.strictObject({
     .describe("A desktop notification when a task ends or asks; the sound is OpenCode's own."),
   fork: z
     .strictObject({
-      maxTokens: zeroOrFrom(1000).default(100_000).describe("Most tokens of history that a fork takes over."),
-      maxToolResultChars: zeroOrFrom(100).default(1500).describe("Longest tool result in a fork's history."),
+      maxTokens: zeroOrFrom(1000).default(100_000).describe("Most tokens that a fork begins with, preamble included."),
+      maxToolResultChars: zeroOrFrom(100)
+        .default(1500)
+        .describe("Longest tool result in a fork's history, agents' answers aside."),
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),
