@@ -25,6 +25,7 @@ import {
 import type { Endings } from "./endings.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
+import { persistently } from "./retry.ts"
 import { stopSession } from "./stopping.ts"
 import { resolveAfter, type Waiting } from "./waiting.ts"
 
@@ -216,8 +217,18 @@ export class Launcher {
     } catch (error) {
       this.#making.delete(reserved)
       this.pump()
+      if (!store.get(draft.id)) background.run("sweep up after a launch", () => this.#sweep(draft))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
+  }
+
+  /** Deletes what a failed launch may have left: a call that failed can have done its work. */
+  async #sweep({ id, parentID }: TaskDraft): Promise<void> {
+    const { host, clock, stopped } = this.#parts
+    await persistently(clock, stopped, async () => {
+      const left = (await host.recordsOf(parentID)).find(({ task }) => task.id === id)
+      if (left) await host.deleteSession(left.task.sessionID)
+    })
   }
 
   async #fresh({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {

@@ -109,7 +109,8 @@ export class TaskStore {
   /** Shows what the session of another process's task says of it. */
   readForeign(id: string, messages: readonly Message[]): void {
     if (!this.#foreign.has(id)) return
-    const tracker = new ProgressTracker(lastSignIn(messages))
+    const { createdAt = 0 } = this.#tasks.get(id)?.run ?? {}
+    const tracker = new ProgressTracker(Math.max(createdAt, lastSignIn(messages)))
     tracker.read(messages)
     this.#trackers.set(id, tracker)
     this.noticed(id)

@@ -20,7 +20,11 @@ type Step =
   | { readonly do: "wait"; readonly which: number; readonly ms: number }
   | { readonly do: "pass"; readonly ms: number }
   | { readonly do: "event"; readonly which: number; readonly type: "idle" | "error" | "deleted" }
-  | { readonly do: "tick" | "cancelAll" | "clear" | "speak" | "restart" }
+  | { readonly do: "tick" | "cancelAll" | "clear" | "speak" | "undo" | "redo" | "restart" }
+  /** The machine sleeps. */
+  | { readonly do: "sleep"; readonly ms: number }
+  /** Another process on the same project looks, or dies and comes back. */
+  | { readonly do: "other"; readonly does: "ready" | "tick" | "output" | "restart" }
 
 const REPLIES = {
   quick: { text: "done" },
@@ -80,7 +84,15 @@ const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
     {
       weight: 2,
       arbitrary: fc.record({
-        do: fc.constantFrom("tick", "cancelAll", "speak", ...(restart ? ["restart" as const] : [])),
+        do: fc.constantFrom("tick", "cancelAll", "speak", "undo", "redo", ...(restart ? ["restart" as const] : [])),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("sleep" as const), ms: fc.constantFrom(30_000, 3_600_000) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant("other" as const),
+        does: fc.constantFrom("ready", "tick", "output", ...(restart ? ["restart" as const] : [])),
       }),
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("clear" as const) }) },
@@ -141,6 +153,8 @@ class Command implements fc.AsyncCommand<Model, Life> {
 
 export class Life {
   readonly rig = new Rig({ options: OPTIONS })
+  /** Another process on the same project, with a session of its own. */
+  readonly other = new Rig({ options: OPTIONS, share: { clock: this.rig.clock, database: this.rig.host.database } })
   readonly #callFaults: CallFault[]
   readonly #eventFaults: EventFault[]
   #faulty = true
@@ -149,6 +163,7 @@ export class Life {
     this.#callFaults = [...calls]
     this.#eventFaults = [...events]
     this.rig.host.asking.add("bash")
+    this.#try(this.other.manager.recover())
     for (const [kind, reply] of Object.entries(REPLIES))
       this.rig.script(({ lastUser, toolResults }) => {
         if (!lastUser.startsWith(`DO ${kind}`)) return undefined
@@ -168,7 +183,10 @@ export class Life {
   async rest(model: Model): Promise<void> {
     this.#faulty = false
     if (this.rig.host.isDead) await this.#restart(model)
+    if (this.other.host.isDead) this.other.restart()
+    if (this.rig.host.stored(this.rig.parent).undoneFrom) this.rig.host.redo(this.rig.parent)
     await this.rig.clock.advance(60_000)
+    await this.other.manager.ready(this.rig.parent)
     await this.rig.manager.ready(this.rig.parent)
     await this.rig.clock.advance(600_000)
     this.#check(model)
@@ -214,6 +232,14 @@ export class Life {
       case "speak":
         rig.host.say(rig.parent, "DO slow")
         return
+      case "undo":
+        return this.#undo()
+      case "redo":
+        return rig.host.redo(rig.parent)
+      case "sleep":
+        return rig.clock.sleep(step.ms)
+      case "other":
+        return this.#otherDoes(step.does)
       case "restart":
         return this.#restart(model)
     }
@@ -239,6 +265,26 @@ export class Life {
       case "event":
         return this.#tell(step.type, sessionID)
     }
+  }
+
+  /** The user takes their last word back, while nothing answers it and nothing else was said since. */
+  async #undo(): Promise<void> {
+    const { host, parent } = this.rig
+    const last = host.stored(parent).messages.findLast(({ role }) => role === "user")
+    const spoken = last?.parts.some((part) => part.type === "text" && part.text === "DO slow")
+    if (last && spoken && !(await host.activity()).has(parent)) host.undo(parent, last.id)
+  }
+
+  async #otherDoes(does: "ready" | "tick" | "output" | "restart"): Promise<void> {
+    const { other, rig } = this
+    if (does === "restart") {
+      other.restart()
+      this.#try(other.manager.recover())
+    }
+    if (does === "ready") this.#try(other.manager.ready(rig.parent))
+    if (does === "tick") this.#try(other.manager.tick())
+    const [first] = other.manager.list(rig.parent)
+    if (does === "output" && first) this.#try(other.manager.output(first.task.id, rig.caller))
   }
 
   #recorded({ sessionID }: Task): Status {
@@ -298,6 +344,8 @@ export async function expectRest(life: Life, model: Model): Promise<void> {
   }
   const busy = [...(await rig.host.activity()).keys()]
   expect(busy.filter((id) => rig.host.database.sessions.has(id))).toEqual([])
-  expect(rig.timers.pending).toBe(0)
+  const elsewhere = life.other.manager.list(rig.parent)
+  expect(elsewhere.filter(({ task }) => isActive(task))).toEqual([])
+  expect([rig.timers.pending, life.other.timers.pending]).toEqual([0, 0])
   expect(rig.errors().filter((text) => !text.includes("HostError"))).toEqual([])
 }

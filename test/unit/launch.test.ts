@@ -192,6 +192,18 @@ describe("a launch is refused, and leaves no session,", () => {
     expect((await rig.launch()).status).toBe("running")
   })
 
+  test("also when the host made the session and said that it did not", async () => {
+    const rig = new Rig()
+    const sessions = rig.host.database.sessions.size
+    const fail = new HostError("no answer")
+    rig.host.onCall = (method) => (method === "createSession" ? { fail, after: true } : undefined)
+    await expect(rig.launch()).rejects.toThrow("The task could not be launched: no answer")
+    await rig.settle()
+    expect(rig.host.database.sessions.size).toBe(sessions)
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toEqual([])
+  })
+
   test("above the launch rate, and says when to try again", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
     await rig.launch()
