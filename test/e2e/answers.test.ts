@@ -1,0 +1,187 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { ask, callTool, eventually, idle, openSession, toolParts, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { verbose: true, wake: "last" })
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
+  (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
+
+/** When the plugin's own record of this child says that its answer was fetched. */
+const fetchedAt = async (child: string) => {
+  const { metadata } = await unwrap(host.client.session.get({ sessionID: child }))
+  const { superagents } = metadata as { superagents?: { task?: { retrievedAt?: number } } }
+  return superagents?.task?.retrievedAt
+}
+
+const rowOf = async (sessionID: string) => {
+  const { tokens, cost } = await unwrap(host.client.session.get({ sessionID }))
+  return { tokens: (tokens?.input ?? 0) + (tokens?.output ?? 0) + (tokens?.reasoning ?? 0), cost: cost ?? 0 }
+}
+
+describe("five short answers", () => {
+  test("come with the news, whole, in one turn of the parent's; none is fetched, and each counts as fetched", async () => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (!lastUser.startsWith("P-FIVE-")) return undefined
+      await door.opened
+      return { text: `the answer to ${lastUser}` }
+    })
+    const session = await openSession(host)
+    const prompts = [1, 2, 3, 4, 5].map((number) => ({ prompt: `P-FIVE-${number}` }))
+    const tasks = await launchAll(host, model, session, prompts)
+    await eventually(() => model.inFlight === 5)
+    door.open()
+    const found = await notified(host, session, 5, 30_000)
+    for (const [index, { id }] of tasks.entries()) {
+      const text = `<task_output id="${id}">\nthe answer to P-FIVE-${index + 1}\n</task_output>`
+      expect(found.filter(({ hidden }) => hidden.includes(text))).toHaveLength(1)
+    }
+    await eventually(() => wakes(model, session).length > 0)
+    await idle(host, session)
+    const [woken, ...more] = wakes(model, session)
+    expect(more).toEqual([])
+    for (const { prompt } of prompts) expect(JSON.stringify(woken?.messages)).toContain(`the answer to ${prompt}\\n`)
+    expect(found.at(-1)?.hidden).toContain(
+      "\nYou have every answer; nothing is left to fetch.\nAll 5 tasks finished.\n",
+    )
+    expect(found.filter(({ hidden }) => hidden.includes("Still running: "))).toHaveLength(4)
+    expect(await toolParts(host, session, "superagents_output")).toEqual([])
+    for (const { child } of tasks) await eventually(async () => (await fetchedAt(child)) !== undefined)
+  })
+})
+
+describe("a long answer", () => {
+  test("comes with its beginning, is named as not fetched, and reads on where the message says", async () => {
+    const text = `${"a".repeat(1000)}${"b".repeat(3500)}`
+    model.use(({ lastUser }) => (lastUser === "P-LONG" ? { text } : undefined))
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-LONG" })
+    const [told] = await notified(host, session)
+    expect(told?.hidden).toContain(`\n<task_output id="${id}">\n${"a".repeat(1000)}\n</task_output>\n`)
+    expect(told?.hidden).toContain(`\nNot fetched yet: ${id} (do P-LONG)\n`)
+    const offset = Number(/offset=(\d+)\) reads on/.exec(told?.hidden ?? "")?.[1])
+    expect(await fetchedAt(child)).toBeUndefined()
+    expect(await call(session, "output", { task_id: id, offset })).toContain(`\n${"b".repeat(3500)}\n</task_output>`)
+  })
+})
+
+describe("two batches at once", () => {
+  test("are one to the hint: it names what still runs of the other, and says that all have finished at the last", async () => {
+    const [a, b] = [gate(), gate()]
+    model.use(async ({ lastUser }) => {
+      if (lastUser === "P-A") await a.opened
+      else if (lastUser === "P-B") await b.opened
+      else return undefined
+      return { text: "done" }
+    })
+    const session = await openSession(host)
+    const [first, second] = await launchAll(host, model, session, [
+      { prompt: "P-A", batch: "one" },
+      { prompt: "P-B", batch: "two" },
+    ])
+    a.open()
+    const [one] = await notified(host, session)
+    expect(one?.visible).toMatch(/\nTask Progress: 1\/1$/)
+    expect(one?.hidden).toContain(`\nStill running: ${second?.id} (do P-B)\n`)
+    expect(one?.hidden).toContain("\nWATCH OUT for leftovers")
+    expect(one?.hidden).not.toContain("tasks finished.")
+    const list = await call(session, "list", { batch: String(first?.id) })
+    expect(list.split("\n")[0]).toMatch(/\| batch one$/)
+    expect(list).not.toContain(second?.id)
+    b.open()
+    const [, two] = await notified(host, session, 2)
+    expect(two?.hidden.split("\n").slice(-3)).toEqual([
+      "You have every answer; nothing is left to fetch.",
+      "All 1 tasks finished.",
+      "Use superagents_output tools to see agent responses.",
+    ])
+  })
+})
+
+describe("figures", () => {
+  test("of two runs are the host's own, this run apart from all of it", async () => {
+    const usage = (input: number) => ({ input, output: 10 })
+    model.use(({ lastUser, sinceUser }) => {
+      if (lastUser === "P-AGAIN") return { text: "twice", usage: usage(50) }
+      if (lastUser !== "P-ONCE") return undefined
+      const tools = [{ name: "glob", args: { pattern: "*" } }]
+      return sinceUser.length === 0 ? { tools, usage: usage(700) } : { text: "once", usage: usage(900) }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-ONCE" })
+    const [first] = await notified(host, session)
+    expect(first?.hidden).toContain("\nUsed: 1 tool call, 1,620 tokens, $0.0016.\n")
+    expect(await rowOf(child)).toEqual({ tokens: 1620, cost: expect.closeTo(0.00164, 8) })
+    await callTool(host, model, session, "superagents_task", { resume: id, prompt: "P-AGAIN" })
+    const [, second] = await notified(host, session, 2)
+    expect(second?.hidden).toContain(
+      "\nThis run: 0 tool calls, 60 tokens, $0.0001; in all: 1 tool call, 1,680 tokens, $0.0017.\n",
+    )
+    const row = await rowOf(child)
+    expect(row.tokens).toBe(1680)
+    const output = await call(session, "output", { task_id: id })
+    expect(output).toContain("\nResumed: 1 time\n")
+    expect(output).toContain("\nTool calls: this run 0, in all 1\n")
+    expect(output).toContain(`\nUsage: this run 60 tokens, $0.0001; in all 1,680 tokens, $${row.cost.toFixed(4)}\n`)
+    const list = await call(session, "list")
+    expect(list.split("\n")[0]).toContain(`| 1 tool call | 1,680 tokens, $${row.cost.toFixed(4)} |`)
+  })
+
+  test("of a run that was cut off in a step are the least they were", async () => {
+    model.use(({ lastUser }) => (lastUser === "P-CUT" ? { hang: true, text: "so far" } : undefined))
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-CUT" })
+    await model.waitFor(({ sessionID }) => sessionID === child)
+    await call(session, "cancel", { task_id: id })
+    expect(await call(session, "output", { task_id: id })).toContain("\nUsage: at least 0 tokens, $0.0000\n")
+    expect(await call(session, "list")).toMatch(/\| at least 0 tokens, \$0\.0000 \|/)
+  })
+})
+
+describe("a child", () => {
+  test("that is fresh is told in its system prompt that it works in the background; a forked one is not", async () => {
+    const session = await openSession(host)
+    await ask(host, session, "hello")
+    const [fresh, forked] = await launchAll(host, model, session, [
+      { prompt: "P-FRESH" },
+      { prompt: "P-FORK", fork: true },
+    ])
+    await notified(host, session, 2)
+    const systemOf = (child?: string) => model.requests.find(({ sessionID }) => sessionID === child)?.system ?? ""
+    expect(systemOf(fresh?.child)).toContain("You work in the background for another agent")
+    expect(systemOf(forked?.child)).not.toContain("You work in the background for another agent")
+    expect(systemOf(session)).not.toContain("You work in the background for another agent")
+    await eventually(() => wakes(model, session).length > 0)
+  })
+})
+
+test("the log tells of calls, transitions and notifications, and of no prompt and no answer", async () => {
+  model.use(({ lastUser }) => (lastUser.startsWith("P-SECRET") ? { text: "an answer for nobody's log" } : undefined))
+  const session = await openSession(host)
+  const { id } = await launch(host, model, session, { prompt: "P-SECRET nobody may read this" })
+  const [told] = await notified(host, session)
+  const log = () => readFileSync(join(host.home, "data/opencode/log/opencode.log"), "utf8")
+  await eventually(() => log().includes("task notified"))
+  for (const line of ["prompt_async", "transition", `${id}`, String(told?.id)]) expect(log()).toContain(line)
+  expect(log()).not.toMatch(/nobody may read this|for nobody's log/)
+  expect((await notifications(host, session)).length).toBe(1)
+})
