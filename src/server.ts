@@ -18,6 +18,7 @@ import { startCounting } from "./host/thread.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
 import { parseOptions } from "./options.ts"
+import { briefingOf } from "./tools/briefing.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
 import { renderForCompaction } from "./tools/render-list.ts"
 import { withAgents } from "./tools/task.ts"
@@ -60,6 +61,7 @@ const server: Plugin = async (input, given) => {
   })
   const page = showPage().catch((error) => host.log("error", "the page failed", { error: String(error) }))
   const events = new EventReader()
+  const briefing = briefingOf(options)
   const tools = toolsFor(manager, options)
   const hostTools = Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const)
   return {
@@ -89,6 +91,12 @@ const server: Plugin = async (input, given) => {
       const refusal = manager.refusesTools(sessionID)
       if (refusal) throw new Error(refusal)
     },
+    ...(briefing !== undefined && {
+      "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
+        guard(() => {
+          if (manager.isFresh(sessionID)) output.system.push(briefing)
+        }),
+    }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
         await manager.ready(sessionID)

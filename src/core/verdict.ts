@@ -43,8 +43,9 @@ function endingOf(answer: Message, session: SessionState): Ending | undefined {
   if (finish === undefined) return undefined
   if (finish === "length") return { ...shared, type: "completed", note: CUT_SHORT }
   if (!GOES_ON.has(finish)) return { ...shared, type: "completed" }
-  const refused = answer.parts.some((part) => part.type === "tool" && part.refused)
-  return refused && session !== "working" ? { ...shared, type: "completed", note: REFUSED } : undefined
+  const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
+  if (refused?.type !== "tool" || session === "working") return undefined
+  return { ...shared, type: "completed", note: refused.tool === "question" ? DISMISSED : REFUSED }
 }
 
 /** The end of a run whose session its living host has let lie: nobody will answer any more. */
@@ -70,6 +71,7 @@ const aborted: Ending = {
 
 const CUT_SHORT = "The answer reached the model's output limit and may be cut short."
 const REFUSED = "The agent stopped at a refused permission."
+const DISMISSED = "The agent asked the user a question, which was dismissed; its turn ended there."
 const NO_REASON = "The model's last answer ended without a finish reason."
 const BROKE_OFF = "The answer broke off: OpenCode stopped working on it without an error."
 const NOT_BEGUN = "OpenCode did not begin to answer the prompt in time."

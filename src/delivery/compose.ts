@@ -16,13 +16,15 @@ export type News = {
   readonly task: Task
   readonly whole: Figures
   readonly thisRun: Figures
-  /** What the run had written; absent where that could not be read. */
-  readonly answer?: string
+  /** What the run had written; absent where that could not be read. `gone`: it was deleted with its session. */
+  readonly answer?: Answer
   /** Tasks of the session that have not ended, or whose end is still to be told. */
   readonly running: readonly Task[]
   /** Ended tasks of the session whose answers the parent has not got, this one left out. */
   readonly notFetched: readonly Task[]
 }
+
+export type Answer = { readonly text: string; readonly gone: boolean }
 
 export type NoticeOptions = {
   /** Longest answer that comes whole; 0: none comes. */
@@ -79,6 +81,9 @@ function automatic(task: Task, end: string): string {
   return `Automatic message, not written by the user. ${subject}: ${end}`
 }
 
+/** Whether the answer is of any use to a notification. */
+export const wantsAnswer = ({ task }: News): boolean => task.retrievedAt === undefined && !isOwnCancel(task)
+
 /** The answer as far as it comes along; `whole`: nothing is left to fetch. */
 function answerOf(
   { task, answer }: News,
@@ -86,18 +91,19 @@ function answerOf(
 ): { readonly lines: readonly string[]; readonly whole: boolean } {
   if (task.retrievedAt !== undefined) return { lines: ["You have fetched its answer already."], whole: true }
   if (answer === undefined || most === 0) return { lines: [], whole: false }
-  if (answer === "") return { lines: [noText(task)], whole: true }
+  const { text, gone } = answer
+  if (text === "") return { lines: [noText(task, gone)], whole: true }
   const name = textName(task)
-  if (answer.length <= most)
+  if (text.length <= most)
     return {
-      lines: [`Its whole ${name}, so it need not be fetched:`, between("task_output", task.id, answer)],
+      lines: [`Its whole ${name}, so it need not be fetched:`, between("task_output", task.id, text)],
       whole: true,
     }
-  const beginning = head(answer, Math.min(BEGINNING_CHARS, most))
+  const beginning = head(text, Math.min(BEGINNING_CHARS, most))
   const rest = `superagents_output(task_id="${task.id}", offset=${beginning.length})`
   return {
     lines: [
-      `Its ${name} has ${count(answer.length, "character")}, of which these are the first ${beginning.length.toLocaleString("en-US")}; ${rest} reads on:`,
+      `Its ${name} has ${count(text.length, "character")}, of which these are the first ${beginning.length.toLocaleString("en-US")}; ${rest} reads on:`,
       between("task_output", task.id, beginning),
     ],
     whole: false,

@@ -19,9 +19,10 @@ export type OutboxPorts = {
   readonly clock: Clock
   /** False where a task was forgotten meanwhile: nothing is told of it any more. */
   readonly isKnown: (taskID: string) => boolean
-  readonly compose: (task: Task) => Notice
-  /** Records how far a notification has come. Must not reject. */
-  readonly told: (task: Task, state: "confirmed" | "abandoned") => Promise<void>
+  /** Must not reject. */
+  readonly compose: (task: Task) => Promise<Notice>
+  /** Records how far a notification has come, and whether the answer is in it whole. Must not reject. */
+  readonly told: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
   /** All that was to be told to a parent is; `woken`: its model was started by it. */
   readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
@@ -34,6 +35,8 @@ type Item = {
   readonly wake: boolean
   readonly closed: Promise<Task>
   readonly maybeTold: boolean
+  /** Once it was sent, whatever came of that: what is sent again is the same. */
+  notice?: Notice
 }
 
 /**
@@ -177,7 +180,7 @@ export class Outbox {
       try {
         return await tell(attempt)
       } catch (error) {
-        if (error instanceof HostError && error.notFound) return told(task, "abandoned")
+        if (error instanceof HostError && error.notFound) return told(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         host.log("warn", "notification not accepted, trying again", fields)
         await this.#pause(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
@@ -211,19 +214,22 @@ export class Outbox {
     }
   }
 
-  async #tell(task: Task, { wake, maybeTold }: Item, lane: Lane, attempt: number): Promise<void> {
+  async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<void> {
     const { host, told } = this.#ports
+    const { wake, maybeTold } = item
+    item.notice ??= await this.#ports.compose(task)
+    const { notice } = item
     const id = notificationID(task)
     if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS)))
-      return told(task, "confirmed")
+      return told(task, "confirmed", notice.handsOver)
     const persona = await this.#persona(task.parentID, attempt)
     const last = lane.items.length === 1
     const wakes = wake || lane.owed !== undefined
     lane.idled = false
-    const prompt = this.#prompt(task, persona, !(last && wakes))
+    const prompt = this.#prompt(task, notice, persona, !(last && wakes))
     await host.prompt(prompt)
     await this.#confirm(prompt)
-    await told(task, "confirmed")
+    await told(task, "confirmed", notice.handsOver)
     lane.owed = !last && wakes ? prompt : undefined
     if (last && wakes) lane.waking = { prompt, nudges: 0 }
   }
@@ -237,8 +243,7 @@ export class Outbox {
     return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
-  #prompt(task: Task, persona: Persona | undefined, noReply: boolean): Prompt {
-    const { visible, hidden } = this.#ports.compose(task)
+  #prompt(task: Task, { visible, hidden }: Notice, persona: Persona | undefined, noReply: boolean): Prompt {
     const part = (index: number) => partID("notification", task.id, task.run.generation, task.run.createdAt, index)
     return {
       sessionID: task.parentID,
@@ -302,4 +307,5 @@ export class Outbox {
 }
 
 /** The id of a run's notification: from the run alone, so that all who tell of it tell the same message. */
-const notificationID = ({ id, run }: Task): string => messageID("notification", id, run.generation, run.createdAt)
+export const notificationID = ({ id, run }: Task): string =>
+  messageID("notification", id, run.generation, run.createdAt)

@@ -12,8 +12,9 @@ import {
   type Outcome,
   type Task,
 } from "../core/task.ts"
-import { factsOf } from "../core/verdict.ts"
-import type { Outbox } from "../delivery/outbox.ts"
+import { answerText, factsOf } from "../core/verdict.ts"
+import { notificationID, type Outbox } from "../delivery/outbox.ts"
+import type { Answers } from "./answers.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
 
@@ -53,6 +54,7 @@ export type ClosingStep = (closing: Closing) => Promise<Partial<Outcome> | undef
 export class Endings {
   readonly #parts: Parts
   readonly #outbox: Outbox
+  readonly #answers: Answers
   readonly #steps: readonly ClosingStep[]
   readonly #freed: () => void
   readonly #waiters = new Map<string, Set<() => void>>()
@@ -60,9 +62,10 @@ export class Endings {
   readonly #closing = new Map<string, Promise<Task>>()
 
   /** `freed` is called when a slot has become free, after the end was recorded in memory. */
-  constructor(parts: Parts, outbox: Outbox, steps: readonly ClosingStep[], freed: () => void) {
+  constructor(parts: Parts, outbox: Outbox, answers: Answers, steps: readonly ClosingStep[], freed: () => void) {
     this.#parts = parts
     this.#outbox = outbox
+    this.#answers = answers
     this.#steps = steps
     this.#freed = freed
   }
@@ -81,7 +84,8 @@ export class Endings {
     const change = store.apply(taskID, { type: ending.type, generation, at, outcome, delivery }, now)
     if (!change) return false
     const { after } = change
-    const { silent = false, maybeTold } = circumstances
+    const { silent = false, maybeTold, messages } = circumstances
+    if (messages && ending.proven && !silent) this.#answers.keep(after, { text: answerText(messages), gone: false })
     const closing = this.#close(after, ending, circumstances, isQueued(task) ? undefined : asks)
     this.#closing.set(taskID, closing)
     const written = this.#write(after, closing, silent ? "never" : ending.proven ? "soon" : "now")
@@ -109,13 +113,22 @@ export class Endings {
     await this.#closing.get(taskID)
   }
 
-  /** Records how far the notification of a run has come. */
-  async told(task: Task, state: "confirmed" | "abandoned"): Promise<void> {
+  /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
+  async told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
     const { store, clock, journal, host } = this.#parts
-    const event = { type: "notified", generation: task.run.generation, state } as const
-    const change = store.apply(task.id, event, clock.now())
+    const { generation } = task.run
+    const now = clock.now()
+    if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
+      store.apply(task.id, { type: "retrieved", at: now }, now)
+    const change = store.apply(task.id, { type: "notified", generation, state }, now)
     if (!change) return
-    host.log("info", "task notified", { task: task.id, session: task.parentID, state })
+    host.log("info", "task notified", {
+      task: task.id,
+      session: task.parentID,
+      message: notificationID(task),
+      state,
+      handedOver,
+    })
     // After a crash the parent's own messages tell what it was told: this write may wait.
     if (state === "confirmed") journal.saveLater(change.after)
     else await journal.save(change.after)

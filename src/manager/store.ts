@@ -20,6 +20,13 @@ export class TaskStore {
   readonly #descendants = new Map<string, string>()
   readonly #listeners = new Set<(id: string) => void>()
 
+  readonly #changed?: (before: Task, after: Task, event: TaskEvent) => void
+
+  /** `changed` hears of every change; it must not throw. */
+  constructor(changed?: (before: Task, after: Task, event: TaskEvent) => void) {
+    this.#changed = changed
+  }
+
   get(id: string): Task | undefined {
     return this.#tasks.get(id)
   }
@@ -138,6 +145,7 @@ export class TaskStore {
     if (after === before) return undefined
     this.#tasks.set(id, after)
     if (isActive(after) !== isActive(before)) this.#index(after, now)
+    this.#changed?.(before, after, event)
     this.noticed(id)
     return { before, after }
   }

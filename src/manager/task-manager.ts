@@ -2,7 +2,7 @@ import { CallError } from "../core/errors.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import { type Ending, isActive, isQueued, type Status, type Task } from "../core/task.ts"
-import { compose } from "../delivery/compose.ts"
+import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
@@ -84,14 +84,14 @@ export class TaskManager {
     const parts = partsOf(ports, this.#stop.signal)
     this.#parts = parts
     this.#outbox = this.#newOutbox(ports)
+    this.#answers = new Answers(parts)
     this.#ledger = new Ledger(parts)
     this.#waiting = new Waiting(parts)
-    this.#endings = new Endings(parts, this.#outbox, CLOSING_STEPS, () => this.#freed())
+    this.#endings = new Endings(parts, this.#outbox, this.#answers, CLOSING_STEPS, () => this.#freed())
     const endings = this.#endings
     const { forks, randomID } = ports
     const watch = () => this.#timekeeper.wake()
     const [ledger, waiting] = [this.#ledger, this.#waiting]
-    this.#answers = new Answers(parts)
     this.#launcher = new Launcher(parts, { endings, forks, randomID, ledger, waiting, answers: this.#answers, watch })
     this.#lastWords = new LastWords(parts, endings)
     this.#watcher = new Watcher(parts, {
@@ -184,6 +184,12 @@ export class TaskManager {
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined }
   }
 
+  /** True for the session of a task that began from nothing. */
+  isFresh(sessionID: string): boolean {
+    const task = this.#parts.store.bySession(sessionID)
+    return task !== undefined && task.fork === undefined
+  }
+
   /** The tasks that a session launched, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
     const own = this.#parts.store.ofParent(sessionID)
@@ -273,8 +279,12 @@ export class TaskManager {
       clock,
       stopped,
       isKnown: (id) => store.get(id) !== undefined,
-      compose: (task) => compose(newsOf(task, store, clock.now()), { ...options, development }),
-      told: (task, state) => this.#endings.told(task, state),
+      compose: async (task) => {
+        const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
+        const answer = wanted ? await this.#answerTo(task) : undefined
+        return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
+      },
+      told: (task, state, handedOver) => this.#endings.told(task, state, handedOver),
       drained: (parentID, woken) => {
         toaster.flush()
         journal.flush(parentID)
@@ -284,6 +294,19 @@ export class TaskManager {
       },
       run: (what, work) => background.run(what, work),
     })
+  }
+
+  /** What a run has to tell its parent; undefined where that cannot be read now. */
+  async #answerTo(task: Task): Promise<Answer | undefined> {
+    const { store, host } = this.#parts
+    const current = store.get(task.id)
+    const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
+    try {
+      return await this.#answers.ofClosed(task, next)
+    } catch (error) {
+      host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
+      return undefined
+    }
   }
 
   #find(reference: string, sessionID: string): Task {
@@ -331,7 +354,18 @@ export class TaskManager {
 }
 
 function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
-  const store = new TaskStore()
+  const store = new TaskStore(
+    options.verbose
+      ? (before, after, { type }) =>
+          host.log("info", "transition", {
+            task: after.id,
+            event: type,
+            generation: after.run.generation,
+            from: before.status,
+            to: after.status,
+          })
+      : undefined,
+  )
   const background = new Background((what, error) => {
     if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
   })

@@ -54,7 +54,7 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
  * A task with its facts in a short head and, if it has ended, its answer from character `offset` on. `patience`: after
  * how many ms a question that nobody answers is refused, 0 for never.
  */
-export function renderOutput({ view, answer }: Report, offset: number, patience: number): ToolResult {
+export function renderOutput({ view, answer, gone }: Report, offset: number, patience: number): ToolResult {
   const { task } = view
   const facts = [
     `Task: ${marked(task)} ${oneLine(task.description)}`,
@@ -66,7 +66,7 @@ export function renderOutput({ view, answer }: Report, offset: number, patience:
     ...figureLines(view),
     ...forkLines(task),
   ]
-  const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset)
+  const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset, gone)
   return result(view, [...facts, ...body])
 }
 
@@ -142,9 +142,9 @@ function unanswered(kind: Ask["kind"], patience: number): string {
   return ` (unanswered for ${duration(patience)}, it ${end})`
 }
 
-function endedLines(task: Task, answer: string, offset: number): string[] {
+function endedLines(task: Task, answer: string, offset: number, gone = false): string[] {
   const facts = accountOf(task)
-  if (answer === "") return [...facts, "", noText(task)]
+  if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${offset}: the answer has ${count(answer.length, "character")}.`]
   const shown = slice(answer, offset)

@@ -39,7 +39,11 @@ export function questionContract(driver: Driver): void {
       await driver.world.eventually(() => driver.isIdle(sessionID))
       const since = await driver.host.messagesSince(sessionID, sent.messageID)
       expect(judge(since, "working")).toBeUndefined()
-      const ended = { type: "completed", note: "The agent stopped at a refused permission.", proven: true }
+      const ended = {
+        type: "completed",
+        note: "The agent asked the user a question, which was dismissed; its turn ended there.",
+        proven: true,
+      }
       expect(judge(since, "idle")).toMatchObject(ended)
       expect(await asksOf(sessionID)).toEqual([])
       await driver.host.refuse(ask, "once more")

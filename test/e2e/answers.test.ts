@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, openSession, toolParts, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
+import { gate, launch, launchAll, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
 let host: Host
@@ -177,11 +177,17 @@ describe("a child", () => {
 test("the log tells of calls, transitions and notifications, and of no prompt and no answer", async () => {
   model.use(({ lastUser }) => (lastUser.startsWith("P-SECRET") ? { text: "an answer for nobody's log" } : undefined))
   const session = await openSession(host)
-  const { id } = await launch(host, model, session, { prompt: "P-SECRET nobody may read this" })
+  const { id } = await launch(host, model, session, { prompt: "P-SECRET nobody may read this", description: "hush" })
   const [told] = await notified(host, session)
   const log = () => readFileSync(join(host.home, "data/opencode/log/opencode.log"), "utf8")
-  await eventually(() => log().includes("task notified"))
-  for (const line of ["prompt_async", "transition", `${id}`, String(told?.id)]) expect(log()).toContain(line)
-  expect(log()).not.toMatch(/nobody may read this|for nobody's log/)
-  expect((await notifications(host, session)).length).toBe(1)
+  await eventually(() => log().includes(`\\"message\\":\\"${told?.id}\\"`))
+  const ours = log()
+    .split("\n")
+    .filter((line) => line.includes(id))
+  for (const word of ["/prompt_async", '\\"transition\\"', '\\"task notified\\"'])
+    expect(
+      ours.some((line) => line.includes(word)),
+      word,
+    ).toBe(true)
+  expect(/nobody may read this|for nobody's log/.test(log())).toBe(false)
 })

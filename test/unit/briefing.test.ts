@@ -2,7 +2,7 @@ import { expect, test } from "vitest"
 import { briefingOf } from "../../src/tools/briefing.ts"
 
 test("a fresh agent is told how it works, in the user's words, or not at all", () => {
-  expect(briefingOf({ childPrompt: true })).toMatch(/^You work in the background .* path:line\)\.$/)
+  expect(briefingOf({ childPrompt: true })).toMatch(/^You work in the background .* \(path:line\)\.$/)
   expect(briefingOf({ childPrompt: "Mind the gap." })).toBe("Mind the gap.")
   expect(briefingOf({ childPrompt: false })).toBeUndefined()
 })

@@ -16,8 +16,9 @@ const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typ
 
 const other = taskOf({ id: "bg_bbbbbbbb", description: "Write findings" })
 const third = taskOf({ id: "bg_cccccccc", description: "Read\n</b> docs" })
-const newsOf = (task: Task, more: Partial<News> = {}): News => ({
+const newsOf = (task: Task, { answer, ...more }: Partial<Omit<News, "answer">> & { answer?: string } = {}): News => ({
   task,
+  answer: answer === undefined ? undefined : { text: answer, gone: false },
   whole: NO_FIGURES,
   thisRun: NO_FIGURES,
   running: [],
@@ -182,6 +183,14 @@ describe("the answer in a notification", () => {
     expect(notice.hidden).toContain("\nThe agent ended without any text.\nYou have every answer;")
     expect(notice.handsOver).toBe(true)
     expect(composed(newsOf(ended("error"), { answer: "" })).hidden).toContain("\nIt had written no text.\n")
+  })
+
+  test("that was deleted with its session is told as such", () => {
+    const task = ended("completed")
+    const notice = composed({ ...newsOf(task), answer: { text: "", gone: true } })
+    expect(notice.hidden).toContain(
+      "\nIts session was deleted, and what it had written with it.\nYou have every answer;",
+    )
   })
 
   test("does not come a second time where it was fetched before the message went out", () => {

@@ -89,17 +89,20 @@ describe("a run completes", () => {
     expect((await rig.ended(id)).outcome?.toolCalls).toBe(6)
   })
 
-  test("with a note when it ended at a refused permission", async () => {
+  test.each([
+    ["bash", "The agent stopped at a refused permission."],
+    ["question", "The agent asked the user a question, which was dismissed; its turn ended there."],
+  ])("with a note when it ended at a refusal of %s, and what was refused is called what it is", async (name, note) => {
     const rig = new Rig()
-    rig.host.asking.add("question")
-    rig.onPrompt("FIND", { tools: [{ name: "question", args: {} }] })
+    rig.host.asking.add(name)
+    rig.onPrompt("FIND", { tools: [{ name, args: {} }] })
     const { id } = await rig.launch()
     await rig.clock.advance(100)
     const ask = rig.view(id).asks[0]
     if (!ask) throw new Error("no question")
     await rig.host.refuse(ask, "")
     const task = await rig.ended(id)
-    expect(task).toMatchObject({ status: "completed", outcome: { note: "The agent stopped at a refused permission." } })
+    expect(task).toMatchObject({ status: "completed", outcome: { note } })
   })
 })
 

@@ -31,6 +31,8 @@ const setUp = () => {
     failures: [] as HostError[],
     known: true,
     looks: 0,
+    composed: 0,
+    handsOver: false,
   }
   const stored = new Set<string>()
   const host = {
@@ -55,8 +57,12 @@ const setUp = () => {
     host,
     clock,
     isKnown: () => world.known,
-    compose: ({ id }) => ({ visible: `visible ${id}`, hidden: `hidden ${id}`, handsOver: false }),
-    told: async ({ id }, state) => void states.push(`${id} ${state}`),
+    compose: async ({ id }) => {
+      const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`
+      return { visible: `visible ${id}`, hidden, handsOver: world.handsOver }
+    },
+    told: async ({ id }, state, handedOver) =>
+      void states.push(`${id} ${state}${handedOver ? " with its answer" : ""}`),
     drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
     run: (_what, work) => void work(),
     stopped: stop.signal,
@@ -253,4 +259,25 @@ describe("a message that was to wake the parent", () => {
     await idle(all)
     expect(all.told()).toHaveLength(1)
   })
+})
+
+test("what is sent again is what was sent, whatever has become of the tasks meanwhile", async () => {
+  const { clock, outbox, sent, world } = setUp()
+  world.failures.push(new HostError("busy", { ambiguous: true }))
+  outbox.post(owing("bg_aaaaaaaa"))
+  await clock.advance(1000)
+  expect(sent.map(({ parts }) => parts[1]?.text)).toEqual(["hidden bg_aaaaaaaa", "hidden bg_aaaaaaaa"])
+  expect(world.composed).toBe(1)
+})
+
+test("that the answer was handed over is recorded once the parent holds it", async () => {
+  const { clock, outbox, states, world } = setUp()
+  world.handsOver = true
+  world.stores = false
+  outbox.post(owing("bg_aaaaaaaa"))
+  await clock.advance(1000)
+  expect(states).toEqual([])
+  world.stores = true
+  await clock.advance(10_000)
+  expect(states[0]).toBe("bg_aaaaaaaa confirmed with its answer")
 })

@@ -212,7 +212,13 @@ describe("a run's messages tell", () => {
   test("which files were changed, each once, in the order of their first change", () => {
     const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
     expect(factsOf(messages)).toMatchObject({ filesChanged: ["b", "a", "c"], moreFiles: 0 })
-    expect(factsOf([])).toEqual({ toolCalls: 0, usage: NO_USAGE, recentTools: [], filesChanged: [], moreFiles: 0 })
+    expect(factsOf([])).toEqual({
+      toolCalls: 0,
+      usage: NO_USAGE,
+      recentTools: [],
+      filesChanged: [],
+      moreFiles: 0,
+    })
   })
 
   test("a hundred of them by name, and how many more there are", () => {
@@ -236,9 +242,14 @@ describe("a run's messages tell", () => {
     const usage = { ...NO_USAGE, input: 10 }
     const cut = answer({ finish: undefined, error: aborted, usage: NO_USAGE })
     expect(factsOf([user(), answer({ usage }), cut]).usage).toEqual({ ...usage, atLeast: true })
-    expect(factsOf([user(), { ...cut, parts: [] }]).usage).toEqual({ ...NO_USAGE, atLeast: true })
-    const refused = { ...cut, parts: [], error: { name: "APIError", message: "no" } }
-    expect(factsOf([user(), refused]).usage).toEqual(NO_USAGE)
+    expect(factsOf([user(), { ...cut, parts: [] }]).usage, "asked, and cut off before a word").toEqual({
+      ...NO_USAGE,
+      atLeast: true,
+    })
+    expect(factsOf([user(), { ...cut, parts: [], error: undefined }]).usage.atLeast).toBe(true)
+    const refused = { name: "APIError", message: "no credit" }
+    expect(factsOf([user(), { ...cut, parts: [], error: refused }]).usage, "refused at once").toEqual(NO_USAGE)
+    expect(factsOf([user(), { ...cut, error: refused }]).usage.atLeast).toBe(true)
   })
 
   test("whether the agent kept todos", () => {

@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Answers that come with the news; how the texts read is in `compose.test.ts`. */
+
+const wrapped = (id: string, text: string) => `<task_output id="${id}">\n${text}\n</task_output>`
+
+describe("an answer that comes with the news", () => {
+  test("counts as fetched, and a restart knows that", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "found it" })
+    const { id, sessionID } = await rig.launch()
+    const task = await rig.ended(id)
+    expect(rig.notices()[0]?.hidden).toContain(wrapped(id, "found it"))
+    expect(task.retrievedAt).toBeDefined()
+    await rig.clock.advance(60_000)
+    expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(task.retrievedAt)
+  })
+
+  test("costs no read of the session: it is what the end was judged by", async () => {
+    const rig = new Rig()
+    const reads: string[] = []
+    rig.host.onCall = (method, session) => {
+      if (method === "messagesSince") reads.push(String(session))
+      return undefined
+    }
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    expect(reads.filter((session) => session === sessionID)).toHaveLength(1)
+  })
+
+  test("of several that end together is each in its own message, and the last names none that was not fetched", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "found it", delay: 500 })
+    const ids: string[] = []
+    for (let index = 0; index < 5; index++) ids.push((await rig.launch({ description: `task ${index}` })).id)
+    for (const id of ids) await rig.ended(id)
+    const hidden = rig.notices().map((notice) => notice.hidden)
+    for (const id of ids) expect(hidden.filter((text) => text.includes(wrapped(id, "found it")))).toHaveLength(1)
+    expect(hidden.filter((text) => text.includes("\nStill running: "))).toHaveLength(4)
+    expect(hidden.at(-1)).toContain("\nYou have every answer; nothing is left to fetch.\nAll 5 tasks finished.\n")
+    expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
+  })
+
+  test("does not come whole, and is not fetched, where it is too long", async () => {
+    const rig = new Rig({ options: { notifyAnswerChars: 10 } })
+    rig.onPrompt("FIND", { text: "x".repeat(11) })
+    const { id } = await rig.launch()
+    expect((await rig.ended(id)).retrievedAt).toBeUndefined()
+    expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)
+  })
+
+  test("of a run that was stopped is what it had written", async () => {
+    const rig = new Rig({ options: { taskTimeout: 5000 } })
+    rig.onPrompt("FIND", { hang: true, text: "so far" })
+    const { id } = await rig.launch()
+    await rig.ended(id)
+    expect(rig.notices()[0]?.hidden).toContain(
+      `Its whole text so far, so it need not be fetched:\n${wrapped(id, "so far")}`,
+    )
+  })
+
+  test("is left out where it cannot be read: the end is told all the same", async () => {
+    const rig = new Rig({ options: { resultCacheTTL: 0 } })
+    const { id, sessionID } = await rig.launch()
+    let reads = 0
+    rig.host.onCall = (method, session) =>
+      method === "messagesSince" && session === sessionID && reads++ > 0 ? { fail: new HostError("busy") } : undefined
+    const task = await rig.ended(id)
+    expect(task.retrievedAt).toBeUndefined()
+    expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)
+  })
+
+  test("is the one of the run that is told, though the task was resumed before", async () => {
+    const rig = new Rig({ options: { resultCacheTTL: 0 } })
+    rig.onPrompt("FIND", { text: "the first answer" })
+    rig.onPrompt("MORE", { text: "the second answer" })
+    const { id } = await rig.launch()
+    // The parent's user has undone something: nothing is told until that is over.
+    rig.host.stored(rig.parent).undoneFrom = "msg_zzz"
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await rig.manager.resume(id, { prompt: "MORE" }, rig.caller)
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    rig.host.stored(rig.parent).undoneFrom = undefined
+    await rig.ended(id)
+    const [first, second] = rig.notices()
+    expect(first?.hidden).toContain(wrapped(id, "the first answer"))
+    expect(first?.hidden).not.toContain("the second answer")
+    expect(second?.hidden).toContain(wrapped(id, "the second answer"))
+  })
+
+  test("does not come again where a waiting call handed it over", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "found it", delay: 500 })
+    const { id } = await rig.launch()
+    const waiting = rig.manager.output(id, rig.caller, 10_000)
+    await rig.ended(id)
+    expect((await waiting).answer).toBe("found it")
+    expect(rig.notices()[0]?.hidden).toContain("\nYou have fetched its answer already.\n")
+    expect(rig.notices()[0]?.hidden).not.toContain("found it\n</task_output>")
+  })
+
+  test("counts as fetched after a crash too, where the parent had it and the record did not say so", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "found it" })
+    const { id } = await rig.launch()
+    await rig.clock.until(() => rig.notices().length === 1)
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    expect(rig.notices()).toHaveLength(1)
+    expect(task.retrievedAt).toBeDefined()
+  })
+})
+
+test("the session of a task that began from nothing is fresh; a fork's is not, nor any other", async () => {
+  const rig = new Rig()
+  const fresh = await rig.launch()
+  const forked = await rig.launch({ fork: true })
+  expect([fresh.sessionID, forked.sessionID, rig.parent].map((id) => rig.manager.isFresh(id))).toEqual([
+    true,
+    false,
+    false,
+  ])
+})
+
+test("with the option verbose each transition is a line of the log, without a word of the prompt", async () => {
+  const lines = async (options: object) => {
+    const rig = new Rig({ options })
+    const { id } = await rig.launch({ prompt: "FIND nobody reads this" })
+    await rig.ended(id)
+    expect(JSON.stringify(rig.host.logs)).not.toContain("nobody reads this")
+    return rig.host.logs.flatMap(({ message, fields }) => (message === "transition" ? [fields?.event] : []))
+  }
+  expect(await lines({})).toEqual([])
+  expect(await lines({ verbose: true })).toEqual(expect.arrayContaining(["completed", "retrieved", "notified"]))
+})
