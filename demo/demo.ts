@@ -5,7 +5,7 @@ import { openSession } from "../test/support/drive.ts"
 import { type Host, startHost } from "../test/support/host.ts"
 import { startModel } from "../test/support/model.ts"
 import { makeHome, ownHost } from "./home.ts"
-import { quoted, Screen } from "./screen.ts"
+import { bill, quoted, Screen } from "./screen.ts"
 import { PROMPT, scriptedPlay } from "./story.ts"
 import { type Happening, Watch } from "./watch.ts"
 
@@ -44,6 +44,7 @@ async function main(ownModel: string | undefined): Promise<void> {
   const seen = await follow(host, watch, ownModel ? OWN_LIMIT_MS : SCRIPTED_LIMIT_MS)
   if (screen.live) screen.log("", ...[...watch.agents.values()].map((agent) => screen.row(agent)))
   conclude(seen)
+  screen.log(bill(watch.usage, [...watch.agents.values()]))
 }
 
 async function start(home: string, ownModel: string | undefined): Promise<Host> {

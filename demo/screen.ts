@@ -1,6 +1,6 @@
 import { styleText } from "node:util"
 import { duration } from "../src/core/duration.ts"
-import type { Agent } from "./watch.ts"
+import type { Agent, Usage } from "./watch.ts"
 
 type Style = Parameters<typeof styleText>[0]
 
@@ -53,14 +53,20 @@ export class Screen {
     if (this.live) this.#write(`${this.#erase()}${SHOW_CURSOR}`)
   }
 
-  /** One agent: icon, description, phase, time, tool calls, last tool; cut to the width. */
+  /** One agent: icon, description, phase, time, tool calls, cost, last tool; cut to the width. */
   row(agent: Agent): string {
     const now = Date.now()
     const [icon, style] = ICONS[agent.status] ?? [SPINNER[Math.floor(now / FRAME_MS) % SPINNER.length] ?? "", "cyan"]
     const phase = agent.endedAt === undefined && !ICONS[agent.status] ? agent.phase : agent.status
     const time = duration(Math.max(0, (agent.endedAt ?? now) - agent.startedAt))
     const calls = `${agent.calls.size} tool call${agent.calls.size === 1 ? "" : "s"}`
-    const cells = [agent.description.padEnd(22), phase.padEnd(24), time.padStart(7), calls.padStart(13)]
+    const cells = [
+      agent.description.padEnd(18),
+      phase.padEnd(22),
+      time.padStart(5),
+      calls.padStart(12),
+      dollars(agent.usage.cost).padStart(7),
+    ]
     const text = `${cells.join("  ")}   ${agent.endedAt === undefined ? agent.lastTool : ""}`.trimEnd()
     return `  ${this.paint(style, this.live ? icon : (ICONS[agent.status]?.[0] ?? "·"))} ${text.slice(0, this.width - 4)}`
   }
@@ -82,6 +88,19 @@ export class Screen {
     this.#out.write(text)
   }
 }
+
+/** What it all cost, in one line. */
+export function bill(parent: Usage, agents: readonly Agent[]): string {
+  const sum = (usages: readonly Usage[]) => ({
+    tokens: usages.reduce((total, { tokens }) => total + tokens, 0),
+    cost: usages.reduce((total, { cost }) => total + cost, 0),
+  })
+  const text = ({ tokens, cost }: Usage) => `${tokens.toLocaleString("en")} tokens, ${dollars(cost)}`
+  const theirs = sum(agents.map(({ usage }) => usage))
+  return `It took ${text(sum([parent, theirs]))}: the agents ${text(theirs)}; the parent ${text(parent)}.`
+}
+
+const dollars = (cost: number): string => `$${cost.toFixed(4)}`
 
 /** A text behind a bar, so that it is seen where it begins and ends; long lines go on in the next. */
 export function quoted(text: string, width: number): string[] {

@@ -11,7 +11,13 @@ export type Agent = {
   endedAt?: number
   readonly calls: Set<string>
   lastTool: string
+  usage: Usage
 }
+
+/** What a session has used, as its row tells it. */
+export type Usage = { readonly tokens: number; readonly cost: number }
+
+const NOTHING: Usage = { tokens: 0, cost: 0 }
 
 /** What is worth a word, in the order in which it happened. */
 export type Happening =
@@ -37,6 +43,8 @@ export class Watch {
   busy = false
   /** It has been at work at all. */
   begun = false
+  /** What the parent itself has used. */
+  usage = NOTHING
 
   constructor(parentID: string) {
     this.#parentID = parentID
@@ -79,6 +87,7 @@ export class Watch {
   }
 
   #session(session: Session): void {
+    if (session.id === this.#parentID) this.usage = usageOf(session)
     if (session.parentID !== this.#parentID) return
     const { task } = (session.metadata?.superagents ?? {}) as { task?: Record<string, unknown> }
     const run = (task?.run ?? {}) as { startedAt?: number; endedAt?: number }
@@ -90,12 +99,14 @@ export class Watch {
       startedAt: Date.now(),
       calls: new Set<string>(),
       lastTool: "",
+      usage: NOTHING,
     }
     const status = String(task?.status ?? "running")
     const changed = agent.status !== status
     agent.status = status
     agent.startedAt = run.startedAt ?? agent.startedAt
     agent.endedAt = run.endedAt
+    agent.usage = usageOf(session)
     this.agents.set(session.id, agent)
     if (changed) this.#tell(agent)
   }
@@ -165,6 +176,12 @@ export class Watch {
     this.#told.add(id)
     return true
   }
+}
+
+function usageOf({ tokens, cost = 0 }: Session): Usage {
+  if (!tokens) return NOTHING
+  const { input, output, reasoning, cache } = tokens
+  return { tokens: input + output + reasoning + cache.write, cost }
 }
 
 export function errorText(error: unknown): string {

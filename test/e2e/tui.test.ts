@@ -19,7 +19,11 @@ const DIALOG_MS = 300
 
 let model: ScriptedModel
 let host: Host
+/** Attached to the host; the tests show one session after the other in it. */
+let stage: Tui | undefined
+/** Of a test that needs one of its own. */
 let tui: Tui | undefined
+let sessions = 0
 /** What a child is to say, by its prompt; one that is not here yet is waited for. */
 let replies: Map<string, (step: number) => Reply | Promise<Reply>>
 
@@ -38,6 +42,7 @@ beforeAll(async () => {
 }, 60_000)
 
 afterAll(async () => {
+  await stage?.stop()
   await host?.stop()
   await model?.close()
 })
@@ -48,14 +53,22 @@ beforeEach(() => {
   model.use((request) => replies.get(request.firstUser)?.(request.sinceUser.length))
 })
 
-afterEach(async () => {
+afterEach(async ({ task }) => {
   await tui?.stop()
   tui = undefined
+  if (task.result?.state !== "fail") return
+  // What it shows now is not what the next test expects.
+  await stage?.stop()
+  stage = undefined
 })
 
+const begin = () => openSession(host, { title: `Session ${++sessions} of the terminal` })
+
 const attach = async (sessionID: string, size: readonly [number, number]) => {
-  tui = await startTui({ host, sessionID, size, plugin: [source("tui.tsx")] })
-  return tui
+  stage ??= await startTui({ host, sessionID, plugin: [source("tui.tsx")] })
+  const { title } = await unwrap(host.client.session.get({ sessionID }))
+  await stage.show({ id: sessionID, title }, size)
+  return stage
 }
 
 const launch = async (sessionID: string, description: string, more: Record<string, unknown> = {}) => {
@@ -80,13 +93,13 @@ const openTasks = async (screen: Tui) => {
 
 describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name, size) => {
   test("shows nothing before there is anything to show", async () => {
-    const screen = await attach(await openSession(host), size)
+    const screen = await attach(await begin(), size)
     await screen.waitFor("Context")
     expect(screen.screen()).not.toContain("Background agents")
   })
 
   test("shows a task appear, count up and end, and its notification without the hidden part", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const { opened, open } = gate()
     replies.set("Count the files", async (step) => {
@@ -109,7 +122,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
   })
 
   test("shows the progress of a batch, and forks among the children", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const gates = [gate(), gate()]
     for (const [index, name] of ["first", "second"].entries()) {
@@ -133,7 +146,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
   })
 
   test("shows a terminal that comes later what went before", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const { opened, open } = gate()
     replies.set("Early bird", async (step) => {
       if (step === 0) return { tools: [{ name: "glob", args: { pattern: "*.md" } }] }
@@ -142,10 +155,10 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     })
     const child = await launch(sessionID, "Early bird")
     await eventually(async () => (await unwrap(host.client.session.messages({ sessionID: child }))).length > 1)
-    const screen = await attach(sessionID, size)
-    await screen.waitFor(/Early bird\s+\d+s\n.*working · 1 call · glob$/m)
+    tui = await startTui({ host, sessionID, size, plugin: [source("tui.tsx")] })
+    await tui.waitFor(/Early bird\s+\d+s\n.*working · 1 call · glob$/m)
     open()
-    await screen.waitFor(/✓ Early bird/)
+    await tui.waitFor(/✓ Early bird/)
   })
 })
 
@@ -154,7 +167,7 @@ describe.each([
   ["narrow", NARROW],
 ] as const)("/tasks on a %s terminal", (name, size) => {
   test("jumps to a child and leads back", async () => {
-    const sessionID = await openSession(host, { title: "The parent" })
+    const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Say hello", () => ({ text: "Hello from the child." }))
     await launch(sessionID, "Say hello")
@@ -183,7 +196,7 @@ describe.each([
   })
 
   test("cancels, resumes and clears", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Never ends", () => ({ hang: true }))
     await launch(sessionID, "Never ends")
@@ -219,7 +232,7 @@ describe.each([
   })
 
   test("answers a permission question, a fork's too", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const from = host.events.all.length
     const screen = await attach(sessionID, size)
     model.use((request) => {
@@ -248,7 +261,7 @@ describe.each([
   })
 
   test("answers a question of which several choices may be ticked", async () => {
-    const sessionID = await openSession(host)
+    const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const labels = ["Apples", "Bread", "Cheese"]
     const question = {
@@ -326,7 +339,7 @@ const leftBehind = (parentID: string): TaskDraft => ({
 })
 
 test("a narrow terminal is never wrapped", async () => {
-  const sessionID = await openSession(host)
+  const sessionID = await begin()
   const screen = await attach(sessionID, NARROW)
   const long = "Find every usage of the old configuration loader and list each of them with its line"
   replies.set(long, () => ({ hang: true }))

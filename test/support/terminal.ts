@@ -96,12 +96,9 @@ export function openTerminal({ command, args = [], cwd, env, size = [200, 50], c
   const screen = () => {
     const { active } = emulator.buffer
     const lines = Array.from({ length: emulator.rows }, (_, row) => {
-      return (
-        active
-          .getLine(active.viewportY + row)
-          ?.translateToString(true)
-          .trimEnd() ?? ""
-      )
+      const line = active.getLine(active.viewportY + row)
+      // After a resize a line may still have more cells than the screen has columns.
+      return line?.translateToString(true, 0, emulator.cols).trimEnd() ?? ""
     })
     return lines.join("\n").trimEnd()
   }

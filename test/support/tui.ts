@@ -7,6 +7,8 @@ import { BINARY } from "./server-process.ts"
 import { type Colours, openTerminal, type Shown } from "./terminal.ts"
 
 const START_MS = 45_000
+/** Wide enough for the sidebar beside the conversation. */
+const SIDEBAR_COLUMNS = 200
 
 export type TuiOptions = {
   /** A running `serve` host: the terminal attaches to it. Without one, the terminal is its own host. */
@@ -70,5 +72,20 @@ export const startTui = async ({ host, home = {}, sessionID, size, colours, ...r
     await stop()
     throw error
   })
-  return { ...terminal, directory, root, errorFile, stop }
+
+  /**
+   * Shows another session of the host, at this size, as if the terminal had been opened with it. Its title must be its
+   * own: the wide terminal's sidebar has it.
+   */
+  const show = async ({ id, title }: { id: string; title: string }, [columns, rows]: readonly [number, number]) => {
+    if (!host) throw new Error("a terminal that is its own host has no door for this")
+    terminal.resize(SIDEBAR_COLUMNS, rows)
+    await host.client.tui.selectSession({ sessionID: id })
+    await terminal.waitFor(title)
+    if (columns === SIDEBAR_COLUMNS) return
+    terminal.resize(columns, rows)
+    if (columns < SIDEBAR_COLUMNS) await terminal.waitFor((text) => !text.includes(title))
+  }
+
+  return { ...terminal, directory, root, errorFile, show, stop }
 }
