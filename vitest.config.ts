@@ -20,8 +20,8 @@ export default defineConfig({
           include: ["test/e2e/**/*.test.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,
-          // Each file starts a real OpenCode, which keeps a core busy by itself.
-          maxWorkers: 2,
+          // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
           globalSetup: ["test/support/build.ts"],
         },

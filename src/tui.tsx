@@ -3,8 +3,9 @@ import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
 import { createActions } from "./sidebar/actions.ts"
 import { createAttention } from "./sidebar/attention.ts"
 import { Badge } from "./sidebar/badge.tsx"
+import { FirstUse, USED_KEY } from "./sidebar/first-use.tsx"
 import { BackgroundAgents } from "./sidebar/section.tsx"
-import { serverOptions, settingsFrom } from "./sidebar/settings.ts"
+import { hasServerHalf, serverOptions, settingsFrom } from "./sidebar/settings.ts"
 import { createSource } from "./sidebar/source.ts"
 import { type Companion, openTasks } from "./sidebar/tasks-dialog.tsx"
 
@@ -51,6 +52,16 @@ const plugin: TuiPluginModule = {
         },
         session_prompt_right(_context, props) {
           return <Badge api={api} source={source} sessionID={props.session_id} />
+        },
+      },
+    })
+    if (api.kv.get(USED_KEY, false)) return
+    const offered = () => hasServerHalf(api.state.config, meta) && settings().actions
+    api.slots.register({
+      order: SIDEBAR_ORDER,
+      slots: {
+        sidebar_content() {
+          return <FirstUse api={api} source={source} offered={offered} />
         },
       },
     })

@@ -34,11 +34,21 @@ export function settingsFrom(given: unknown, server: Options): Settings {
   }
 }
 
+type Config = TuiPluginApi["state"]["config"]
+type Spec = Pick<TuiPluginMeta, "spec">
+
 /** The options of the server half, from the configuration that the host shows: the entry of the same package. */
-export function serverOptions(config: TuiPluginApi["state"]["config"], meta: Pick<TuiPluginMeta, "spec">): Options {
-  const entries = (config.plugin ?? []) as readonly (string | readonly [string, unknown])[]
-  const entry = entries.find((each) => packageOf(typeof each === "string" ? each : each[0]) === packageOf(meta.spec))
+export function serverOptions(config: Config, meta: Spec): Options {
+  const entry = entryOf(config, meta)
   return parseOptions(Array.isArray(entry) ? entry[1] : undefined).options
+}
+
+/** Whether opencode.json names the same package. */
+export const hasServerHalf = (config: Config, meta: Spec): boolean => entryOf(config, meta) !== undefined
+
+function entryOf(config: Config, { spec }: Spec): string | readonly [string, unknown] | undefined {
+  const entries = (config.plugin ?? []) as readonly (string | readonly [string, unknown])[]
+  return entries.find((each) => packageOf(typeof each === "string" ? each : each[0]) === packageOf(spec))
 }
 
 function keybindFrom(value: unknown): string | undefined {

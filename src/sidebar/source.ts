@@ -13,6 +13,8 @@ import type { Seen } from "./view-model.ts"
 /** Changes are told at most this often: a child that streams has hundreds of events a second. */
 const TELL_EVERY_MS = 100
 
+const RETRY_MS = 3000
+
 /** What a session's record was, and what it has become. Told for every known task of the project. */
 export type Change = { readonly seen: Seen; readonly before: Task | undefined }
 
@@ -123,9 +125,23 @@ export function createSource(
       )
       tell()
     })
-    const settled = loaded.catch(() => void loading.delete(sessionID))
+    // What could not be read is not gone: what is known stays, and it is read again.
+    const settled = loaded.catch(() => {
+      loading.delete(sessionID)
+      retryLater(sessionID)
+    })
     loading.set(sessionID, settled)
     return settled
+  }
+
+  const retries = new Set<ReturnType<typeof setTimeout>>()
+  const retryLater = (sessionID: string) => {
+    const timer = setTimeout(() => {
+      retries.delete(timer)
+      void load(sessionID, true)
+    }, RETRY_MS)
+    timer.unref?.()
+    retries.add(timer)
   }
 
   return {
@@ -148,7 +164,7 @@ export function createSource(
     },
     dispose: () => {
       for (const stop of stops) stop()
-      clearTimeout(telling)
+      for (const timer of [telling, ...retries]) clearTimeout(timer)
     },
   }
 }
@@ -175,14 +191,18 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
   }
 }
 
-/** The session itself, which may be a task's, and its children. */
+/** The session itself, which may be a task's, and its children: none where it is gone. Rejects what cannot be read. */
 async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
   const [session, children] = await Promise.all([
     api.client.session.get({ sessionID }),
     api.client.session.children({ sessionID }),
   ])
-  return [...(session.data ? [session.data] : []), ...(children.data ?? [])]
+  if (isGone(session.error)) return []
+  if (!session.data || !children.data) throw new Error(`session ${sessionID} could not be read`)
+  return [session.data, ...children.data]
 }
+
+const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
 
 /** Tool calls, retries and questions of runs that began before we listened. */
 async function catchUp(api: TuiPluginApi, entries: readonly Entry[]): Promise<void> {

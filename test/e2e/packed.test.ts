@@ -72,10 +72,12 @@ test("installed from the tarball by `opencode plugin`, both halves work", async 
   expect(await unwrap(host.client.tool.ids())).toContain("superagents_task")
   const sessionID = await openSession(host)
   tui = await startTui({ host, sessionID })
+  const hint = 'Try: "let three agents look at it"'
+  await tui.waitFor(hint)
   const { opened, open } = gate()
   model.use((request) => (request.firstUser === "P-PACKED" ? opened.then(() => ({ text: "It works." })) : undefined))
   await launch(host, model, sessionID, { prompt: "P-PACKED", description: "Try the package" })
-  await tui.waitFor(/Background agents 1 running/)
+  expect(await tui.waitFor(/Background agents 1 running/)).not.toContain(hint)
   open()
   await tui.waitFor(/✓ Try the package/)
   const [notification] = await notified(host, sessionID)

@@ -98,12 +98,12 @@ const lastAnswer = async (host: Host, sessionID: string): Promise<AssistantMessa
  */
 export const idle = async (host: Host, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
   const message = () => `${sessionID} is idle\n${host.logs()}`
-  await eventually(async () => !(await isBusy(host, sessionID)), { timeout, message })
+  await eventually(async () => !(await isBusy(host, sessionID)), { timeout, message, news: host.events })
   const closed = async () => {
     const last = await lastAnswer(host, sessionID)
     return !last || last.time.completed !== undefined
   }
-  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS }).catch(() => {})
+  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS, news: host.events }).catch(() => {})
 }
 
 /** Says it, waits for the session to be idle and returns the last text since; "" when there is none. */
@@ -164,7 +164,11 @@ export const callTools = async (
         const outcomes = tools.flatMap(({ id }) => parts.filter((part) => part.callID === id).map(outcomeOf))
         return outcomes.length === tools.length && outcomes.every(Boolean) && (outcomes as ToolOutcome[])
       },
-      { timeout, message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${host.logs()}` },
+      {
+        timeout,
+        news: host.events,
+        message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${host.logs()}`,
+      },
     )
     await eventually(
       async () => {
@@ -172,7 +176,7 @@ export const callTools = async (
         const all = await messages(host, sessionID)
         return all.some(({ info }) => info.role === "user" && info.id > messageID)
       },
-      { timeout, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
+      { timeout, news: host.events, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
     )
     return ended
   } finally {

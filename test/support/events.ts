@@ -75,6 +75,12 @@ export const createEventLog = (logs: () => string) => {
     /** To be given as `since`: only what comes from now on counts. */
     mark: () => all.length,
     waitFor,
+    /** Resolves when an event has come since `mark`, or after `limit` ms. */
+    since: (mark: number, limit: number) =>
+      waitFor(() => true, { since: mark, timeout: Math.max(0, limit) }).then(
+        () => {},
+        () => {},
+      ),
     /** Resolves once the host says that it listens; never rejects later, when the host goes away. */
     async connect(url: string, directory: string) {
       connection?.abort()

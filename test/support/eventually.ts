@@ -5,17 +5,28 @@ const DEFAULT_TIMEOUT_MS = 10_000
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 150
 
-/** Polls until `look` returns something truthy, which is the result. A throw counts as "not yet". */
+/** Where nothing is heard, something may have changed all the same. */
+const LONGEST_SILENCE_MS = 1000
+
+/** What tells that it may be worth another look: resolves when something has happened since `mark`, or after `limit` ms. */
+export type News = { mark(): number; since(mark: number, limit: number): Promise<void> }
+
+/**
+ * Polls until `look` returns something truthy, which is the result. A throw counts as "not yet". With `news` it looks
+ * again only when there is some: each look costs the host that is asked.
+ */
 export const eventually = async <Value>(
   look: () => Value | Promise<Value>,
   {
     timeout = DEFAULT_TIMEOUT_MS,
     message = String(look),
-  }: { timeout?: number; message?: string | (() => string) } = {},
+    news,
+  }: { timeout?: number; message?: string | (() => string); news?: News } = {},
 ): Promise<NonNullable<Exclude<Value, false>>> => {
   const deadline = performance.now() + timeout
   let last: unknown
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 1.5, LONGEST_PAUSE_MS)) {
+    const mark = news?.mark() ?? 0
     try {
       const value = await look()
       if (value) return value as NonNullable<Exclude<Value, false>>
@@ -25,6 +36,7 @@ export const eventually = async <Value>(
     }
     if (performance.now() + pause > deadline) break
     await sleep(pause)
+    await news?.since(mark, Math.min(LONGEST_SILENCE_MS, deadline - performance.now()))
   }
   const text = typeof message === "string" ? message : message()
   throw new Error(`not within ${timeout} ms: ${text}\nlast: ${inspect(last, { depth: 6 })}`)

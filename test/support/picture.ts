@@ -34,7 +34,7 @@ export function pictureOf(rows: readonly (readonly Cell[])[], { title, colours }
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(title)}">`,
     `<title>${escaped(title)}</title>`,
-    `<style>text{font:${CELL.font}px ${FONTS};white-space:pre}.b{font-weight:bold}.i{font-style:italic}.u{text-decoration:underline}.d{opacity:.6}${classes.rules()}</style>`,
+    `<style>rect{shape-rendering:crispEdges}text{font:${CELL.font}px ${FONTS};white-space:pre}.b{font-weight:bold}.i{font-style:italic}.u{text-decoration:underline}.d{opacity:.6}${classes.rules()}</style>`,
     `<rect width="${width}" height="${height}" rx="${RADIUS}" fill="${colours.background}"/>`,
     `<g transform="translate(${MARGIN} ${MARGIN})">`,
     ...body,
@@ -144,10 +144,13 @@ function replaceIn(row: readonly Cell[], pattern: RegExp, replacement: Replaceme
   if (text.length !== row.length) return row
   return [...text.matchAll(new RegExp(pattern, "g"))].reduceRight<readonly Cell[]>((cells, match) => {
     const [found] = match
-    const first = cells[match.index]
-    if (!first) return cells
+    const last = cells[match.index + found.length - 1]
+    if (!last) return cells
     const text = typeof replacement === "string" ? replacement : replacement(found)
-    const put = [...text].map((character) => ({ ...first, text: character }))
+    const put = [...text].map((character, index) => {
+      const under = character === " " ? cells[match.index + index] : undefined
+      return { ...(under ?? last), text: character }
+    })
     return fitted(cells, match.index, found.length, put)
   }, row)
 }

@@ -105,7 +105,7 @@ export const notified = (host: Host, sessionID: string, count = 1, timeout = 15_
       const found = await notifications(host, sessionID)
       return found.length >= count && found
     },
-    { timeout, message: () => `${count} notifications in ${sessionID}\n${host.logs()}` },
+    { timeout, news: host.events, message: () => `${count} notifications in ${sessionID}\n${host.logs()}` },
   )
 
 export const isNotification = (text: string) => text.includes("\nTask Progress: ")
