@@ -25,7 +25,7 @@ export interface Agents {
 }
 
 /** How a person gets to a session: a page of OpenCode's own where its server listens, else a command. */
-export interface Threads {
+interface Threads {
   /** The address that a session's id completes, or undefined where nothing listens. */
   base(): Promise<string | undefined>
 }

@@ -10,7 +10,7 @@ import type { Log, Source } from "./ports.ts"
 import { Seat } from "./seat.ts"
 import { joined } from "./sources.ts"
 
-export type WebOptions = { readonly port: number; readonly host: string }
+type WebOptions = { readonly port: number; readonly host: string }
 
 export type ServePorts = {
   /** The repository's checkout, and the folder in it that this instance of the plugin serves. */

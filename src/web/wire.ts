@@ -5,7 +5,7 @@ import type { FileDiff } from "../host/diffs.ts"
 
 /** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
 
-export type AskRow = {
+type AskRow = {
   readonly id: string
   readonly sessionID: string
   readonly kind: "permission" | "question"

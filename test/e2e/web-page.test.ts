@@ -56,7 +56,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test("shows what there is, with what needs a person first", async () => {
     const { agents, board } = workingDay()
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page, problems } = await open(web.link)
     await live(page)
     const headings = await page.locator("main h2").allInnerTexts()
@@ -82,7 +82,7 @@ describe.skipIf(!browser)("the page", () => {
     const agents = new FakeAgents()
     agents.set(viewOf({ task: { id: "bg_link0000", status: "completed", run: { endedAt: Date.now() } } }))
     agents.answers.set("bg_link0000", "see [this](https://other.example/page)")
-    const web = await serve(new FakeBoard(), agents)
+    const web = await serve({ agents })
     const { page, requests } = await open(web.link)
     await live(page)
     expect(page.url()).toBe(`${web.url}/`)
@@ -104,7 +104,7 @@ describe.skipIf(!browser)("the page", () => {
   })
 
   test("without its key, or with a wrong one, shows no data and says what to do", async () => {
-    const web = await serve(workingDay().board)
+    const web = await serve({ board: workingDay().board })
     for (const link of [web.url, `${web.url}/#token=wrong`]) {
       const { page } = await open(link)
       await page.getByRole("heading", { name: "This page needs its key" }).waitFor()
@@ -120,7 +120,7 @@ describe.skipIf(!browser)("the page", () => {
   })
 
   test("without a board shows the background tasks alone", async () => {
-    const web = await startBoardless()
+    const web = await serve({ board: null })
     const { page } = await open(web.link)
     await live(page)
     expect(await page.getByRole("heading", { name: "Board" }).count()).toBe(0)
@@ -128,15 +128,9 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator("main").textContent()).toContain("No agent is at work.")
   })
 
-  async function startBoardless() {
-    const web = await startWeb(null)
-    webs.push(web)
-    return web
-  }
-
   test("follows a task from launch to answer without a reload", async () => {
     const agents = new FakeAgents()
-    const web = await serve(new FakeBoard(), agents)
+    const web = await serve({ agents })
     const { page } = await open(web.link)
     await live(page)
     const now = Date.now()
@@ -168,7 +162,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test("stops an agent, after asking", async () => {
     const { agents, board } = workingDay()
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page } = await open(`${web.link}`)
     await live(page)
     await page.locator(".work", { hasText: "Move the grinder" }).click()
@@ -183,7 +177,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test("makes, changes, activates, runs, completes and cancels board tasks", async () => {
     const board = new FakeBoard()
-    const web = await serve(board)
+    const web = await serve({ board })
     const { page } = await open(web.link)
     await live(page)
     const sheet = page.locator(".sheet")
@@ -232,7 +226,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test("says when the server is gone, and is right again when it is back", async () => {
     const { agents, board } = workingDay()
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page } = await open(web.link)
     await live(page)
     await web.stop()
@@ -251,7 +245,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test("is used by keyboard alone", async () => {
     const { agents, board } = workingDay()
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page } = await open(web.link)
     await live(page)
     const focused = () =>
@@ -282,7 +276,7 @@ describe.skipIf(!browser)("the page", () => {
   test.each([360, 768, 1280])("fits a width of %d pixels", async (width) => {
     const { agents, board } = workingDay()
     board.put({ id: "30", title: "x".repeat(150), owner: "y".repeat(60) })
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page } = await open(web.link, { width, height: 740 })
     await live(page)
     for (const hash of ["#/", "#/task/5", "#/agent/bg_past0000", "#/new", "#/task/30"]) {
@@ -301,7 +295,7 @@ describe.skipIf(!browser)("the page", () => {
 
   test.each(["light", "dark"] as const)("has no serious finding of axe in %s", async (colorScheme) => {
     const { agents, board } = workingDay()
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page } = await open(web.link, { colorScheme })
     await live(page)
     await page.evaluate(AXE)
@@ -378,7 +372,7 @@ describe.skipIf(!browser)("the page", () => {
       },
       { state: "needs you", reason: evil("needs"), text: evil("text") },
     )
-    const web = await serve(board, agents)
+    const web = await serve({ board, agents })
     const { page, problems, requests } = await open(web.url)
     const ran: string[] = []
     await page.exposeFunction("hacked", (where: string) => void ran.push(where))
@@ -421,7 +415,7 @@ describe.skipIf(!browser)("the page", () => {
 
     test("gets nothing from here: no answer, no event, no form, no socket, no frame", async () => {
       const { agents, board } = workingDay()
-      const web = await serve(board, agents)
+      const web = await serve({ board, agents })
       const tasks = board.tasks.size
       const { page } = await open(origin)
       const tried = await page.evaluate(
@@ -534,7 +528,7 @@ describe.skipIf(!browser)("the page", () => {
 
     test("is painted within a second of its data, updates within 50 ms, and does not move while it ticks", async () => {
       const { agents, board } = crowd()
-      const web = await serve(board, agents)
+      const web = await serve({ board, agents })
       const { page } = await open("about:blank")
       await page.addInitScript(WATCH)
       await page.goto(web.link)
@@ -585,7 +579,7 @@ describe.skipIf(!browser)("the page", () => {
     test("keeps its memory over 10,000 events", async () => {
       const { agents, board } = crowd()
       let push = (_event: string, _data: string) => {}
-      const whole = await startWeb(board, agents)
+      const whole = await startWeb({ board, agents })
       webs.push(whole)
       const teller = {
         readers: 0,
@@ -598,7 +592,7 @@ describe.skipIf(!browser)("the page", () => {
           return () => {}
         },
       }
-      const web = await serve(board, agents, teller)
+      const web = await serve({ board, agents, teller })
       const { page } = await open(web.link)
       await live(page)
       const rows = await fetch(`${web.url}/api/agents`, { headers: { authorization: `Bearer ${TOKEN}` } })

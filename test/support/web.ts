@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import type { Clock } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/host/clock.ts"
 import { createApp } from "../../src/web/app.ts"
 import type { Teller } from "../../src/web/events.ts"
@@ -10,24 +11,39 @@ import { FakeBoard } from "./fake-board.ts"
 
 export const TOKEN = "t".repeat(43)
 const PAGE = fileURLToPath(new URL("../../dist/page.html", import.meta.url))
+const THREADS = "http://127.0.0.1:4096/cHJvamVjdA/session/"
+
+type WebSetup = {
+  /** null: the board is off. */
+  readonly board?: FakeBoard | null
+  readonly agents?: FakeAgents
+  /** Tells of what happens instead of the feed. */
+  readonly teller?: Teller
+  readonly clock?: Clock
+}
 
 /** The page as it is shipped, on a real server, with agents and a board that the test puts there. */
-export async function startWeb(board: FakeBoard | null = new FakeBoard(), agents = new FakeAgents(), teller?: Teller) {
-  const threads = { base: async () => "http://127.0.0.1:4096/cHJvamVjdA/session/" }
-  const source = () => ({ agents, board: board ?? undefined, threads })
-  const feed = new Feed({ project: "beans", source, clock: systemClock, log: () => {} })
+export async function startWeb(setup: WebSetup = {}) {
+  const { board = new FakeBoard(), agents = new FakeAgents(), clock = systemClock } = setup
+  const source = () => ({ agents, board: board ?? undefined, threads: { base: async () => THREADS } })
+  const feed = new Feed({ project: "beans", source, clock, log: () => {} })
   const page = () => readFileSync(PAGE, "utf8")
-  const app = createApp({ token: TOKEN, host: "127.0.0.1", source, feed: teller ?? feed, page, log: () => {} })
+  const { fetch } = createApp({
+    token: TOKEN,
+    host: "127.0.0.1",
+    source,
+    feed: setup.teller ?? feed,
+    page,
+    log: () => {},
+  })
   const begin = async (port: number): Promise<Listener> => {
-    const listener = await listen(app.fetch, port, "127.0.0.1")
+    const listener = await listen(fetch, port, "127.0.0.1")
     if (!listener) throw new Error(`port ${port} is taken`)
     return listener
   }
   let listener = await begin(0)
   const { port } = listener
   return {
-    agents,
-    board,
     feed,
     url: `http://127.0.0.1:${port}`,
     link: `http://127.0.0.1:${port}/#token=${TOKEN}`,

@@ -35,7 +35,7 @@ export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Ele
   )
 }
 
-export function goHome(): void {
+function goHome(): void {
   if (location.hash !== "" && location.hash !== "#/") location.hash = "#/"
 }
 

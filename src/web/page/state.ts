@@ -4,13 +4,13 @@ import type { BoardAgent } from "../../board/service.ts"
 import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
 
 /** How the page stands to the server. */
-export type Link =
+type Link =
   | { readonly state: "loading" }
   | { readonly state: "live" }
   | { readonly state: "lost"; readonly since: number }
   | { readonly state: "refused"; readonly message: string }
 
-export type State = {
+type State = {
   project: string
   agents: Record<string, AgentRow>
   tasks: Record<string, TaskRow>
