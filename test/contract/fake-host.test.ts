@@ -26,6 +26,8 @@ hostContract("the fake", async () => {
     openSession: async () => host.openSession(),
     metadata: async (sessionID) => host.stored(sessionID).metadata,
     setMetadata: async (sessionID, metadata) => host.writeMetadata(sessionID, metadata),
+    undo: async (sessionID, messageID) => host.undo(sessionID, messageID),
+    redo: async (sessionID) => host.redo(sessionID),
     async eventually(look) {
       for (let waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
         const value = await look()

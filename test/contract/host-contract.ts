@@ -19,6 +19,9 @@ export type World = {
   openSession(): Promise<string>
   metadata(sessionID: string): Promise<Record<string, unknown>>
   setMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void>
+  /** The session's user takes back what was said from this message on, or does so no more. */
+  undo(sessionID: string, messageID: string): Promise<void>
+  redo(sessionID: string): Promise<void>
   /** Lets time pass until `look` gives something truthy. */
   eventually<Value>(look: () => Value | Promise<Value>): Promise<NonNullable<Exclude<Value, false>>>
   /** Long enough for anything that was going to happen by itself. */
@@ -68,8 +71,8 @@ export function hostContract(name: string, make: () => Promise<World>): void {
 /** The steps that the contract's tests share. `world` is there once the tests run. */
 function driverOf(world: () => World) {
   let count = 0
-  const newID = (prefix: string) => {
-    const time = (BigInt(Date.now()) * 4096n + BigInt(++count)).toString(16).padStart(12, "0").slice(-12)
+  const newID = (prefix: string, at = Date.now()) => {
+    const time = (BigInt(at) * 4096n + BigInt(++count)).toString(16).padStart(12, "0").slice(-12)
     return `${prefix}_${time}contract000000`
   }
   const driver = {
@@ -80,6 +83,8 @@ function driverOf(world: () => World) {
       return world().host
     },
     newID,
+    /** As ids of hours ago are. */
+    oldID: (prefix: string) => newID(prefix, Date.now() - 7_200_000),
     async child(more: Partial<NewSession> = {}, draft: Partial<TaskDraft> = {}): Promise<string> {
       const parentID = more.parentID ?? (await world().openSession())
       const input = { parentID, title: "a child", agent: "general", model: ALPHA, rules: [], ...more }

@@ -130,6 +130,38 @@ export function promptContract(driver: Driver): void {
       expect(answers).toEqual([first.messageID, second.messageID])
     })
 
+    test("comes last, and is answered, although its id is of an earlier time", async () => {
+      const sessionID = await driver.child()
+      const first = await driver.send(sessionID, "the first")
+      await driver.answered(first)
+      const old = { messageID: driver.oldID("msg"), parts: [{ id: driver.oldID("prt"), text: "the second" }] }
+      const second = await driver.send(sessionID, "", old)
+      await driver.answered(second)
+      const since = await driver.host.messagesSince(sessionID, first.messageID)
+      const seen = since.map(({ role, id, parentID }) => (role === "user" ? id : `to ${parentID}`))
+      const [one, two] = [first.messageID, second.messageID]
+      expect(seen).toEqual([one, `to ${one}`, two, `to ${two}`])
+    })
+
+    test("of any kind deletes for good what the session's user has undone, and until then it is told of", async () => {
+      const sessionID = await driver.child()
+      const first = await driver.send(sessionID, "the first")
+      await driver.answered(first)
+      const second = await driver.send(sessionID, "the second")
+      await driver.answered(second)
+      const reverted = async (how: "session" | "parent") => (await driver.host[how](sessionID))?.reverted
+      await driver.world.undo(sessionID, second.messageID)
+      await driver.world.eventually(() => reverted("parent"))
+      expect(await reverted("session")).toBe(true)
+      await driver.world.redo(sessionID)
+      await driver.world.eventually(async () => !(await reverted("parent")))
+      await driver.world.undo(sessionID, second.messageID)
+      await driver.send(sessionID, "the third", { noReply: true })
+      await driver.world.eventually(async () => !(await reverted("session")))
+      expect(await driver.host.hasMessage(sessionID, second.messageID, 1)).toBe(false)
+      expect(await driver.host.hasMessage(sessionID, first.messageID, 1)).toBe(true)
+    })
+
     test("for an unknown agent gives an error, no idle and no message", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "hello", { agent: "nobody" })

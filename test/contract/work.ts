@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { emptyAnswers, judge } from "../../src/core/verdict.ts"
+import { answerText, emptyAnswers, factsOf, judge } from "../../src/core/verdict.ts"
 import type { Driver } from "./host-contract.ts"
 
 export function workContract(driver: Driver): void {
@@ -38,6 +38,23 @@ export function workContract(driver: Driver): void {
       const shared = { type: "tool", sessionID, callID: "call_todos", tool: "todowrite", messageID }
       expect(tools[0]).toEqual({ ...shared, ended: false })
       expect(tools.at(-1)).toEqual({ ...shared, ended: true })
+    })
+
+    test("is at no end between two steps, whatever its messages look like then", async () => {
+      const args = { pattern: "*" }
+      const step = { tools: [{ name: "glob", args }], delay: 50 }
+      driver.world.onPrompt("STEPS", step, step, step, step, { text: "all done", delay: 50 })
+      const sessionID = await driver.child({ agent: "build" })
+      const sent = await driver.send(sessionID, "STEPS", { agent: "build" })
+      const gaps = new Set<boolean>()
+      const since = await driver.world.eventually(async () => {
+        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        if (messages.at(-1)?.finish === "tool-calls") gaps.add(judge(messages, "working") === undefined)
+        return judge(messages, "working") !== undefined && messages
+      })
+      expect([...gaps].every(Boolean)).toBe(true)
+      expect(answerText(since)).toBe("all done")
+      expect(factsOf(since)).toMatchObject({ toolCalls: 4, recentTools: ["glob", "glob", "glob", "glob"] })
     })
 
     test("that fails leaves its error in the message, after an error and an idle, and before a second idle", async () => {

@@ -57,6 +57,8 @@ async function makeWorld(hears: boolean): Promise<World> {
       const told = (event: { type: string }) => event.type === "session.updated"
       await opencode.events.waitFor(told, { since, what })
     },
+    undo: async (sessionID, messageID) => void (await unwrap(client.session.revert({ sessionID, messageID }))),
+    redo: async (sessionID) => void (await unwrap(client.session.unrevert({ sessionID }))),
     eventually: (look) => eventually(look, { timeout: PATIENCE_MS, message: () => `${look}\n${opencode.logs()}` }),
     pause: () => sleep(PAUSE_MS),
     async close() {

@@ -58,7 +58,7 @@ async function lifeThatDies(moment: Moment, name = "") {
   const { pid } = host
   const session = await openSession(host)
   await say(host, session, "hand it over").catch(() => {})
-  await eventually(() => !lives(pid), { timeout: 30_000, message: () => `the host dies ${host?.logs()}` })
+  await eventually(() => !lives(pid), { timeout: 90_000, message: () => `the host dies ${host?.logs()}` })
   await host.restart()
   const children = await unwrap(host.client.session.children({ sessionID: session }))
   const ids = children.map(
@@ -94,7 +94,7 @@ test.each<[string, Moment, status: string]>([
   ["when the notification was just accepted", { ...PROMPT, nth: 2, when: "after" }, "completed"],
   ["between the notification and the record of the end", { ...RECORD, nth: 1, when: "before" }, "completed"],
   ["after the record of the end", { ...RECORD, nth: 1, when: "after" }, "completed"],
-])("%s", async (_name, moment, status) => {
+])("%s", { timeout: 180_000 }, async (_name, moment, status) => {
   const { session, ids, told } = await lifeThatDies(moment)
   if (status === "none") return expect(ids).toEqual([])
   expect(ids).toHaveLength(1)

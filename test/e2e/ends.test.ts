@@ -1,0 +1,96 @@
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { ask, callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, notifications, notified, startPlugged } from "../support/plugin.ts"
+
+const NUMB = fileURLToPath(new URL("../support/fixtures/numb-plugin.ts", import.meta.url))
+const PATIENCE = { timeout: 60_000 }
+const TIMEOUT = { timeout: 240_000 }
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, {}, { plugin: NUMB })
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+const statusOf = async (child: string) => {
+  const { metadata } = await unwrap(host.client.session.get({ sessionID: child }))
+  return (metadata as { superagents: { task: { status: string } } }).superagents.task.status
+}
+
+test("a run whose tool calls were not heard of ends well, with all of them counted", TIMEOUT, async () => {
+  model.use(({ lastUser, sinceUser }) => {
+    if (lastUser !== "E-NUMB") return undefined
+    return sinceUser.length < 10 ? { tools: [{ name: "glob", args: { pattern: "*" } }] } : { text: "found" }
+  })
+  const session = await openSession(host)
+  const { id } = await launch(host, model, session, { prompt: "E-NUMB" })
+  const [notification] = await notified(host, session, 1, 60_000)
+  expect(notification?.visible).toContain(" finished in ")
+  expect(notification?.hidden).toContain("5 tool calls")
+  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+  expect(output).toContain("Tool calls: 5 (last: glob, glob, glob, glob, glob)")
+})
+
+test("what the user has undone stays while a task ends, and its end is told when it is redone", TIMEOUT, async () => {
+  const door = gate()
+  model.use(async ({ lastUser }) => {
+    if (lastUser !== "E-UNDO") return undefined
+    await door.opened
+    return { text: "the answer" }
+  })
+  const session = await openSession(host)
+  const { child } = await launch(host, model, session, { prompt: "E-UNDO" })
+  await ask(host, session, "never mind")
+  const undone = (await messages(host, session)).findLast(({ info }) => info.role === "user")?.info.id ?? ""
+  await unwrap(host.client.session.revert({ sessionID: session, messageID: undone }))
+  door.open()
+  await eventually(async () => (await statusOf(child)) === "completed", PATIENCE)
+  const kept = async () => (await messages(host, session)).some(({ info }) => info.id === undone)
+  expect([await kept(), (await notifications(host, session)).length]).toEqual([true, 0])
+  await unwrap(host.client.session.unrevert({ sessionID: session }))
+  await notified(host, session, 1, 60_000)
+  expect(await kept()).toBe(true)
+})
+
+test("two processes that bring back the same tasks tell each of them once", TIMEOUT, async () => {
+  const door = gate()
+  model.use(async ({ lastUser }) => {
+    if (!lastUser.startsWith("E-TWICE")) return undefined
+    await door.opened
+    return { text: "too late" }
+  })
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "E-TWICE one" })
+  await launch(host, model, session, { prompt: "E-TWICE two" })
+  await host.kill("SIGKILL")
+  const plugin = [[NUMB, {}]] as [string, Record<string, unknown>][]
+  const others = await Promise.all([1, 2].map(() => startHost({ model, plugin, home: host.home })))
+  try {
+    // Any request makes a host load the project and its plugins.
+    await Promise.all(others.map(({ client }) => unwrap(client.tool.ids())))
+    const [first] = others
+    if (!first) throw new Error("no host")
+    await eventually(async () => (await notifications(first, session)).length >= 2, PATIENCE)
+    await eventually(async () => (await deliveries(first, session)).every((state) => state === "confirmed"), PATIENCE)
+    expect(await notifications(first, session)).toHaveLength(2)
+  } finally {
+    door.open()
+    for (const other of others) await other.stop()
+    await host.restart()
+  }
+})
+
+const deliveries = async ({ client }: Host, sessionID: string) =>
+  (await unwrap(client.session.children({ sessionID }))).map(
+    ({ metadata }) =>
+      (metadata as { superagents: { task: { delivery: { state: string } } } }).superagents.task.delivery.state,
+  )
