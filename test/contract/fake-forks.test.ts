@@ -1,0 +1,47 @@
+import { expect, test } from "vitest"
+import { toUsage } from "../../src/host/convert.ts"
+import { OpencodeForks } from "../../src/host/opencode-forks.ts"
+import { OpencodeHost } from "../../src/host/opencode-host.ts"
+import { unwrap } from "../support/drive.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+import { FakeOpencode } from "../support/fake-opencode.ts"
+import type { Host } from "../support/host.ts"
+import { openWithPast } from "../support/past.ts"
+import { SIGNER } from "../support/records.ts"
+import { type ForkWorld, forkContract } from "./forks.ts"
+
+/** Both ways on the routes in memory; `e2e/fork-contract` holds them to the real ones. */
+const worldWith = (replays: boolean): ForkWorld => {
+  const opencode = new FakeOpencode()
+  const client = opencode.client({ replays })
+  const host = new OpencodeHost(client, "fork-contract", SIGNER, new FakeClock())
+  const counter = { count: async () => undefined }
+  return {
+    ports: { host, forks: new OpencodeForks({ client, sessions: host, directory: "/", counter }) },
+    openWithPast: (past) => openWithPast({ client: opencode.client(), directory: "/" } as Host, past),
+    async session(sessionID) {
+      const session = await host.session(sessionID)
+      const { title, tokens, cost } = await unwrap(client.session.get({ sessionID }))
+      return session && { ...session, title, usage: toUsage(tokens, cost) }
+    },
+    metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
+    setMetadata: async (sessionID, metadata) => void (await unwrap(client.session.update({ sessionID, metadata }))),
+    stored: (sessionID) => unwrap(client.session.messages({ sessionID })),
+    ask: async (sessionID) => opencode.ask(sessionID, "THE PROMPT"),
+    sessionIDs: async () => [...opencode.sessions.keys()],
+    close: async () => {},
+  }
+}
+
+const seen = new Map<string, unknown>()
+const BY_REPLAY = "made by replay, in memory"
+const BY_COPY = "made by session.fork, in memory"
+
+forkContract(BY_REPLAY, async () => worldWith(true), seen)
+forkContract(BY_COPY, async () => worldWith(false), seen)
+
+test("both ways made the same of every history, in memory", () => {
+  const of = (name: string) => [...seen].flatMap(([key, view]) => (key.startsWith(name) ? [view] : []))
+  expect(of(BY_REPLAY).length).toBeGreaterThan(4)
+  expect(of(BY_COPY)).toEqual(of(BY_REPLAY))
+})
