@@ -136,6 +136,7 @@ const server: Plugin = async (input, given) => {
           list: () => overview.list(),
           get: (id) => overview.get(id),
           isForeign: (id) => overview.isForeign(id),
+          refresh: () => overview.refresh(),
           answer: (id) => overview.answer(id),
           cancel: (id) => overview.cancel(id),
           subscribe: (listener) => overview.subscribe(listener),

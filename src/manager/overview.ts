@@ -5,6 +5,9 @@ import type { Parts } from "./parts.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { type TaskView, viewOf } from "./view.ts"
 
+/** Clocks of two processes, and a write that was under way, in ms. */
+const SLACK_MS = 5000
+
 /**
  * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
  * it stamps nothing as retrieved.
@@ -13,11 +16,23 @@ export class Overview {
   readonly #parts: Parts
   readonly #endings: Endings
   readonly #answers: Answers
+  readonly #discover: (since: number) => Promise<void>
+  #refreshedAt: number
 
-  constructor(parts: Parts, endings: Endings, answers: Answers) {
+  /** `discover` takes in what other processes did since a time, and must not reject. */
+  constructor(parts: Parts, endings: Endings, answers: Answers, discover: (since: number) => Promise<void>) {
     this.#parts = parts
     this.#endings = endings
     this.#answers = answers
+    this.#discover = discover
+    this.#refreshedAt = parts.clock.now()
+  }
+
+  /** Takes in what other processes have launched since the last time. Never rejects. */
+  async refresh(): Promise<void> {
+    const since = this.#refreshedAt - SLACK_MS
+    this.#refreshedAt = this.#parts.clock.now()
+    await this.#discover(since)
   }
 
   /** Oldest first, those of other processes included. */

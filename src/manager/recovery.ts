@@ -40,6 +40,16 @@ export class Recovery {
     await this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
   }
 
+  /** Takes in what other processes have launched or ended since then. Never rejects. */
+  async discover(since: number): Promise<void> {
+    const { host } = this.#parts
+    try {
+      await this.#takeIn(await host.recordsSince(since))
+    } catch (error) {
+      host.log("warn", "could not look for other processes' tasks", { error: String(error) })
+    }
+  }
+
   /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
   async ready(parentID: string): Promise<void> {
     const loading = this.#loaded.get(parentID) ?? this.#load(parentID)

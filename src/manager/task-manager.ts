@@ -106,7 +106,10 @@ export class TaskManager {
     this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
     this.#teller = new Teller(parts, this.#launcher, (taskID) => this.#watcher.inspect(taskID))
     this.#retention = new Retention(parts, waiting, (task) => this.#forget(task))
-    this.overview = new Overview(parts, endings, this.#answers)
+    this.overview = new Overview(parts, endings, this.#answers, async (since) => {
+      await this.#recovery.discover(since)
+      this.#timekeeper.wake()
+    })
     this.#requests = new Requests(parts, {
       endings,
       forget: (task) => this.#forget(task),

@@ -92,10 +92,14 @@ export class Feed {
     this.#undo = [
       agents.subscribe((id) => this.#touch(() => this.#dirty.add(id))),
       ...(board ? [board.subscribe(() => this.#touch(() => (this.#boardDirty = true)))] : []),
-      this.#every(LOOK_MS, () => this.#touchAll()),
+      this.#every(LOOK_MS, () => {
+        this.#touchAll()
+        void agents.refresh()
+      }),
       this.#every(BEAT_MS, () => this.#tell("beat", "{}")),
     ]
     this.#touchAll()
+    void agents.refresh()
   }
 
   #rest(): void {

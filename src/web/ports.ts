@@ -14,6 +14,8 @@ export interface Agents {
   get(id: string): TaskView | undefined
   /** True where another OpenCode process runs the task: it can be looked at, and no more. */
   isForeign(id: string): boolean
+  /** Finds what other processes have launched. Must not reject. */
+  refresh(): Promise<void>
   /** The text of the task's last run; of a running one what it wrote last. Does not count as the parent's look. */
   answer(id: string): Promise<string>
   /** What its last run changed, file by file; empty where that is not known. */

@@ -26,6 +26,9 @@ function joinedAgents(all: readonly Agents[]): Agents {
     },
     get: (id) => ownerOf(id)?.get(id),
     isForeign: (id) => ownerOf(id)?.isForeign(id) ?? false,
+    refresh: async () => {
+      await Promise.all(all.map((agents) => agents.refresh()))
+    },
     answer: async (id) => (await ownerOf(id)?.answer(id)) ?? "",
     diff: async (id) => (await ownerOf(id)?.diff(id)) ?? [],
     cancel: async (id) => (await ownerOf(id)?.cancel(id)) ?? false,

@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs"
 import { createServer, type Server } from "node:http"
-import { createRequire } from "node:module"
 import type { AddressInfo } from "node:net"
+import axe from "axe-core"
 import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { startBrowser } from "../support/browser.ts"
@@ -16,7 +15,7 @@ import { workingDay } from "../support/web-scene.ts"
 
 const browser = await startBrowser()
 if (!browser) console.warn("No Chromium: the page is not tested here.")
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
+const AXE = axe.source
 
 type Options = { colorScheme?: "light" | "dark"; width?: number; height?: number }
 

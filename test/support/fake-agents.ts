@@ -30,6 +30,7 @@ export class FakeAgents implements Agents {
   readonly answers = new Map<string, string>()
   readonly diffs = new Map<string, readonly FileDiff[]>()
   readonly cancelled: string[] = []
+  refreshes = 0
   now: () => number = Date.now
 
   get listeners(): number {
@@ -58,6 +59,7 @@ export class FakeAgents implements Agents {
 
   list = () => [...this.#views.values()]
   get = (id: string) => this.#views.get(id)
+  refresh = async () => void this.refreshes++
   isForeign = (id: string) => this.foreign.has(id)
   answer = async (id: string) => this.answers.get(id) ?? ""
   diff = async (id: string) => this.diffs.get(id) ?? []

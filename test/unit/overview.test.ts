@@ -1,4 +1,5 @@
 import { expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeDatabase } from "../support/fake-database.ts"
 import { Rig } from "../support/rig.ts"
@@ -72,4 +73,23 @@ test("shows what another process runs, and leaves it alone", async () => {
   expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
   expect(await overview.cancel(id)).toBe(false)
   expect(first.task(id).status).toBe("running")
+})
+
+test("finds what another process launches later, when it is asked to", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const first = new Rig({ share: { clock, database } })
+  const second = new Rig({ share: { clock, database } })
+  await second.manager.recover()
+  await clock.advance(60_000)
+  first.onPrompt("FIND", { hang: true })
+  const { id } = await first.launch()
+  await clock.advance(10)
+  const { overview } = second.manager
+  expect(overview.get(id)).toBeUndefined()
+  await overview.refresh()
+  expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
+  second.host.onCall = (method) => (method === "recordsSince" ? { fail: new HostError("gone") } : undefined)
+  await overview.refresh()
+  expect(overview.get(id)?.task.status).toBe("running")
 })

@@ -106,6 +106,7 @@ test("what nobody told of is found by a look every ten seconds", async () => {
   board.tasks.set("7", { ...board.put({ id: "7" }) })
   board.owners = [{ name: "build", description: "" }]
   await clock.advance(10_200)
+  expect(agents.refreshes).toBe(2)
   expect(changes().flatMap(({ data }) => data.agents ?? [])).toEqual([expect.objectContaining({ id: "bg_new" })])
   expect(changes().flatMap(({ data }) => data.agentsGone ?? [])).toEqual(["bg_a"])
   expect(changes().flatMap(({ data }) => data.owners ?? [])).toEqual([{ name: "build", description: "" }])
