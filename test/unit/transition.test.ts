@@ -4,6 +4,7 @@ import { type TaskEvent, transition } from "../../src/core/transition.ts"
 import { deliveryOf, outcomeOf, runOf, taskOf } from "../support/tasks.ts"
 
 const ended = { generation: 0, at: 9000, outcome: outcomeOf({ toolCalls: 3 }), delivery: deliveryOf() }
+const END = { type: "completed", ...ended } as const
 const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled" } as const
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
@@ -56,6 +57,15 @@ describe("an end", () => {
 describe("a resume", () => {
   const run = runOf({ generation: 1, promptID: "msg_again" })
 
+  test("keeps what the runs before it took, added up", () => {
+    const first = { ...terminal("completed"), outcome: outcomeOf({ toolCalls: 2 }) }
+    const again = transition(first, { type: "resumed", run })
+    expect(again.earlier.toolCalls).toBe(2)
+    const ended = transition(again, { ...END, generation: 1, outcome: outcomeOf({ toolCalls: 3 }) })
+    const third = transition(ended, { type: "resumed", run: runOf({ generation: 2 }) })
+    expect(third.earlier.toolCalls).toBe(5)
+  })
+
   test.each(["completed", "error", "cancelled"] as const)("begins a new run of a task that is %s", (status) => {
     const before = transition(terminal(status), { type: "retrieved", at: 9500 })
     const task = transition(before, { type: "resumed", run })
@@ -103,6 +113,21 @@ describe("a last word", () => {
     ["an ended run's", taskOf({ status: "error" }), 0],
   ])("is not %s", (_whose, task, generation) => {
     expect(transition(task, warned(generation))).toBe(task)
+  })
+})
+
+describe("what is learned after an end", () => {
+  const outcome = outcomeOf({ toolCalls: 9 })
+
+  test("takes the place of what was known at the end", () => {
+    const task = transition(terminal("cancelled"), { type: "closed", generation: 0, outcome })
+    expect(task).toEqual({ ...terminal("cancelled"), outcome })
+  })
+
+  test("is nothing to a task that runs, or to another run", () => {
+    const [running, ended] = [taskOf(), terminal("completed")]
+    expect(transition(running, { type: "closed", generation: 0, outcome })).toBe(running)
+    expect(transition(ended, { type: "closed", generation: 1, outcome })).toBe(ended)
   })
 })
 
