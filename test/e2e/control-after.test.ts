@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, callTools, messages, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { fates } from "../support/killing.ts"
@@ -6,6 +6,10 @@ import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, launchedFrom, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 /** Tasks that wait for others, on the real host. */
+
+/** Turns take long where other tests run beside. */
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
 let host: Host
@@ -22,8 +26,9 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 const task = (session: string, args: object) =>
-  callTool(host, model, session, "superagents_task", { description: "d", agent: "general", ...args })
-const listed = async (session: string) => (await callTool(host, model, session, "superagents_list", {})).output ?? ""
+  callTool(host, model, session, "superagents_task", { description: "d", agent: "general", ...args }, PATIENT)
+const listed = async (session: string) =>
+  (await callTool(host, model, session, "superagents_list", {}, PATIENT)).output ?? ""
 /** The prompt that stands behind what else a model is told first. */
 const promptIn = (text: string) => /N-\d+/.exec(text.split("Your task:").at(-1) ?? "")?.[0]
 
@@ -35,13 +40,13 @@ describe("a task that waits for others", () => {
       return promptIn(lastUser) ? { text: `answer of ${promptIn(lastUser)} </task_answer> ` } : undefined
     })
     const session = await openSession(host)
-    const [one, two] = await launchAll(host, model, session, [{ prompt: "N-1" }, { prompt: "N-2" }])
+    const [one, two] = await launchAll(host, model, session, [{ prompt: "N-1" }, { prompt: "N-2" }], PATIENT)
     const third = launchedFrom(await task(session, { prompt: "N-3", after: [two?.id, one?.id] }))
     expect(await listed(session)).toContain(`running, waiting for ${two?.id}, ${one?.id} `)
     expect(model.requests.some(({ sessionID }) => sessionID === third.child)).toBe(false)
     door.open()
-    await notified(host, session, 3)
-    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === third.child)
+    await notified(host, session, 3, PATIENT.timeout)
+    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === third.child, PATIENT)
     const [first, second] = [lastUser.indexOf(`id="${two?.id}"`), lastUser.indexOf(`id="${one?.id}"`)]
     expect(first).toBeGreaterThan(0)
     expect(second).toBeGreaterThan(first)
@@ -57,18 +62,19 @@ describe("a task that waits for others", () => {
       model,
       session,
       ["N-1", "N-2", "N-3"].map((prompt) => ({ prompt, batch: "map" })),
+      PATIENT,
     )
     const reduce = launchedFrom(await task(session, { prompt: "N-9", after: "map" }))
-    await notified(host, session, 4)
-    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === reduce.child)
+    await notified(host, session, 4, PATIENT.timeout)
+    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === reduce.child, PATIENT)
     for (const text of ["mapped N-1", "mapped N-2", "mapped N-3"]) expect(lastUser).toContain(text)
   })
 
   test("is an error where it would wait for nobody, or for what has failed already", async () => {
     model.use(({ lastUser }) => (lastUser === "N-1" ? { status: 400 } : undefined))
     const session = await openSession(host)
-    const failed = await launch(host, model, session, { prompt: "N-1" })
-    await notified(host, session)
+    const failed = await launch(host, model, session, { prompt: "N-1" }, PATIENT)
+    await notified(host, session, 1, PATIENT.timeout)
     const refused = async (after: unknown) => (await task(session, { prompt: "N-2", after })).error
     expect(await refused(["bg_zzzzzzzz"])).toContain('No task "bg_zzzzzzzz"')
     expect(await refused("nobatch")).toContain('No batch "nobatch"')
@@ -82,11 +88,11 @@ describe("a task that waits for others", () => {
   test("is cancelled with what it waits for; where the parent did that, nobody is woken", async () => {
     model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
     const session = await openSession(host)
-    const one = await launch(host, model, session, { prompt: "N-1" })
+    const one = await launch(host, model, session, { prompt: "N-1" }, PATIENT)
     const two = launchedFrom(await task(session, { prompt: "N-2", after: [one.id] }))
     await task(session, { prompt: "N-3", after: [two.id] })
-    await callTool(host, model, session, "superagents_cancel", { task_id: one.id })
-    const found = await notified(host, session, 3)
+    await callTool(host, model, session, "superagents_cancel", { task_id: one.id }, PATIENT)
+    const found = await notified(host, session, 3, PATIENT.timeout)
     expect(found.map(({ visible }) => visible[0])).toEqual(["⊘", "⊘", "⊘"])
     expect(found[1]?.hidden).toContain(`It never began: it waited for ${one.id}`)
     expect(found[2]?.hidden).toContain(`It never began: it waited for ${two.id}`)
@@ -128,7 +134,7 @@ test("ten tasks in a diamond with a failure in the middle: what waits for it is 
     ids.set(Number(number), launchedFrom(await task(session, { prompt: `N-${number}`, ...waits })).id)
   }
   door.open()
-  const found = await notified(host, session, 10, 40_000)
+  const found = await notified(host, session, 10, PATIENT.timeout)
   expect(found).toHaveLength(10)
   const rows = await listed(session)
   const statusOf = (number: number) =>
@@ -148,13 +154,13 @@ test("ten tasks in a diamond with a failure in the middle: what waits for it is 
 test("a process that dies: what waited is told as interrupted before it began, once, and asks no model", async () => {
   model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
   const session = await openSession(host)
-  const one = await launch(host, model, session, { prompt: "N-1" })
+  const one = await launch(host, model, session, { prompt: "N-1" }, PATIENT)
   const [two] = (
     await callTools(host, model, session, [
       { name: "superagents_task", args: { description: "d", agent: "general", prompt: "N-2", after: [one.id] } },
     ])
   ).map(launchedFrom)
-  await model.waitFor(({ lastUser }) => lastUser === "N-1")
+  await model.waitFor(({ lastUser }) => lastUser === "N-1", PATIENT)
   await host.kill()
   await host.restart()
   const told = await fates(host, model, session, [one.id, String(two?.id)])

@@ -1,10 +1,14 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 
 /** The bill, on the real host with a model that has a price. A step costs $0.01. */
+
+/** Turns take long where other tests run beside. */
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
 let host: Host | undefined
@@ -19,9 +23,9 @@ const CENT = { input: 10_000, output: 0 }
 const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
 const running = () => host as Host
 const task = (session: string, args: object) =>
-  callTool(running(), model, session, "superagents_task", { description: "d", agent: "general", ...args })
+  callTool(running(), model, session, "superagents_task", { description: "d", agent: "general", ...args }, PATIENT)
 const listed = async (session: string) =>
-  (await callTool(running(), model, session, "superagents_list", {})).output ?? ""
+  (await callTool(running(), model, session, "superagents_list", {}, PATIENT)).output ?? ""
 const costOf = async (sessionID: string) => (await unwrap(running().client.session.get({ sessionID }))).cost ?? 0
 
 /** Agents of `B-…` take so many steps of a cent each, unless they are asked for their last word. */
@@ -47,8 +51,8 @@ describe("with budgets for a task and a session", () => {
     script(4)
     const session = await openSession(running())
     const prompts = Array.from({ length: 10 }, (_, index) => ({ prompt: `B-${index}.` }))
-    const tasks = await launchAll(running(), model, session, prompts)
-    const found = await notified(running(), session, 10, 40_000)
+    const tasks = await launchAll(running(), model, session, prompts, PATIENT)
+    const found = await notified(running(), session, 10, PATIENT.timeout)
     expect(found).toHaveLength(10)
     const costs = await Promise.all(tasks.map(({ child }) => costOf(child)))
     const total = costs.reduce((sum, cost) => sum + cost, 0)
@@ -56,7 +60,7 @@ describe("with budgets for a task and a session", () => {
     expect(total).toBeLessThanOrEqual(0.1 + 10 * 0.01 + 1e-9)
     for (const { hidden } of found) expect(hidden).toMatch(/Reason: Stopped at the session's budget: .* of \$0\.10 /)
     for (const { id } of tasks) {
-      const { output } = await callTool(running(), model, session, "superagents_output", { task_id: id })
+      const { output } = await callTool(running(), model, session, "superagents_output", { task_id: id }, PATIENT)
       expect(output).toMatch(/on it|last word of/)
     }
     expect((await listed(session)).split("\n").at(-1)).toMatch(/\$0\.\d{4} of \$0\.10/)
@@ -75,8 +79,8 @@ describe("with budgets for a task and a session", () => {
   test("a task ends at its own, and can then not be resumed; another session's tasks are not asked for it", async () => {
     script(9, 30)
     const session = await openSession(running())
-    const { id, child } = await launch(running(), model, session, { prompt: "B-DEAR" })
-    const [notification] = await notified(running(), session)
+    const { id, child } = await launch(running(), model, session, { prompt: "B-DEAR" }, PATIENT)
+    const [notification] = await notified(running(), session, 1, PATIENT.timeout)
     expect(notification?.hidden).toMatch(
       /Stopped at its budget: it spent \$0\.0\d{3} of \$0\.05 \(option maxCostPerTask\)/,
     )
@@ -90,8 +94,8 @@ describe("with budgets for a task and a session", () => {
     const session = await openSession(running())
     expect((await task(session, { prompt: "B-MORE", max_cost: 0.06 })).error).toMatch(/`max_cost`.*0\.05/)
     expect((await task(session, { prompt: "B-MORE", max_cost: 0 })).error).toContain("`max_cost`")
-    const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 } as never)
-    const [notification] = await notified(running(), session)
+    const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 } as never, PATIENT)
+    const [notification] = await notified(running(), session, 1, PATIENT.timeout)
     expect(notification?.hidden).toMatch(/Stopped at its budget: .* of \$0\.02 \(argument max_cost\)/)
     expect(await costOf(child)).toBeLessThanOrEqual(0.03 + 1e-9)
   })
@@ -104,23 +108,23 @@ describe("with a budget for the day", () => {
     host = await startPlugged(model, { maxCostPerDay: 0.05, lastWord: 5000 })
     script(2, 30)
     const session = await openSession(host)
-    await launch(host, model, session, { prompt: "B-DONE" })
-    await notified(host, session)
+    await launch(host, model, session, { prompt: "B-DONE" }, PATIENT)
+    await notified(host, session, 1, PATIENT.timeout)
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser !== "B-HANGS") return undefined
       if (sinceUser.length > 4) return { hang: true }
       return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage: CENT }
     })
-    const { child } = await launch(host, model, session, { prompt: "B-HANGS" })
-    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 4)
+    const { child } = await launch(host, model, session, { prompt: "B-HANGS" }, PATIENT)
+    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 4, PATIENT)
     const spent = 0.02 + (await costOf(child))
     await host.kill()
     await host.restart()
-    await notified(host, session, 2, 30_000)
+    await notified(host, session, 2, PATIENT.timeout)
     const other = await openSession(host)
     script(9, 30)
-    const { child: last } = await launch(host, model, other, { prompt: "B-REST" })
-    const [notification] = await notified(host, other)
+    const { child: last } = await launch(host, model, other, { prompt: "B-REST" }, PATIENT)
+    const [notification] = await notified(host, other, 1, PATIENT.timeout)
     expect(notification?.hidden).toMatch(/Stopped at the day's budget: .* of \$0\.05 \(option maxCostPerDay\)/)
     expect(spent + (await costOf(last))).toBeLessThanOrEqual(0.06 + 1e-9)
     const { error } = await task(session, { prompt: "B-MORE" })

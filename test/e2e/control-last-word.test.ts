@@ -1,10 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, messages, openSession, toolParts } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 /** The last word before every limit, on the real host. A step that says nothing else costs $0.01 and 10,000 tokens. */
+
+/** Turns take long where other tests run beside. */
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
 let host: Host
@@ -32,7 +36,7 @@ const bash = (command: string): Reply => ({
   usage: CENT,
 })
 const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
+  (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
 
 /** What the agent of prompt `L-…` does until it is asked for its last word, and then. */
 const script = (work: (request: ModelRequest) => Reply, word: (request: ModelRequest) => Reply) =>
@@ -44,7 +48,7 @@ const OBEYS = () => ({ text: "half is done, the rest is in a.txt", usage: CENT }
 
 /** It ended by its limit, once, with its last word marked as partial in output and notification. */
 const saidItsWord = async (session: string, id: string, limit: string, word = "half is done, the rest is in a.txt") => {
-  const [notification, ...others] = await notified(host, session, 1, 30_000)
+  const [notification, ...others] = await notified(host, session, 1, PATIENT.timeout)
   expect(others).toEqual([])
   expect(notification?.visible).toContain(" failed in ")
   expect(notification?.hidden).toMatch(new RegExp(`Reason: Stopped at .*${limit}.*; its last word is below\\.`))
@@ -63,8 +67,8 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
   test("its time", async () => {
     script(() => read({ delay: 250 }), OBEYS)
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "L-WORK", timeout: 6000 })
-    await saidItsWord(session, id, "time limit of 6s \\(its timeout argument\\)")
+    const { id, child } = await launch(host, model, session, { prompt: "L-WORK", timeout: 9000 }, PATIENT)
+    await saidItsWord(session, id, "time limit of 9s \\(its timeout argument\\)")
     expect(asked(child)).toHaveLength(1)
     expect(asked(child)[0]?.lastUser).toContain("time limit")
   })
@@ -72,7 +76,7 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
   test("its tokens", async () => {
     steps()
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "L-WORK" })
+    const { id, child } = await launch(host, model, session, { prompt: "L-WORK" }, PATIENT)
     await saidItsWord(session, id, "option maxTokensPerTask")
     const [word, ...others] = asked(child)
     expect(others).toEqual([])
@@ -88,11 +92,11 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
     await saidItsWord(session, id, "argument max_cost")
     const before = model.requests.find(({ sessionID }) => sessionID === child)?.tools
     model.use(({ lastUser }) => (lastUser === "L-AGAIN" ? { text: "went on" } : undefined))
-    await callTool(host, model, session, "superagents_task", { resume: id, prompt: "L-AGAIN" })
-    const again = await model.waitFor(({ lastUser }) => lastUser === "L-AGAIN")
+    await callTool(host, model, session, "superagents_task", { resume: id, prompt: "L-AGAIN" }, PATIENT)
+    const again = await model.waitFor(({ lastUser }) => lastUser === "L-AGAIN", PATIENT)
     expect(again.tools).toEqual(before)
     expect(JSON.stringify(again.messages)).not.toContain("Answer at once")
-    await notified(host, session, 2)
+    await notified(host, session, 2, PATIENT.timeout)
     expect(await outputOf(session, id)).toContain("went on")
   })
 
@@ -100,15 +104,21 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
     steps()
     const session = await openSession(host)
     await ask(host, session, "some history")
-    const { id } = await launch(host, model, session, { prompt: "L-WORK", fork: true, max_cost: 0.045 } as never)
+    const { id } = await launch(
+      host,
+      model,
+      session,
+      { prompt: "L-WORK", fork: true, max_cost: 0.045 } as never,
+      PATIENT,
+    )
     await saidItsWord(session, id, "argument max_cost")
   })
 })
 
 describe("a child near its time limit", () => {
-  const launched = async (timeout = 6000) => {
+  const launched = async (timeout = 9000) => {
     const session = await openSession(host)
-    return { session, ...(await launch(host, model, session, { prompt: "L-WORK", timeout })) }
+    return { session, ...(await launch(host, model, session, { prompt: "L-WORK", timeout }, PATIENT)) }
   }
 
   test("that goes on calling tools has its calls refused with that reason, and is stopped", async () => {
@@ -117,8 +127,8 @@ describe("a child near its time limit", () => {
       () => read({ text: "not yet", delay: 200 }),
     )
     const { session, id, child } = await launched()
-    const [notification] = await notified(host, session, 1, 30_000)
-    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 6s (its timeout argument).")
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 9s (its timeout argument).")
     const refused = (await toolParts(host, child)).filter(({ state }) => state.status === "error")
     expect(refused.length).toBeGreaterThan(0)
     expect(JSON.stringify(refused[0]?.state)).toContain("You are near your time limit")
@@ -132,7 +142,7 @@ describe("a child near its time limit", () => {
       () => ({ ...OBEYS(), delay: 400 }),
     )
     const { session, id, child } = await launched()
-    await saidItsWord(session, id, "time limit of 6s")
+    await saidItsWord(session, id, "time limit of 9s")
     expect(asked(child)).toHaveLength(1)
     expect(asked(child)[0]?.tools).toEqual([])
     const last = (await messages(host, child)).at(-1)
@@ -144,9 +154,9 @@ describe("a child near its time limit", () => {
       () => bash("sleep 60"),
       () => ({ hang: true, text: "almost" }),
     )
-    const { session, id } = await launched(4500)
-    const [notification] = await notified(host, session, 1, 30_000)
-    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 4.5s (its timeout argument).")
+    const { session, id } = await launched(6000)
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 6s (its timeout argument).")
     expect(await outputOf(session, id)).toContain("almost")
     await eventually(() => model.inFlight === 0)
   })
@@ -154,7 +164,7 @@ describe("a child near its time limit", () => {
   test("that waits for a permission has its question refused first", async () => {
     script(() => bash("ls"), OBEYS)
     const { session, id, child } = await launched()
-    await saidItsWord(session, id, "time limit of 6s")
+    await saidItsWord(session, id, "time limit of 9s")
     expect((await host.client.permission.list()).data).toEqual([])
     expect(asked(child)).toHaveLength(1)
   })
@@ -162,7 +172,7 @@ describe("a child near its time limit", () => {
   test("that has ended by then is told of nothing", async () => {
     script(() => ({ text: "all is done", delay: 400 }), OBEYS)
     const { session } = await launched()
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
     expect(notification?.visible).toContain(" finished in ")
   })
 })
@@ -170,9 +180,9 @@ describe("a child near its time limit", () => {
 test("a cancel gets no last word", async () => {
   script(() => bash("sleep 60"), OBEYS)
   const session = await openSession(host)
-  const { id, child } = await launch(host, model, session, { prompt: "L-WORK" })
+  const { id, child } = await launch(host, model, session, { prompt: "L-WORK" }, PATIENT)
   await eventually(async () => (await toolParts(host, child)).some(({ state }) => state.status === "running"))
-  await callTool(host, model, session, "superagents_cancel", { task_id: id })
-  await notified(host, session)
+  await callTool(host, model, session, "superagents_cancel", { task_id: id }, PATIENT)
+  await notified(host, session, 1, PATIENT.timeout)
   expect(asked(child)).toEqual([])
 })

@@ -1,10 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 /** A word to an agent at work, on the real host. */
+
+/** Turns take long where other tests run beside. */
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
 let host: Host
@@ -25,14 +29,14 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 const tell = (session: string, id: string, prompt: string, more: object = {}) =>
-  callTool(host, model, session, "superagents_task", { tell: id, prompt, ...more })
+  callTool(host, model, session, "superagents_task", { tell: id, prompt, ...more }, PATIENT)
 const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
+  (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
 const isBusy = async (session: string) => Boolean((await unwrap(host.client.session.status()))[session])
 
 /** One notification, and the answer is the answer to the last thing it was told. */
 const endsWith = async (session: string, id: string, answer: string) => {
-  const found = await notified(host, session)
+  const found = await notified(host, session, 1, PATIENT.timeout)
   expect(found).toHaveLength(1)
   expect(found[0]?.visible).toContain(" finished in ")
   expect(await outputOf(session, id)).toContain(`\n${answer}\n</task_output>`)
@@ -48,7 +52,7 @@ describe("a word reaches a task", () => {
         : { tools: [{ name: "read", args: { filePath: "README.md" } }], delay: 700 }
     })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" })
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     const { output, status } = await tell(session, id, "T-MORE")
     expect(status).toBe("completed")
     expect(output).toContain(id)
@@ -63,8 +67,8 @@ describe("a word reaches a task", () => {
       return lastUser === "T-WORK" ? { text: "one two three four", chunks: 4, pace: 300 } : undefined
     })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" })
-    await model.waitFor(({ sessionID }) => sessionID === child)
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+    await model.waitFor(({ sessionID }) => sessionID === child, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     await endsWith(session, id, "that too")
   })
@@ -81,13 +85,14 @@ describe("a word reaches a task", () => {
       model,
       session,
       [1, 2, 3].map((number) => ({ prompt: `T-FULL-${number}` })),
+      PATIENT,
     )
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" })
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     door.open()
-    const request = await model.waitFor(({ sessionID }) => sessionID === child)
+    const request = await model.waitFor(({ sessionID }) => sessionID === child, PATIENT)
     expect(request.lastUser).toMatch(/^T-WORK\s+T-MORE$/)
-    await notified(host, session, 4)
+    await notified(host, session, 4, PATIENT.timeout)
     expect(model.requests.filter(({ sessionID }) => sessionID === child)).toHaveLength(1)
   })
 
@@ -98,7 +103,7 @@ describe("a word reaches a task", () => {
       return { tools: [{ name: "bash", args: { command: "true", description: "asks" } }] }
     })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" })
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     const question = await eventually(async () =>
       (await unwrap(host.client.permission.list())).find(({ sessionID }) => sessionID === child),
     )
@@ -115,7 +120,7 @@ describe("a word reaches a task", () => {
       return tries++ === 0 ? { status: 503 } : { text: "one done", delay: 300 }
     })
     const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "T-WORK" })
+    const { id } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     await eventually(() => tries === 1)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     await endsWith(session, id, "it works again")
@@ -133,11 +138,11 @@ describe("a word reaches a task", () => {
       return { tools: [{ name: "superagents_task", args }] }
     })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK", agent: "build" })
-    await model.waitFor(({ lastUser }) => lastUser === "T-BELOW")
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK", agent: "build" }, PATIENT)
+    await model.waitFor(({ lastUser }) => lastUser === "T-BELOW", PATIENT)
     await eventually(async () => !(await isBusy(child)))
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    await model.waitFor(({ lastUser }) => lastUser === "T-MORE")
+    await model.waitFor(({ lastUser }) => lastUser === "T-MORE", PATIENT)
     door.open()
     await endsWith(session, id, "all is in")
   })
@@ -146,8 +151,8 @@ describe("a word reaches a task", () => {
 describe("a word is refused", () => {
   test("where the task has ended, which names `resume`, where there is none, and where there is nothing to say", async () => {
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" })
-    await notified(host, session)
+    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+    await notified(host, session, 1, PATIENT.timeout)
     const count = model.requests.length
     expect((await tell(session, id, "T-MORE")).error).toMatch(/completed.*`?resume/)
     expect((await tell(session, "bg_zzzzzzzz", "T-MORE")).error).toContain('No task "bg_zzzzzzzz"')
@@ -189,8 +194,8 @@ test("a hundred words in the moment of the end: each is read or an error, none i
     const session = await openSession(host)
     for (let round = 0; round < ROUNDS; round++) {
       const number = first + round
-      await say(host, session, `race ${number} ${20 + ((number * 37) % 240)}`)
-      await notified(host, session, round + 1, 40_000)
+      await say(host, session, `race ${number} ${20 + ((number * 37) % 240)}`, PATIENT)
+      await notified(host, session, round + 1, PATIENT.timeout)
     }
     const calls = (await toolParts(host, session)).filter(
       ({ state }) => "prompt" in state.input && "tell" in state.input,
