@@ -29,7 +29,12 @@ export class LastWords {
     tracker.lastWord = { state: "told", reason, at }
     const change = store.apply(task.id, { type: "warned", generation: task.run.generation, at }, at)
     if (change) background.run("save", () => journal.save(change.after))
-    host.log("info", "task asked for its last word", { task: task.id, session: task.sessionID, reason: reason.code })
+    host.log("info", "task asked for its last word", {
+      task: task.id,
+      session: task.sessionID,
+      generation: task.run.generation,
+      reason: reason.code,
+    })
     const { asks } = tracker.snapshot()
     // Who dismisses a question ends the turn of the agent that asked it.
     if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === task.sessionID))
