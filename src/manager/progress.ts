@@ -116,9 +116,15 @@ export class ProgressTracker {
   /** A message of the model has ended; without any text or tool call in it, it was empty. */
   answered(messageID: string, usage: Usage): void {
     const answer = this.#answer(messageID)
-    if (answer.usage === undefined && this.lastWord?.state === "speaking")
-      this.lastWord = { ...this.lastWord, state: "spoke" }
+    if (answer.usage === undefined) this.#stepEnded()
     answer.usage = usage
+  }
+
+  /** It has spoken; or it was to be interrupted in the step that has just ended by itself. */
+  #stepEnded(): void {
+    const { lastWord } = this
+    if (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
+      this.lastWord = { ...lastWord, state: "spoke" }
   }
 
   /** Takes in the run's messages as the host has them: what events did not tell is in them. */

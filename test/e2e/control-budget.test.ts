@@ -43,7 +43,8 @@ describe("with budgets for a task and a session", () => {
   beforeAll(async () => {
     const options = { maxCostPerSession: 0.1, maxCostPerTask: 0.05, maxLaunchesPerMinute: 0, lastWord: 5000 }
     host = await startPlugged(model, { ...options, resumable: ["completed", "error"] })
-    await ask(host, await openSession(host), "warm up")
+    script(2)
+    await ask(host, await openSession(host), "B-WARM", PATIENT)
   })
   afterAll(() => host?.stop())
 

@@ -20,7 +20,8 @@ beforeAll(async () => {
     { lastWord: 3000, maxTokensPerTask: 60_000, maxLaunchesPerMinute: 0, resumable: ["completed", "error"] },
     { permission: { "*": "allow", bash: { "*": "allow", "ls*": "ask" } } },
   )
-  await ask(host, await openSession(host), "warm up")
+  model.use(({ sinceUser }) => (sinceUser.length === 0 ? read() : undefined))
+  await ask(host, await openSession(host), "warm up", PATIENT)
 })
 afterAll(async () => {
   await host?.stop()
@@ -87,7 +88,7 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
   test("its cost; a resume afterwards has all its tools", async () => {
     steps()
     const session = await openSession(host)
-    const args = { prompt: "L-WORK", max_cost: 0.045 }
+    const args = { prompt: "L-WORK", max_cost: 0.05 }
     const { id, child } = await launch(host, model, session, args)
     await saidItsWord(session, id, "argument max_cost")
     const before = model.requests.find(({ sessionID }) => sessionID === child)?.tools
@@ -108,7 +109,7 @@ describe("near each kind of limit a child that obeys ends with its last word:", 
       host,
       model,
       session,
-      { prompt: "L-WORK", fork: true, max_cost: 0.045 } as never,
+      { prompt: "L-WORK", fork: true, max_cost: 0.05 } as never,
       PATIENT,
     )
     await saidItsWord(session, id, "argument max_cost")
