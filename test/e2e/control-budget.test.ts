@@ -113,11 +113,11 @@ describe("with a budget for the day", () => {
     await notified(host, session, 1, PATIENT.timeout)
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser !== "B-HANGS") return undefined
-      if (sinceUser.length > 4) return { hang: true }
+      if (sinceUser.length > 1) return { hang: true }
       return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage: CENT }
     })
     const { child } = await launch(host, model, session, { prompt: "B-HANGS" }, PATIENT)
-    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 4, PATIENT)
+    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 1, PATIENT)
     const spent = 0.02 + (await costOf(child))
     await host.kill()
     await host.restart()

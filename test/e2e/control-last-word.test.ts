@@ -1,14 +1,21 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
-import { ask, callTool, eventually, messages, openSession, toolParts } from "../support/drive.ts"
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest"
+import { ask, callTool, eventually, messages, openSession, toolParts, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
-import { launch, notified, startPlugged } from "../support/plugin.ts"
+import { launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
 
-/** The last word before every limit, on the real host. A step that says nothing else costs $0.01 and 10,000 tokens. */
+/**
+ * The last word before every limit, on the real host. Each case has an agent and a session of its own, and they run
+ * side by side: most of their time is waiting.
+ */
 
-/** Turns take long where other tests run beside. */
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+/** Turns take long where other tests run beside. */
 const PATIENT = { timeout: 90_000 }
+const LIMIT = "time limit of 12s \\(its timeout argument\\)"
+const TIMED = { timeout: 12_000 }
+/** What a step uses that says so: $0.01. */
+const CENT = { input: 10_000, output: 10 }
 
 let model: ScriptedModel
 let host: Host
@@ -17,173 +24,164 @@ beforeAll(async () => {
   model = await startModel()
   host = await startPlugged(
     model,
-    { lastWord: 3000, maxTokensPerTask: 60_000, maxLaunchesPerMinute: 0, resumable: ["completed", "error"] },
+    { lastWord: 3000, maxTokensPerTask: 100_000, maxLaunchesPerMinute: 0, maxConcurrentTasks: 0, resumable: ["error"] },
     { permission: { "*": "allow", bash: { "*": "allow", "ls*": "ask" } } },
   )
-  model.use(({ sinceUser }) => (sinceUser.length === 0 ? read() : undefined))
+  const done = model.use(({ sinceUser }) => (sinceUser.length === 0 ? read() : undefined))
   await ask(host, await openSession(host), "warm up", PATIENT)
+  done()
 })
 afterAll(async () => {
   await host?.stop()
   await model?.close()
 })
-beforeEach(() => model.reset())
 
-const CENT = { input: 10_000, output: 0 }
-const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
 const read = (more: object = {}): Reply => ({ tools: [{ name: "read", args: { filePath: "README.md" } }], ...more })
 const bash = (command: string): Reply => ({
   tools: [{ name: "bash", args: { command, description: "x" } }],
   usage: CENT,
 })
+const OBEYS = (): Reply => ({ text: "half is done, the rest is in a.txt", usage: CENT })
+
+const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
+const asked = (child: string) => model.requests.filter((request) => request.sessionID === child && isAsked(request))
 const outputOf = async (session: string, id: string) =>
   (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
 
-/** What the agent of prompt `L-…` does until it is asked for its last word, and then. */
-const script = (work: (request: ModelRequest) => Reply, word: (request: ModelRequest) => Reply) =>
+let cases = 0
+
+/** An agent that does its work as it says, and then what it says when it is asked for its last word. */
+const launched = async (
+  work: (request: ModelRequest) => Reply,
+  word: (request: ModelRequest) => Reply,
+  args: Partial<TaskArguments> & { max_cost?: number } = TIMED,
+) => {
+  const prompt = `L-CASE-${++cases}.`
   model.use((request) => {
-    if (!request.userTexts.some((text) => text === "L-WORK")) return undefined
+    if (!request.userTexts.includes(prompt) || !request.parentSessionID) return undefined
     return isAsked(request) ? word(request) : work(request)
   })
-const OBEYS = () => ({ text: "half is done, the rest is in a.txt", usage: CENT })
+  const session = await openSession(host)
+  return { session, ...(await launch(host, model, session, { prompt, ...args }, PATIENT)) }
+}
 
-/** It ended by its limit, once, with its last word marked as partial in output and notification. */
-const saidItsWord = async (session: string, id: string, limit: string, word = "half is done, the rest is in a.txt") => {
+const told = async (session: string) => {
   const [notification, ...others] = await notified(host, session, 1, PATIENT.timeout)
   expect(others).toEqual([])
+  return notification
+}
+
+/** It ended by its limit, once, with its last word marked as partial in output and notification. */
+const saidItsWord = async ({ session, id }: { session: string; id: string }, limit: string) => {
+  const notification = await told(session)
   expect(notification?.visible).toContain(" failed in ")
   expect(notification?.hidden).toMatch(new RegExp(`Reason: Stopped at .*${limit}.*; its last word is below\\.`))
-  expect(notification?.hidden).toContain(word)
-  expect(notification?.hidden).toMatch(/partial/i)
+  expect(notification?.hidden).toMatch(/partial[\s\S]*half is done, the rest is in a\.txt/)
   const output = await outputOf(session, id)
   expect(output).toContain("Status: error")
-  expect(output).toMatch(/its last word is below\.[\s\S]*partial[\s\S]*<task_output/i)
-  expect(output).toContain(word)
+  expect(output).toMatch(/its last word is below\.[\s\S]*partial[\s\S]*<task_output[\s\S]*half is done/)
 }
-const asked = (child: string) => model.requests.filter((request) => request.sessionID === child && isAsked(request))
 
-describe("near each kind of limit a child that obeys ends with its last word:", () => {
-  const steps = () => script(() => read({ usage: CENT, delay: 60 }), OBEYS)
+describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
+  const steps = () => read({ usage: CENT, delay: 60 })
 
   test("its time", async () => {
-    script(() => read({ delay: 250 }), OBEYS)
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "L-WORK", timeout: 9000 }, PATIENT)
-    await saidItsWord(session, id, "time limit of 9s \\(its timeout argument\\)")
-    expect(asked(child)).toHaveLength(1)
-    expect(asked(child)[0]?.lastUser).toContain("time limit")
+    const task = await launched(() => read({ delay: 250 }), OBEYS)
+    await saidItsWord(task, LIMIT)
+    expect(asked(task.child)).toHaveLength(1)
+    expect(asked(task.child)[0]?.lastUser).toContain("You are near your time limit of 12s")
   })
 
   test("its tokens", async () => {
-    steps()
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "L-WORK" }, PATIENT)
-    await saidItsWord(session, id, "option maxTokensPerTask")
-    const [word, ...others] = asked(child)
-    expect(others).toEqual([])
-    // Six steps of 10,000: the sixth reaches nine tenths, the seventh is the word.
-    expect(model.requests.filter(({ sessionID }) => sessionID === child).indexOf(word as ModelRequest)).toBe(6)
+    const task = await launched(steps, OBEYS, {})
+    await saidItsWord(task, "token limit")
+    expect(asked(task.child)).toHaveLength(1)
   })
 
-  test("its cost; a resume afterwards has all its tools", async () => {
-    steps()
-    const session = await openSession(host)
-    const args = { prompt: "L-WORK", max_cost: 0.05 }
-    const { id, child } = await launch(host, model, session, args)
-    await saidItsWord(session, id, "argument max_cost")
+  test("its cost, in a fork as well", async () => {
+    const [fresh, forked] = await Promise.all([
+      launched(steps, OBEYS, { max_cost: 0.05 }),
+      launched(steps, OBEYS, { max_cost: 0.05, fork: true }),
+    ])
+    await saidItsWord(fresh, "argument max_cost")
+    await saidItsWord(forked, "argument max_cost")
+    // Five steps reach nine tenths; the sixth is the word.
+    const requests = model.requests.filter(({ sessionID }) => sessionID === fresh.child)
+    expect(requests.findIndex(isAsked)).toBe(5)
+    expect(requests).toHaveLength(6)
+  })
+
+  test("and a resume afterwards has all its tools, and hears nothing of it", async () => {
+    const { session, id, child } = await launched(steps, OBEYS, { max_cost: 0.05 })
+    await told(session)
     const before = model.requests.find(({ sessionID }) => sessionID === child)?.tools
-    model.use(({ lastUser }) => (lastUser === "L-AGAIN" ? { text: "went on" } : undefined))
+    model.use(({ lastUser, sessionID }) =>
+      sessionID === child && lastUser === "L-AGAIN" ? { text: "went on" } : undefined,
+    )
     await callTool(host, model, session, "superagents_task", { resume: id, prompt: "L-AGAIN" }, PATIENT)
-    const again = await model.waitFor(({ lastUser }) => lastUser === "L-AGAIN", PATIENT)
-    expect(again.tools).toEqual(before)
-    expect(JSON.stringify(again.messages)).not.toContain("Answer at once")
-    await notified(host, session, 2, PATIENT.timeout)
-    expect(await outputOf(session, id)).toContain("went on")
-  })
-
-  test("in a fork", async () => {
-    steps()
-    const session = await openSession(host)
-    await ask(host, session, "some history")
-    const { id } = await launch(
-      host,
-      model,
-      session,
-      { prompt: "L-WORK", fork: true, max_cost: 0.05 } as never,
+    const again = await model.waitFor(
+      ({ lastUser, sessionID }) => sessionID === child && lastUser === "L-AGAIN",
       PATIENT,
     )
-    await saidItsWord(session, id, "argument max_cost")
+    expect(again.tools).toEqual(before)
+    expect(isAsked(again)).toBe(false)
+    await notified(host, session, 2, PATIENT.timeout)
+    expect(await outputOf(session, id)).toContain("went on")
+    const row = await unwrap(host.client.session.get({ sessionID: child }))
+    expect(row.permission ?? []).not.toContainEqual(expect.objectContaining({ permission: "*" }))
   })
 })
 
-describe("a child near its time limit", () => {
-  const launched = async (timeout = 9000) => {
-    const session = await openSession(host)
-    return { session, ...(await launch(host, model, session, { prompt: "L-WORK", timeout }, PATIENT)) }
-  }
-
+describe.concurrent("a child near its time limit", () => {
   test("that goes on calling tools has its calls refused with that reason, and is stopped", async () => {
-    script(
+    const { session, id, child } = await launched(
       () => read({ delay: 200 }),
       () => read({ text: "not yet", delay: 200 }),
     )
-    const { session, id, child } = await launched()
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
-    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 9s (its timeout argument).")
+    expect((await told(session))?.hidden).toMatch(new RegExp(`Reason: Stopped at its ${LIMIT}\\.`))
     const refused = (await toolParts(host, child)).filter(({ state }) => state.status === "error")
-    expect(refused.length).toBeGreaterThan(0)
     expect(JSON.stringify(refused[0]?.state)).toContain("You are near your time limit")
     expect(await outputOf(session, id)).toContain("not yet")
-    await eventually(() => model.inFlight === 0)
+    const [first, ...later] = asked(child)
+    expect(first?.tools).not.toEqual([])
+    for (const { tools } of later) expect(tools).toEqual([])
   })
 
   test("that hangs in a tool is interrupted, asked once more without tools, and has time of its own", async () => {
-    script(
+    const task = await launched(
       () => bash("sleep 60"),
-      () => ({ ...OBEYS(), delay: 400 }),
+      () => ({ ...OBEYS(), delay: 300 }),
     )
-    const { session, id, child } = await launched()
-    await saidItsWord(session, id, "time limit of 9s")
-    expect(asked(child)).toHaveLength(1)
-    expect(asked(child)[0]?.tools).toEqual([])
-    const last = (await messages(host, child)).at(-1)
-    expect(last?.info.role).toBe("assistant")
+    await saidItsWord(task, LIMIT)
+    expect(asked(task.child)).toHaveLength(1)
+    expect(asked(task.child)[0]?.tools).toEqual([])
+    expect((await messages(host, task.child)).at(-1)?.info.role).toBe("assistant")
   })
 
   test("that hangs then too is stopped when its own time is over", async () => {
-    script(
+    const { session, id, child } = await launched(
       () => bash("sleep 60"),
       () => ({ hang: true, text: "almost" }),
     )
-    const { session, id } = await launched(6000)
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
-    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 6s (its timeout argument).")
+    expect((await told(session))?.hidden).toMatch(new RegExp(`Reason: Stopped at its ${LIMIT}\\.`))
     expect(await outputOf(session, id)).toContain("almost")
-    await eventually(() => model.inFlight === 0)
+    await eventually(() => asked(child)[0]?.aborted.aborted, PATIENT)
   })
 
   test("that waits for a permission has its question refused first", async () => {
-    script(() => bash("ls"), OBEYS)
-    const { session, id, child } = await launched()
-    await saidItsWord(session, id, "time limit of 9s")
-    expect((await host.client.permission.list()).data).toEqual([])
-    expect(asked(child)).toHaveLength(1)
+    const task = await launched(() => bash("ls"), OBEYS)
+    await saidItsWord(task, LIMIT)
+    const open = await unwrap(host.client.permission.list())
+    expect(open.filter(({ sessionID }) => sessionID === task.child)).toEqual([])
+    expect(asked(task.child)).toHaveLength(1)
   })
 
-  test("that has ended by then is told of nothing", async () => {
-    script(() => ({ text: "all is done", delay: 400 }), OBEYS)
-    const { session } = await launched()
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
-    expect(notification?.visible).toContain(" finished in ")
+  test("that has ended by then is told of nothing; nor is one that is cancelled", async () => {
+    const ended = await launched(() => ({ text: "all is done", delay: 400 }), OBEYS)
+    expect((await told(ended.session))?.visible).toContain(" finished in ")
+    const hanging = await launched(() => bash("sleep 60"), OBEYS)
+    await callTool(host, model, hanging.session, "superagents_cancel", { task_id: hanging.id }, PATIENT)
+    expect((await told(hanging.session))?.visible).toContain(" cancelled after ")
+    expect(asked(hanging.child)).toEqual([])
   })
-})
-
-test("a cancel gets no last word", async () => {
-  script(() => bash("sleep 60"), OBEYS)
-  const session = await openSession(host)
-  const { id, child } = await launch(host, model, session, { prompt: "L-WORK" }, PATIENT)
-  await eventually(async () => (await toolParts(host, child)).some(({ state }) => state.status === "running"))
-  await callTool(host, model, session, "superagents_cancel", { task_id: id }, PATIENT)
-  await notified(host, session, 1, PATIENT.timeout)
-  expect(asked(child)).toEqual([])
 })

@@ -1,5 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
-import { ask, callTool, eventually, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
+import {
+  ask,
+  callTool,
+  callTools,
+  eventually,
+  messages,
+  openSession,
+  say,
+  toolParts,
+  unwrap,
+} from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
@@ -8,7 +18,7 @@ import { gate, launch, launchAll, notifications, notified, startPlugged } from "
 
 /** Turns take long where other tests run beside. */
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
-const PATIENT = { timeout: 90_000 }
+const PATIENT = { timeout: 120_000 }
 
 let model: ScriptedModel
 let host: Host
@@ -160,19 +170,24 @@ describe("a word is refused", () => {
     expect(model.requests.slice(count).some(({ sessionID }) => sessionID === child)).toBe(false)
   })
 
-  test.each(["resume", "fork", "description", "agent", "model", "batch", "after", "timeout", "max_cost"])(
-    "together with %s, naming both",
-    async (name) => {
-      const values: Record<string, unknown> = { fork: true, timeout: 5000, max_cost: 1, after: ["bg_x"] }
-      const session = await openSession(host)
-      const { error } = await tell(session, "bg_x", "T-MORE", { [name]: values[name] ?? "general" })
-      expect(error).toContain("`tell`")
-      expect(error).toContain(`\`${name}\``)
-    },
-  )
+  test("together with any other argument, naming both", async () => {
+    const values = { fork: true, timeout: 5000, max_cost: 1, after: ["bg_x"] }
+    const others = { resume: "bg_x", description: "d", agent: "general", model: "scripted/beta", batch: "b", ...values }
+    const calls = Object.entries(others).map(([name, value]) => ({
+      name: "superagents_task",
+      args: { tell: "bg_x", prompt: "T-MORE", [name]: value },
+    }))
+    const outcomes = await callTools(host, model, await openSession(host), calls, PATIENT)
+    for (const [index, name] of Object.keys(others).entries()) {
+      expect(outcomes[index]?.error, name).toContain("`tell`")
+      expect(outcomes[index]?.error, name).toContain(`\`${name}\``)
+    }
+  })
 })
 
-test("a hundred words in the moment of the end: each is read or an error, none is lost, and no turn runs unwatched", async () => {
+test("a hundred words in the moment of the end: each is read or an error, none is lost, and no turn runs unwatched", {
+  timeout: 600_000,
+}, async () => {
   const SESSIONS = 4
   const ROUNDS = 25
   const outcomes = { told: 0, late: 0 }
@@ -226,4 +241,4 @@ test("a hundred words in the moment of the end: each is read or an error, none i
   console.log("words in the moment of the end:", JSON.stringify(outcomes))
   expect(outcomes.told).toBeGreaterThan(3)
   expect(outcomes.late).toBeGreaterThan(3)
-}, 300_000)
+})
