@@ -16,6 +16,8 @@ const DIGEST_SHARE = 0.1
 const DIGEST_TOKENS = 4000
 /** How long the host's one thread is held at a time, in ms. */
 const SLICE_MS = 4
+/** Longest text that is counted whole, in UTF-16 units: a second's work of the counting thread. */
+const MOST_COUNTED_CHARS = 2_000_000
 /** How many of the cut results are named, the newest of them, and how much of each call, in characters. */
 const MOST_NAMED = 20
 const CALL_CHARS = 60
@@ -86,10 +88,16 @@ async function inheritance(
 const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
   tokensOf(await weighText(text, meter), factor)
 
-/** Counts where the host can, and guesses where it cannot. */
+/** Counts where the host can, and guesses where it cannot. A text beyond all measure is counted by its beginning. */
 function counting(host: ForkHost, pause: Pause): Meter {
   const guess = estimating(pause)
-  return async (texts) => (await host.countTokens(texts)) ?? guess(texts)
+  return async (texts) => {
+    const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
+    const counts = (await host.countTokens(beginnings)) ?? (await guess(beginnings))
+    return counts.map(
+      (count, index) => (count * (texts[index]?.length ?? 0)) / Math.max(1, beginnings[index]?.length ?? 0),
+    )
+  }
 }
 
 async function tokenLimit(host: ForkHost, maxTokens: number, model: Model | undefined): Promise<number> {

@@ -128,6 +128,13 @@ describe("a fork", () => {
     expect(info.droppedMessages).toBeGreaterThan(0)
   })
 
+  test("counts a text beyond all measure by its beginning", async () => {
+    const { asked, run } = hostWith([user("u1", "go"), agent("a1", "x".repeat(9_000_000)), user("u2", "and?")])
+    const { info } = await run()
+    expect(info).toMatchObject({ messages: 1, droppedMessages: 2 })
+    expect(Math.max(...asked.counted.map(({ length }) => length))).toBe(2_000_000)
+  })
+
   test("that is small by its bytes is not counted at all", async () => {
     const { asked, run } = hostWith(LONG)
     await run()
