@@ -137,18 +137,24 @@ export class Outbox {
 
   async #drain(parentID: string, lane: Lane): Promise<void> {
     try {
-      for (let item = lane.items[0]; item && this.#isOpen(parentID, lane); item = lane.items[0]) {
-        const task = await item.closed
-        await this.#persist(task, lane, (attempt) => this.#tell(task, item as Item, lane, attempt))
-        lane.items.shift()
+      while (this.#isOpen(parentID, lane)) {
+        const [item] = lane.items
+        if (item) await this.#deliver(item, lane)
+        else if (lane.owed) await this.#wake(parentID, lane, { ...lane.owed, noReply: false })
+        else break
       }
-      if (lane.owed) await this.#wake(parentID, lane, { ...lane.owed, noReply: false })
     } finally {
       lane.state = "resting"
       if (lane.idled) this.#checkSoon(parentID, lane)
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
     }
+  }
+
+  async #deliver(item: Item, lane: Lane): Promise<void> {
+    const task = await item.closed
+    await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
+    lane.items.shift()
   }
 
   #forget(parentID: string, lane: Lane): void {

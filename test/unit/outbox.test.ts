@@ -183,6 +183,73 @@ describe("a message", () => {
     expect(sent).toHaveLength(6)
   })
 
+  test("that the parent may hold already is looked for before it is sent", async () => {
+    const { clock, outbox, told, states } = setUp()
+    const task = owing("bg_aaaaaaaa")
+    outbox.post(task, undefined, true)
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_aaaaaaaa"])
+    outbox.post(task, undefined, true)
+    await clock.advance(100)
+    expect(told()).toHaveLength(1)
+    expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken", "bg_aaaaaaaa confirmed", "drained, woken"])
+  })
+
+  test("has the same ids whoever tells it, and whenever the run ended", async () => {
+    const ids = []
+    for (const endedAt of [5000, 6000]) {
+      const { clock, outbox, sent } = setUp()
+      outbox.post(owing("bg_aaaaaaaa", true, { run: { endedAt } }))
+      await clock.advance(100)
+      ids.push([sent[0]?.messageID, ...(sent[0]?.parts.map(({ id }) => id) ?? [])].join())
+    }
+    expect(ids[0]).toBe(ids[1])
+  })
+
+  test("waits while the parent's user has undone something, and goes as soon as that is over", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.reverted = true
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(10_000)
+    outbox.parentChanged(PARENT)
+    await clock.advance(0)
+    expect(told()).toEqual([])
+    world.reverted = false
+    outbox.parentChanged(PARENT)
+    await clock.advance(0)
+    expect(told()).toEqual(["visible bg_aaaaaaaa"])
+  })
+
+  test("that waits for an idle parent is not looked after each time that its session changes", async () => {
+    const { clock, world, outbox } = setUp()
+    world.busy = true
+    outbox.post(owing("bg_aaaaaaaa", false))
+    await clock.advance(100)
+    const { looks } = world
+    for (let count = 0; count < 10; count++) outbox.parentChanged(PARENT)
+    await clock.advance(100)
+    expect(world.looks).toBe(looks)
+  })
+
+  test("that left waking to one that was taken back does it itself, however often the host fails", async () => {
+    const { clock, world, outbox, told, states } = setUp()
+    let close = (_task: Task) => {}
+    outbox.post(owing("bg_aaaaaaaa", true))
+    outbox.post(owing("bg_bbbbbbbb", true), new Promise((resolve) => (close = resolve)))
+    await clock.advance(1000)
+    world.known = false
+    world.failures = [new HostError("no"), new HostError("no")]
+    close(owing("bg_bbbbbbbb"))
+    await clock.advance(0)
+    world.known = true
+    outbox.post(owing("bg_cccccccc", false))
+    await clock.advance(60_000)
+    const first = "visible bg_aaaaaaaa"
+    expect(told()).toEqual([`${first} (no reply)`, first, first, first, "visible bg_cccccccc (no reply)"])
+    expect(states.at(-1)).toBe("drained, woken")
+    expect(outbox.owes(PARENT)).toBe(false)
+  })
+
   test("goes nowhere once its task is forgotten, its parent is gone or the plugin has ended", async () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
       const { clock, world, outbox, told, stop } = setUp()
@@ -251,6 +318,21 @@ describe("a message that was to wake the parent", () => {
     world.stores = true
     await clock.advance(10_000)
     expect(told().length).toBeGreaterThan(1)
+  })
+
+  test("and was deleted by the parent's user is not told again", async () => {
+    const all = await woken()
+    all.world.since = []
+    await idle(all)
+    expect(all.told()).toHaveLength(1)
+  })
+
+  test("and was never read waits while the parent's user has undone something", async () => {
+    const all = await woken()
+    all.world.since = [all.question]
+    all.world.reverted = true
+    await idle(all)
+    expect(all.told()).toHaveLength(1)
   })
 
   test("is of no more interest when the parent is gone", async () => {
