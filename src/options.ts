@@ -145,6 +145,8 @@ export const OptionsSchema = z.strictObject({
 
 export type Options = z.infer<typeof OptionsSchema>
 
+export type BoardOptions = NonNullable<Options["board"]>
+
 export const DEFAULTS: Options = Object.freeze(OptionsSchema.parse({}))
 
 /**

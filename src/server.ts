@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
+import type { AgentConfig, OpenBoard } from "./board/index.ts"
 import type { HostEvent, LogFields } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
@@ -10,14 +11,15 @@ import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
 import { clientOn, transportOf } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
-import { registerInstance, unregisterInstance } from "./host/owner.ts"
+import { OpencodeThreads } from "./host/opencode-threads.ts"
+import { processLives, processMark, registerInstance, unregisterInstance } from "./host/owner.ts"
 import { sessionPages } from "./host/pages.ts"
 import { unsuitableHere } from "./host/routes.ts"
 import { installationKey, type Signer, signerOf } from "./host/signature.ts"
 import { startCounting } from "./host/thread.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
-import { parseOptions } from "./options.ts"
+import { type BoardOptions, parseOptions } from "./options.ts"
 import { briefingOf } from "./tools/briefing.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
 import { renderForCompaction } from "./tools/render-list.ts"
@@ -50,7 +52,10 @@ const server: Plugin = async (input, given) => {
     development: isDevelopment(),
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
-  systemClock.after(0, () => void manager.recover())
+  const recovered = new Promise<void>((resolve) => {
+    systemClock.after(0, () => void manager.recover().then(resolve))
+  })
+  const board = options.board && (await boardHere(options.board))
   let unsuitable: string | undefined
   let told = false
   systemClock.after(0, () => {
@@ -63,12 +68,18 @@ const server: Plugin = async (input, given) => {
   const events = new EventReader()
   const briefing = briefingOf(options)
   const tools = toolsFor(manager, options)
-  const hostTools = Object.entries(tools).map(([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const)
+  const hostTools = Object.entries({ ...tools, ...board?.tools }).map(
+    ([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const,
+  )
   return {
     // Read by the host at the first request to a model, when it is known whether the tools can work.
     get tool() {
       return unsuitable ? {} : Object.fromEntries(hostTools)
     },
+    ...(board && {
+      config: async (config) => guard(() => board.configure(config as AgentConfig)),
+      "chat.message": async ({ sessionID }, { message }) => guard(() => board.written(sessionID, message.id)),
+    }),
     event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
     // The first request to a model: by now there is a screen that can show what is wrong with the options.
     "tool.definition": async ({ toolID }, output) =>
@@ -91,10 +102,12 @@ const server: Plugin = async (input, given) => {
       const refusal = manager.refusesTools(sessionID)
       if (refusal) throw new Error(refusal)
     },
-    ...(briefing !== undefined && {
+    ...((briefing !== undefined || board) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
-        guard(() => {
-          if (manager.isFresh(sessionID)) output.system.push(briefing)
+        guard(async () => {
+          if (briefing !== undefined && manager.isFresh(sessionID)) output.system.push(briefing)
+          const block = await board?.system(sessionID)
+          if (block) output.system.push(block)
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
@@ -105,11 +118,30 @@ const server: Plugin = async (input, given) => {
       }),
     dispose: async () =>
       guard(async () => {
+        await board?.stop()
         manager.stop()
         unregisterInstance(instance)
         const takeAway = await page
         await takeAway?.()
       }),
+  }
+
+  async function boardHere(options: BoardOptions): Promise<OpenBoard> {
+    const { openBoard, mainCheckout, ManagerRuns } = await import("./board/index.ts")
+    const project = mainCheckout(input.worktree, input.directory)
+    const opened = openBoard({
+      options,
+      project,
+      directory: input.directory,
+      threads: new OpencodeThreads(client, host, project),
+      runs: new ManagerRuns(manager, recovered, systemClock),
+      surroundings: host,
+      clock: systemClock,
+      processes: { self: processMark, isAlive: processLives },
+      isBackground: async (sessionID) => manager.isLaunched(sessionID),
+    })
+    systemClock.after(0, () => void opened.start())
+    return opened
   }
 
   function hear(listener: { handle(event: HostEvent): void }, event: RawEvent) {
@@ -142,6 +174,7 @@ const server: Plugin = async (input, given) => {
           subscribe: (listener) => overview.subscribe(listener),
           diff,
         },
+        board: board?.service,
         threads: { base: () => sessionPages(input.serverUrl, input.directory) },
       },
       clock: systemClock,

@@ -1,5 +1,4 @@
-/** What the board's tools are called, as a permission. */
-export const BOARD_TOOLS = "tasks_*"
+import { BOARD_TOOLS } from "../manager/checks.ts"
 
 type Rules = string | Record<string, unknown>
 type Agent = { hidden?: boolean; disable?: boolean; permission?: Rules } & Record<string, unknown>

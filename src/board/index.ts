@@ -1,9 +1,9 @@
-import type { Options } from "../options.ts"
+import type { BoardOptions } from "../options.ts"
 import type { Tool } from "../tools/tool.ts"
 import { TaskBoard } from "./board.ts"
 import { type AgentConfig, gateTools } from "./gate.ts"
 import type { Clock, Runs, Surroundings, Threads } from "./ports.ts"
-import { boardFolder, isSameFolder } from "./project.ts"
+import { boardFolder, isSameFolder, mainCheckout } from "./project.ts"
 import { decide } from "./rules/decide.ts"
 import { DEFAULT_SCHEDULE, Schedule } from "./schedule.ts"
 import type { Board } from "./service.ts"
@@ -11,8 +11,11 @@ import type { Processes } from "./store/lock.ts"
 import { Store } from "./store/store.ts"
 import { boardTools } from "./tools/index.ts"
 
+export { ManagerRuns } from "./manager-runs.ts"
+export { type AgentConfig, mainCheckout }
+
 export type BoardSetup = {
-  readonly options: NonNullable<Options["board"]>
+  readonly options: BoardOptions
   /** The project's main checkout, and the folder that this instance of the plugin serves. */
   readonly project: string
   readonly directory: string

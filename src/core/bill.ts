@@ -56,7 +56,8 @@ export function payer(parentID: string, taskIn: (sessionID: string) => Task | un
   let sessionID = parentID
   for (const seen = new Set<string>(); !seen.has(sessionID); ) {
     seen.add(sessionID)
-    sessionID = taskIn(sessionID)?.parentID ?? sessionID
+    // Nobody is above a task that nobody launched: its own session pays.
+    sessionID = taskIn(sessionID)?.parentID || sessionID
   }
   return sessionID
 }

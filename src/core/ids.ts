@@ -4,6 +4,7 @@
  */
 
 const SUFFIX_LENGTH = 14
+const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})[A-Z][0-9a-z]{5}$/
 const TASK_ID = /^bg_[a-z0-9]{8}$/
 
 export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word"
@@ -30,6 +31,12 @@ export function messageID(kind: MessageKind, task: string, generation: number, a
 /** The part number `index` of such a message. */
 export function partID(kind: MessageKind, task: string, generation: number, at: number, index: number): string {
   return `prt_${time(at + index)}${suffix(kind, task, generation)}`
+}
+
+/** The task that a message of ours belongs to; undefined for an id of another form. */
+export function taskOfMessage(id: string): string | undefined {
+  const body = MESSAGE_ID.exec(id)?.[1]
+  return body === undefined ? undefined : `bg_${body}`
 }
 
 const time = (at: number): string => (BigInt(Math.trunc(at)) * 4096n).toString(16).padStart(12, "0").slice(-12)

@@ -1,4 +1,4 @@
-import { isQueued, type Model, type Task } from "./task.ts"
+import { isQueued, isUnattended, type Model, type Task } from "./task.ts"
 
 /** The limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
@@ -36,7 +36,8 @@ export function admissible(
   }
   queued.sort(byAge)
   return queued.filter((task) => {
-    if (!below(bySession.get(task.parentID), limits.maxConcurrentTasks)) return false
+    // Those that nobody launched are no session's: whoever starts them counts them.
+    if (!isUnattended(task) && !below(bySession.get(task.parentID), limits.maxConcurrentTasks)) return false
     const key = task.model && modelKey(task.model)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key)
     if (key !== undefined && !below(byModel.get(key), limit)) return false

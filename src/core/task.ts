@@ -113,6 +113,8 @@ export type Outcome = Figures & {
   readonly moreFiles: number
   /** What it wrote is its last word, asked for near a limit. */
   readonly saidLastWord?: boolean
+  /** What it asked and nobody answered in time. */
+  readonly unanswered?: readonly string[]
 }
 
 /**
@@ -145,9 +147,13 @@ export type Delivery =
       readonly running: number
     }
 
+/** The parent of a task that works in a session of its own account: nobody is told how it ends. */
+export const NOBODY = ""
+
 export type Task = {
   readonly id: string
   readonly sessionID: string
+  /** The session that launched it, or `NOBODY`. */
   readonly parentID: string
   /** The parent's message whose tool call launched the task. */
   readonly parentMessageID: string
@@ -156,7 +162,7 @@ export type Task = {
   readonly model?: Model
   /** Key of the batch: `name:<batch argument>`, or `auto:<task id>` of the first task of an unnamed one. */
   readonly batch: string
-  /** 1 for a child of a session that is nobody's task. */
+  /** 1 for a child of a session that is nobody's task, 0 for a task that nobody launched. */
   readonly depth: number
   readonly fork?: ForkInfo
   /** When it was launched; a run's own time is in `run`. */
@@ -215,6 +221,9 @@ export type LastWord = {
 }
 
 export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"
+
+/** True where nobody launched the task, and nobody is told of it. */
+export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 

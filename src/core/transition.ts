@@ -14,7 +14,8 @@ export type TaskEvent =
   | ({ readonly type: "completed" } & Ended)
   | ({ readonly type: "failed" } & Ended)
   | ({ readonly type: "cancelled" } & Ended)
-  | { readonly type: "resumed"; readonly run: Run }
+  /** `by`: another agent goes on with it. */
+  | { readonly type: "resumed"; readonly run: Run; readonly by?: Pick<Task, "agent" | "model" | "description"> }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
@@ -50,7 +51,7 @@ export function transition(task: Task, event: TaskEvent): Task {
     case "cancelled":
       return end(task, "cancelled", event)
     case "resumed":
-      return resume(task, event.run)
+      return resume(task, event)
     case "retrieved":
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
     case "warned":
@@ -85,11 +86,11 @@ function end(task: Task, status: "completed" | "error" | "cancelled", event: End
   }
 }
 
-function resume(task: Task, run: Run): Task {
+function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>): Task {
   if (isActive(task) || run.generation !== task.run.generation + 1) return task
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
   const earlier = addFigures(task.earlier, outcome)
-  return { ...rest, status: "resumed", run, earlier, delivery: { state: "none" } }
+  return { ...rest, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
 function notify(task: Task, event: { generation: number; state: "confirmed" | "abandoned" }): Task {

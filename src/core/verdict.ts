@@ -1,5 +1,5 @@
 import type { Message } from "./ports.ts"
-import { addUsage, type Ending, NO_USAGE, type Outcome, type Usage } from "./task.ts"
+import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage } from "./task.ts"
 
 /**
  * What may still come of a session:
@@ -78,6 +78,9 @@ const NOT_BEGUN = "OpenCode did not begin to answer the prompt in time."
 const INTERRUPTED = "OpenCode stopped or was restarted while it ran: it was interrupted."
 const INTERRUPTED_BEFORE =
   "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed."
+
+/** Whether a run was interrupted before its prompt reached the model. */
+export const neverBegan = ({ code, text }: Reason): boolean => code === "interrupted" && text === INTERRUPTED_BEFORE
 
 /** The answer of a run: the last text since its prompt, summaries of a compaction left out. */
 export function answerText(messages: readonly Message[]): string {

@@ -62,6 +62,7 @@ const Outcome = z.object({
   filesChanged: z.array(z.string()),
   moreFiles: z.number(),
   saidLastWord: z.boolean().optional(),
+  unanswered: z.array(z.string()).optional(),
 })
 
 const Delivery = z.union([
@@ -83,7 +84,7 @@ const Draft = z.object({
   agent: z.string(),
   model: z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() }).optional(),
   batch: z.string(),
-  depth: z.int().min(1),
+  depth: z.int().min(0),
   fork: z
     .object({
       messages: z.number(),

@@ -32,6 +32,9 @@ const USELESS_AT_LIMIT = [
   "task",
 ] as const
 
+/** The tools of the board: they are for conversations and threads, and no child is offered them. */
+export const BOARD_TOOLS = "tasks_*"
+
 /** The model of this name, as `provider/model`. */
 export async function chooseModel({ host, options }: CheckPorts, wanted: string): Promise<Model> {
   if (!options.allowModelOverride)
@@ -103,13 +106,13 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
  * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
  * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
  */
-export function rulesFor(parent: SessionInfo | undefined, atLimit: boolean): readonly Rule[] {
+export function rulesFor(
+  parent: SessionInfo | undefined,
+  { atLimit, board }: { readonly atLimit: boolean; readonly board: boolean },
+): readonly Rule[] {
   const inherited = parent?.rules.filter(isInherited) ?? []
-  if (!atLimit) return inherited
-  return [
-    ...inherited,
-    ...USELESS_AT_LIMIT.map((permission) => ({ permission, pattern: "*", action: "deny" as const })),
-  ]
+  const denied = [...(atLimit ? USELESS_AT_LIMIT : []), ...(board ? [BOARD_TOOLS] : [])]
+  return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
 }
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"

@@ -8,6 +8,7 @@ import {
   elapsed,
   isActive,
   isQueued,
+  isUnattended,
   NO_FIGURES,
   type Outcome,
   type Task,
@@ -80,7 +81,7 @@ export class Endings {
     const now = clock.now()
     const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
     const outcome = this.#outcome(task, ending, circumstances)
-    const delivery = this.#delivery(task, circumstances)
+    const delivery: Delivery = isUnattended(task) ? { state: "none" } : this.#delivery(task, circumstances)
     const change = store.apply(taskID, { type: ending.type, generation, at, outcome, delivery }, now)
     if (!change) return false
     const { after } = change
@@ -92,7 +93,7 @@ export class Endings {
     background.run("close", () => written)
     // Queued now, so that news go out in the order in which the runs ended, however long their closing takes.
     this.#outbox.post(after, written, maybeTold)
-    if (!silent) toaster.ended(after)
+    if (!silent && !isUnattended(after)) toaster.ended(after)
     host.log("info", "task ended", {
       task: taskID,
       session: after.sessionID,
@@ -204,10 +205,19 @@ export class Endings {
   /** What is known of the run: from its messages where there are any, else from what was heard of it. */
   #outcome(task: Task, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
     const { reason, note, saidLastWord } = ending
-    if (messages.length > 0) return { reason, note, saidLastWord, openTodos, ...factsOf(messages) }
-    const heard = task.outcome ?? this.#parts.store.tracker(task.id)?.snapshot() ?? NO_FIGURES
+    const tracker = this.#parts.store.tracker(task.id)
+    const unanswered = task.outcome?.unanswered ?? tracker?.unanswered ?? []
+    const told = {
+      reason,
+      note,
+      saidLastWord,
+      openTodos,
+      ...(unanswered.length > 0 && { unanswered: [...unanswered] }),
+    }
+    if (messages.length > 0) return { ...told, ...factsOf(messages) }
+    const heard = task.outcome ?? tracker?.snapshot() ?? NO_FIGURES
     const { toolCalls, usage, recentTools } = { recentTools: [], ...heard }
-    return { reason, note, saidLastWord, openTodos, toolCalls, usage, recentTools, filesChanged: [], moreFiles: 0 }
+    return { ...told, toolCalls, usage, recentTools, filesChanged: [], moreFiles: 0 }
   }
 
   #delivery(task: Task, { silent, wake }: Circumstances): Delivery {

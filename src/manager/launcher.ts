@@ -86,8 +86,9 @@ export class Launcher {
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = fingerprint(agent.name, model, request.prompt)
     const draft = { agent: agent.name, model, depth, fingerprint: mark }
-    const make = () =>
-      this.#authorized(request, caller, draft, rulesFor(parent, options.maxDepth > 0 && depth >= options.maxDepth))
+    const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
+    const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
+    const make = () => this.#authorized(request, caller, draft, rules)
     if (!options.reuseIdentical || request.fork || request.after) return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
@@ -97,7 +98,7 @@ export class Launcher {
    * it is somebody at the screen who asks: that needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
-    const { host, store, clock, options, journal, toaster } = this.#parts
+    const { host, store, clock, options, toaster } = this.#parts
     refuseUnlessResumable(task, options.resumable)
     await this.#ports.endings.closed(task.id)
     if (!(await host.session(task.sessionID)))
@@ -105,7 +106,7 @@ export class Launcher {
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
     if (caller) await authorize(caller, task.agent, task.description)
-    await this.#refuseBeyondLimits(task.parentID, task.id)
+    await this.refuseBeyondLimits(task.parentID, task.id)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     refuseUnlessResumable(current, options.resumable)
@@ -123,13 +124,18 @@ export class Launcher {
     }
     const change = store.apply(task.id, { type: "resumed", run }, now)
     if (!change) throw alreadyResumed(task.id)
-    this.#prompts.set(task.id, request.prompt)
-    this.pump()
-    await journal.save(change.after)
     toaster.launched(change.after)
-    this.#logLaunch(change.after)
-    this.#ports.watch()
+    await this.enqueue(change.after, request.prompt)
     return store.get(task.id) ?? change.after
+  }
+
+  /** Has a run begin that is in the store already, as soon as there is a slot; resolves when it is written down. */
+  async enqueue(task: Task, prompt: string): Promise<void> {
+    this.#prompts.set(task.id, prompt)
+    this.pump()
+    await this.#parts.journal.save(task)
+    this.#logLaunch(task)
+    this.#ports.watch()
   }
 
   /** Starts what may start. Called whenever a slot may have become free. */
@@ -185,7 +191,7 @@ export class Launcher {
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     rules: readonly Rule[],
   ): Promise<Task> {
-    await this.#refuseBeyondLimits(caller.sessionID)
+    await this.refuseBeyondLimits(caller.sessionID)
     const waitsFor = () =>
       request.after === undefined
         ? undefined
@@ -293,7 +299,7 @@ export class Launcher {
   }
 
   /** Nothing begins where a limit that it would come under is used up. */
-  async #refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
+  async refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
     const { ledger } = this.#ports
     await ledger.lookElsewhere()
     const why = refusalOf(this.#parts.options, ledger.spentBefore(sessionID, taskID))

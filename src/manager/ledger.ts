@@ -1,6 +1,6 @@
 import { type Account, type Bill, billOf, DAY_MS, payer } from "../core/bill.ts"
 import { NOTHING_SPENT, needsBill, type Spent } from "../core/spending.ts"
-import { NO_FIGURES, NO_USAGE, type Task, type Usage } from "../core/task.ts"
+import { NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../core/task.ts"
 import type { Watched } from "../core/watchdog.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
@@ -63,7 +63,9 @@ export class Ledger {
     const { store } = this.#parts
     const bill = this.#bill()
     const above = payer(sessionID, (id) => store.bySession(id))
-    return { task: taskID ? bill.task(taskID) : NO_USAGE, session: bill.session(above), day: bill.day }
+    // Those that nobody launched have no session in common.
+    const session = above === NOBODY ? NO_USAGE : bill.session(above)
+    return { task: taskID ? bill.task(taskID) : NO_USAGE, session, day: bill.day }
   }
 
   #bill(): Bill {

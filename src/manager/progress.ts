@@ -41,6 +41,8 @@ export class ProgressTracker {
   hinted = false
   /** How far its last word has come, once it was asked for it. */
   lastWord: LastWord | undefined
+  /** What was asked and refused, because nobody answered in time. */
+  readonly unanswered: string[] = []
   /** How long this process slept while the run went on, in ms: no limit counts that time. */
   asleep = 0
 

@@ -99,9 +99,10 @@ export class Recovery {
     const orphans: TaskRecord[] = []
     for (const record of records) {
       const { task, owner } = record
-      if (store.get(task.id) && !store.isForeign(task.id)) continue
+      const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
-      if (ownership === "ours") continue
+      // One that ended here may have been asked again elsewhere.
+      if (ownership === "ours" || (known && (isActive(known) || ownership === "dead"))) continue
       // What a dead process left stays another's until it is settled: what fails is looked at again.
       store.addForeign(task)
       if (ownership === "dead") orphans.push(record)

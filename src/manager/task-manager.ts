@@ -1,7 +1,8 @@
 import { CallError } from "../core/errors.ts"
+import { taskOfMessage } from "../core/ids.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
-import { type Ending, isActive, isQueued, type Status, type Task } from "../core/task.ts"
+import { type Ending, isActive, isQueued, isUnattended, type Status, type Task } from "../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
@@ -25,6 +26,7 @@ import { Retention } from "./retention.ts"
 import { TaskStore } from "./store.ts"
 import { Teller } from "./teller.ts"
 import { Timekeeper } from "./timekeeper.ts"
+import { Unattended, type UnattendedRequest } from "./unattended.ts"
 import { type TaskView, viewOf } from "./view.ts"
 import { Waiting } from "./waiting.ts"
 import { Watcher } from "./watcher.ts"
@@ -52,6 +54,7 @@ const CANCELLED: Ending = {
   type: "cancelled",
   reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
 }
+const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
 const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
 /** What is done between a run's end and its parent's being told, in this order. */
@@ -79,6 +82,7 @@ export class TaskManager {
   readonly #waiting: Waiting
   readonly #lastWords: LastWords
   readonly #teller: Teller
+  readonly #unattended: Unattended
 
   constructor(ports: ManagerPorts) {
     const parts = partsOf(ports, this.#stop.signal)
@@ -94,6 +98,10 @@ export class TaskManager {
     const [ledger, waiting] = [this.#ledger, this.#waiting]
     this.#launcher = new Launcher(parts, { endings, forks, randomID, ledger, waiting, answers: this.#answers, watch })
     this.#lastWords = new LastWords(parts, endings)
+    const enqueue = (task: Task, prompt: string) => this.#launcher.enqueue(task, prompt)
+    const refuseBeyondLimits: Launcher["refuseBeyondLimits"] = (session, task) =>
+      this.#launcher.refuseBeyondLimits(session, task)
+    this.#unattended = new Unattended(parts, { endings, randomID, enqueue, refuseBeyondLimits })
     this.#watcher = new Watcher(parts, {
       endings,
       ledger,
@@ -190,7 +198,7 @@ export class TaskManager {
   /** True for the session of a task that began from nothing. */
   isFresh(sessionID: string): boolean {
     const task = this.#parts.store.bySession(sessionID)
-    return task !== undefined && task.fork === undefined
+    return task !== undefined && !isUnattended(task) && task.fork === undefined
   }
 
   /** The tasks that a session launched, oldest first. */
@@ -233,6 +241,47 @@ export class TaskManager {
     await Promise.all(tasks.map((task) => this.#forget(task)))
     this.#retention.forgetSession(sessionID)
     return { cleared: tasks.length, stopped: stopped.length }
+  }
+
+  /** Begins a run in a session that stands by itself, of which nobody is told. */
+  async run(request: UnattendedRequest): Promise<TaskView> {
+    return this.#view(await this.#unattended.run(request))
+  }
+
+  /** Stops such a run, for the person who wants that. False where there is none. */
+  stopRun(sessionID: string): Promise<boolean> {
+    return this.#unattended.stop(sessionID, STOPPED)
+  }
+
+  /** The task whose own session this is. */
+  taskIn(sessionID: string): TaskView | undefined {
+    const task = this.#parts.store.bySession(sessionID)
+    return task && this.#view(task)
+  }
+
+  /** Whether a session is that of a task that was launched, or lies below one. */
+  isLaunched(sessionID: string): boolean {
+    const task = this.#parts.store.responsibleFor(sessionID)
+    return task !== undefined && !isUnattended(task)
+  }
+
+  /** The session of a task that nobody launched; undefined for any other. */
+  standing(taskID: string): string | undefined {
+    const task = this.#parts.store.get(taskID)
+    return task && isUnattended(task) ? task.sessionID : undefined
+  }
+
+  /** Whether a message is one that was written by or for a task. */
+  wrote(messageID: string): boolean {
+    const id = taskOfMessage(messageID)
+    return id !== undefined && this.#parts.store.get(id) !== undefined
+  }
+
+  /** Looks at what other processes have made of their tasks since `since`. Never rejects. */
+  async refresh(since: number): Promise<void> {
+    await this.#recovery.discover(since)
+    await this.#recovery.refreshForeign()
+    this.#timekeeper.wake()
   }
 
   /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */

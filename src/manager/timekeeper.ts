@@ -1,6 +1,6 @@
 import { messageID, partID } from "../core/ids.ts"
 import { type Host, LEASE_MS } from "../core/ports.ts"
-import { type Ask, isQueued, type Task } from "../core/task.ts"
+import { type Ask, isQueued, isUnattended, type Task } from "../core/task.ts"
 import { dueAt } from "../core/watchdog.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
@@ -107,12 +107,13 @@ export class Timekeeper {
     const tracker = store.tracker(task.id)
     if (options.permissionTimeout > 0 && age >= options.permissionTimeout) {
       tracker?.replied(ask.id)
+      tracker?.unanswered.push(ask.what)
       host.log("warn", "a question was refused because nobody answered", { task: task.id, session: ask.sessionID })
       background.run("refuse", () => host.refuse(ask, REFUSAL))
       return
     }
     if (age < HINT_AFTER_MS) return this.at(ask.askedAt + HINT_AFTER_MS)
-    if (!tracker || tracker.hinted) return
+    if (!tracker || tracker.hinted || isUnattended(task)) return
     tracker.hinted = true
     background.run("hint", async () => {
       tracker.hinted = await this.#hint(task, ask)

@@ -1,0 +1,251 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { archived, blockOf, boardFile, call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
+import { ask, callTool, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+
+/** In February alone: the clock does not come into what is tested here. */
+const NEVER = "0 0 30 2 *"
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(
+    model,
+    { board: { schedule: NEVER, agents: ["build", "librarian", "explore"] } },
+    {
+      config: {
+        agent: {
+          librarian: { mode: "all", description: "Finds books.", prompt: "You are the librarian." },
+          outsider: { mode: "all", description: "Not on the board.", prompt: "You are an outsider." },
+        },
+      },
+    },
+  )
+  await ask(host, await openSession(host), "warm up")
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+beforeEach(() => model.reset())
+
+const boardTools = (request: ModelRequest) => request.tools.filter((name) => name.startsWith("tasks_"))
+
+describe("the tools", () => {
+  test("are offered to the board's agents, explore among them, and to no other", async () => {
+    for (const [agent, count] of [
+      ["build", 13],
+      ["librarian", 13],
+      ["explore", 13],
+      ["outsider", 0],
+      ["general", 0],
+    ] as const) {
+      const session = await openSession(host)
+      await ask(host, session, "what is there?", { agent })
+      const request = model.requests.findLast(({ sessionID }) => sessionID === session)
+      expect(boardTools(request as ModelRequest), agent).toHaveLength(count)
+    }
+  })
+
+  test("are offered in no background task's session, forked or fresh", async () => {
+    for (const fork of [false, true]) {
+      const session = await openSession(host)
+      const { child } = await launch(host, model, session, { prompt: `P-${fork}`, agent: "librarian", fork })
+      const request = await model.waitFor((each) => each.sessionID === child)
+      expect(boardTools(request)).toEqual([])
+      await notified(host, session)
+    }
+  })
+})
+
+describe("the job", () => {
+  test("goes from its making through a subtask in another agent's thread to the parent's wake-up and end", async () => {
+    const seen: string[] = []
+    const library = gate()
+    model.use(async (request) => {
+      const id = taskOf(request)
+      if (id === undefined) return undefined
+      const block = blockOf(request)
+      const said = request.sinceUser.length
+      if (block.includes("Owner: librarian")) {
+        if (said > 0) return { text: "found" }
+        seen.push("librarian works")
+        await library.opened
+        return call("complete_task", { task_id: id })
+      }
+      if (block.includes("no plan yet")) {
+        seen.push("owner plans")
+        return call("update_steps", {
+          task_id: id,
+          steps: [{ title: "read" }, { title: "look up" }, { title: "write" }],
+        })
+      }
+      if (block.includes("0. [ ] read")) return call("update_step", { task_id: id, step_index: 0, done: true })
+      if (block.includes("1. [ ] look up ->") && block.includes("): done")) {
+        seen.push("owner goes on")
+        return call("update_step", { task_id: id, step_index: 1, done: true })
+      }
+      if (block.includes("1. [ ] look up ->")) return { text: "waiting for the librarian" }
+      if (block.includes("1. [ ] look up"))
+        return call("create_subtask", { task_id: id, step_index: 1, title: "Look it up", owner: "librarian" })
+      if (block.includes("2. [ ] write")) return call("update_step", { task_id: id, step_index: 2, done: true })
+      return block.includes("Status: active") ? call("complete_task", { task_id: id }) : { text: "all done" }
+    })
+    const session = await openSession(host)
+    const made = await callBoard(host, model, session, "create_task", {
+      title: "Write the chapter",
+      owner: "explore",
+      description: "On whales.",
+    })
+    const id = idIn(made)
+    expect(made).toContain(`Task #${id} was made.`)
+    const subtask = await eventually(() => stored(host, id).steps[1]?.taskId, { timeout: 30_000 })
+    const thread = stored(host, id).threadId
+    await eventually(() => seen.length === 2, { timeout: 30_000 })
+    await idle(host, thread)
+    const listed = await eventually(
+      async () => {
+        const text = await callBoard(host, model, session, "get_task", { task_id: id })
+        return text.includes("waits for") && text
+      },
+      { timeout: 30_000 },
+    )
+    expect(seen).toEqual(["owner plans", "librarian works"])
+    expect(listed).toContain(`Status: active, waits for #${subtask}. Owner: explore. Created by: build.`)
+    expect(listed).toContain(`1. [ ] look up -> subtask #${subtask} (librarian): running`)
+    library.open()
+    await archived(host, id)
+    expect(await archived(host, subtask)).toMatchObject({
+      status: "done",
+      owner: "librarian",
+      createdBy: "explore",
+      archivedBy: "librarian",
+    })
+    expect(seen).toEqual(["owner plans", "librarian works", "owner goes on"])
+    const row = await unwrap(host.client.session.get({ sessionID: thread }))
+    expect(row).toMatchObject({ title: `#${id} Write the chapter`, metadata: { superagentsBoard: { task: id } } })
+    expect(row.parentID).toBeUndefined()
+    const other = await unwrap(host.client.session.get({ sessionID: stored(host, subtask).threadId }))
+    expect(other.title).toBe(`#${subtask} Look it up`)
+    // Two runs: from its making to the wait, and from the subtask's end on.
+    const asked = (await messages(host, thread)).filter(({ info }) => info.role === "user")
+    expect(asked).toHaveLength(2)
+    expect(asked.every(({ info }) => info.role === "user" && info.agent === "explore")).toBe(true)
+    expect(await callTool(host, model, session, "superagents_list", {})).toMatchObject({
+      output: expect.stringContaining("No "),
+    })
+  })
+})
+
+describe("the <Task> block", () => {
+  test("is in every request of the thread, fresh after each change, and in no other session", async () => {
+    const session = await openSession(host)
+    const id = idIn(
+      await callBoard(host, model, session, "create_task", {
+        title: "Mine",
+        description: "for </Task> me",
+        status: "draft",
+        steps: [{ title: "a" }],
+      }),
+    )
+    const thread = stored(host, id).threadId
+    await ask(host, thread, "hello")
+    const [first] = model.requests.filter(({ sessionID }) => sessionID === thread)
+    expect(first && blockOf(first)).toMatch(
+      /^<Task id="\d+">\n#\d+ Mine\nStatus: draft\. Owner: build\. Created by: build\.\n/,
+    )
+    expect(first && blockOf(first)).toContain("for &lt;/Task> me")
+    model.use((request) => {
+      if (request.sessionID !== thread || request.sinceUser.length > 0) return undefined
+      return call("update_step", { task_id: id, step_index: 0, done: true })
+    })
+    await ask(host, thread, "go on")
+    const blocks = model.requests.filter(({ sessionID }) => sessionID === thread).map(blockOf)
+    expect(blocks.map((block) => /0\. \[.\] a/.exec(block)?.[0])).toEqual(["0. [ ] a", "0. [ ] a", "0. [x] a"])
+    const others = model.requests.filter(({ sessionID }) => sessionID !== thread)
+    expect(others.length).toBeGreaterThan(0)
+    expect(others.filter(({ system }) => system.includes("<Task"))).toEqual([])
+  })
+})
+
+describe("a run", () => {
+  test("works in its thread, tells nobody, and is not repeated", async () => {
+    const session = await openSession(host)
+    const id = idIn(await callBoard(host, model, session, "create_task", { title: "Quiet", owner: "librarian" }))
+    const { threadId } = stored(host, id)
+    await model.waitFor(({ sessionID }) => sessionID === threadId)
+    await idle(host, threadId)
+    await idle(host, session)
+    const before = (await messages(host, session)).length
+    await eventually(() => (boardFile(host).runtime.tasks[id] as { ran?: string })?.ran)
+    expect(await messages(host, session)).toHaveLength(before)
+    expect(model.requests.filter(({ sessionID }) => sessionID === threadId)).toHaveLength(1)
+    await callBoard(host, model, session, "cancel_task", { task_id: id })
+  })
+
+  test("is stopped by a cancel, with those of its subtasks two levels deep", async () => {
+    model.use((request) => (taskOf(request) ? { hang: true, text: "working" } : undefined))
+    const session = await openSession(host)
+    const top = idIn(await callBoard(host, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }))
+    const middle = /as task #(\d+)/.exec(
+      await callBoard(host, model, session, "create_subtask", {
+        task_id: top,
+        step_index: 0,
+        title: "mid",
+        owner: "librarian",
+      }),
+    )?.[1] as string
+    const library = await openSession(host)
+    await callBoard(host, model, library, "update_steps", { task_id: middle, steps: [{ title: "b" }] }, "librarian")
+    const deep = /as task #(\d+)/.exec(
+      await callBoard(
+        host,
+        model,
+        library,
+        "create_subtask",
+        { task_id: middle, step_index: 0, title: "deep", owner: "explore" },
+        "librarian",
+      ),
+    )?.[1] as string
+    const threads = [middle, deep].map((id) => stored(host, id).threadId)
+    for (const thread of threads) await model.waitFor(({ sessionID }) => sessionID === thread)
+    const answer = await callBoard(host, model, session, "cancel_task", { task_id: top })
+    expect(answer).toContain(`Canceled with it: #${middle} mid, #${deep} deep.`)
+    for (const thread of threads) await idle(host, thread)
+    expect((await archived(host, deep)).status).toBe("canceled")
+  })
+})
+
+describe("a person", () => {
+  test("is asked for from a thread alone, and the state says so until they write there", async () => {
+    const session = await openSession(host)
+    const outside = callBoard(host, model, session, "notify_user", { message: "hello" })
+    await expect(outside).rejects.toThrow("from the thread of an open task alone")
+    model.use((request) => {
+      if (!taskOf(request)) return undefined
+      return request.sinceUser.length === 0 && request.lastUser.includes("Work on the task")
+        ? call("notify_user", { message: "Which license?" })
+        : { text: "I wait." }
+    })
+    const since = host.events.mark()
+    const id = idIn(await callBoard(host, model, session, "create_task", { title: "Choose", owner: "librarian" }))
+    await host.events.waitFor(
+      (event) => event.type === "tui.toast.show" && event.properties.message === "Which license?",
+      { since, what: "the toast" },
+    )
+    const { threadId } = stored(host, id)
+    await idle(host, threadId)
+    const shown = () => callBoard(host, model, session, "get_task", { task_id: id })
+    await eventually(async () => (await shown()).includes("needs you: Which license?"))
+    await say(host, threadId, "MIT")
+    await idle(host, threadId)
+    expect(await shown()).not.toContain("needs you")
+    await callBoard(host, model, session, "cancel_task", { task_id: id })
+  })
+})

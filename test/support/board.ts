@@ -1,0 +1,72 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { callTool, eventually } from "./drive.ts"
+import type { Host } from "./host.ts"
+import type { ModelRequest, Reply, ScriptedModel } from "./model.ts"
+
+/** The board of a real host, as it stands in its files and as agents use it. */
+
+type Stored = {
+  id: string
+  title: string
+  status: string
+  owner: string
+  createdBy: string
+  threadId: string
+  steps: { title: string; done: boolean; taskId?: string }[]
+}
+
+export const boardFolder = (host: Host) => join(host.directory, ".opencode", "tasks")
+
+export const boardFile = (
+  host: Host,
+): { tasks: Stored[]; nextId: number; runtime: { tasks: Record<string, unknown> } } =>
+  JSON.parse(readFileSync(join(boardFolder(host), "tasks.json"), "utf8"))
+
+/** The archived tasks, oldest first. */
+export const historyFile = (host: Host): (Stored & { archivedAt: string; archivedBy: string })[] => {
+  try {
+    const text = readFileSync(join(boardFolder(host), "history.jsonl"), "utf8")
+    return text.split("\n").flatMap((line) => (line === "" ? [] : JSON.parse(line)))
+  } catch {
+    return []
+  }
+}
+
+export const stored = (host: Host, id: string): Stored => {
+  const task = [...boardFile(host).tasks, ...historyFile(host)].find((each) => each.id === id)
+  if (!task) throw new Error(`no task #${id}`)
+  return task
+}
+
+/** Resolves with the task in history, when it is there. */
+export const archived = (host: Host, id: string, timeout = 30_000) =>
+  eventually(() => historyFile(host).find((task) => task.id === id), {
+    timeout,
+    message: () => `#${id} ends\n${host.logs()}`,
+  })
+
+/** Calls a tool of the board; a failed call throws its text. */
+export const callBoard = async (
+  host: Host,
+  model: ScriptedModel,
+  sessionID: string,
+  name: string,
+  args: object,
+  agent?: string,
+): Promise<string> => {
+  const { output, error } = await callTool(host, model, sessionID, `tasks_${name}`, args, { agent })
+  if (output === undefined) throw new Error(error)
+  return output
+}
+
+/** The id that a tool's answer names first. */
+export const idIn = (text: string): string => /#(\d+)/.exec(text)?.[1] ?? ""
+
+/** The id of the task in whose thread a request is made, from its block. */
+export const taskOf = (request: ModelRequest): string | undefined => /<Task id="(\d+)">/.exec(request.system)?.[1]
+
+/** The block alone. */
+export const blockOf = (request: ModelRequest): string => /<Task id=[\s\S]*<\/Task>/.exec(request.system)?.[0] ?? ""
+
+export const call = (name: string, args: object): Reply => ({ tools: [{ name: `tasks_${name}`, args }] })

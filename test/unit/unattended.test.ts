@@ -1,0 +1,137 @@
+import { describe, expect, test } from "vitest"
+import { ManagerRuns } from "../../src/board/manager-runs.ts"
+import { taskOfMessage } from "../../src/core/ids.ts"
+import { flush } from "../support/fake-clock.ts"
+import { Rig } from "../support/rig.ts"
+
+/** A session that stands by itself, and runs in it as the board begins them. */
+const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
+  const rig = new Rig(options)
+  const sessionID = rig.host.openSession()
+  const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
+  const start = (prompt: string, agent = "general") =>
+    rig.manager.run({ sessionID, agent, description: "#5 Migrate", prompt })
+  const ended = () => rig.clock.until(() => runs().of(sessionID)?.state === "ended")
+  return { rig, sessionID, runs, start, ended }
+}
+
+describe("a run that nobody launched", () => {
+  test("works in the session that was there, and tells nobody how it ended", async () => {
+    const { rig, sessionID, runs, start, ended } = standing()
+    rig.onPrompt("WORK", { text: "done" })
+    const { task } = await start("WORK")
+    expect(task).toMatchObject({ sessionID, parentID: "", depth: 0, status: "running", agent: "general" })
+    expect(runs().of(sessionID)?.state).toBe("running")
+    await ended()
+    await rig.clock.advance(60_000)
+    expect(runs().of(sessionID)?.result).toEqual({ status: "completed", reason: undefined, begun: true, refused: [] })
+    expect(rig.manager.taskIn(sessionID)?.task.delivery).toEqual({ state: "none" })
+    expect(rig.host.toasts).toEqual([])
+    expect(rig.notices(sessionID)).toEqual([])
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("is one at a time; the next one is a further run of the same task, by another agent too", async () => {
+    const { rig, sessionID, start, ended } = standing()
+    rig.onPrompt("WORK", { text: "done" })
+    const first = await start("WORK")
+    await expect(start("WORK")).rejects.toThrow("is being worked in already")
+    await ended()
+    const second = await start("WORK", "plan")
+    expect(second.task).toMatchObject({ id: first.task.id, agent: "plan", status: "resumed", run: { generation: 1 } })
+    await ended()
+    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    expect(asked.map(({ agent }) => agent)).toEqual(["general", "plan"])
+    expect(asked.map(({ id }) => taskOfMessage(id))).toEqual([first.task.id, first.task.id])
+    expect(asked.every(({ id }) => rig.manager.wrote(id))).toBe(true)
+    expect(rig.manager.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
+  })
+
+  test("is refused where the session or the agent is not there, or the session is a background task's", async () => {
+    const { rig, start } = standing()
+    rig.onPrompt("FIND", { hang: true })
+    await expect(start("WORK", "nobody")).rejects.toThrow('No agent "nobody"')
+    const request = { agent: "general", description: "x", prompt: "WORK" }
+    await expect(rig.manager.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow("does not exist any more")
+    const { id } = await rig.launch()
+    const child = rig.task(id).sessionID
+    await expect(rig.manager.run({ ...request, sessionID: child })).rejects.toThrow(`belongs to background task ${id}`)
+    expect([rig.manager.isLaunched(child), rig.manager.isLaunched("ses_gone")]).toEqual([true, false])
+    expect(new ManagerRuns(rig.manager, Promise.resolve(), rig.clock).of(child)).toBeUndefined()
+    expect(await rig.manager.stopRun(child)).toBe(false)
+  })
+
+  test("is limited as any other: it ends in an error with its reason, and may be begun again", async () => {
+    const { rig, sessionID, runs, start, ended } = standing({ options: { taskTimeout: 60_000 } })
+    rig.onPrompt("WORK", { hang: true, text: "so far" })
+    await start("WORK")
+    await rig.clock.advance(120_000)
+    await ended()
+    expect(runs().of(sessionID)?.result).toMatchObject({
+      status: "error",
+      begun: true,
+      reason: expect.stringContaining("1m"),
+    })
+    await start("WORK")
+    expect(runs().of(sessionID)?.state).toBe("running")
+  })
+
+  test("is stopped when somebody wants that, once", async () => {
+    const { rig, sessionID, runs, start } = standing()
+    rig.onPrompt("WORK", { hang: true })
+    await start("WORK")
+    await rig.clock.advance(100)
+    await runs().stop(sessionID)
+    expect(runs().of(sessionID)?.result?.status).toBe("cancelled")
+    expect(await rig.manager.stopRun(sessionID)).toBe(false)
+  })
+
+  test("takes no slot of any session, and its own background tasks are its children", async () => {
+    const { rig, sessionID, start } = standing({ options: { maxConcurrentTasks: 1 } })
+    rig.onPrompt("WORK", { hang: true })
+    const other = rig.host.openSession()
+    await start("WORK")
+    const { task } = await rig.manager.run({ sessionID: other, agent: "general", description: "other", prompt: "WORK" })
+    expect(task.run.startedAt).toBeDefined()
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch({}, sessionID)
+    expect(rig.task(id, sessionID)).toMatchObject({ depth: 1, parentID: sessionID })
+  })
+
+  test("is known after a restart: what was finished as finished, what was not as interrupted", async () => {
+    const { rig, sessionID, runs, start, ended } = standing()
+    rig.onPrompt("WORK", { text: "done" })
+    await start("WORK")
+    await ended()
+    await rig.clock.advance(20_000)
+    rig.restart()
+    await rig.manager.recover()
+    expect(runs().of(sessionID)).toMatchObject({ state: "ended", elsewhere: false, result: { status: "completed" } })
+    rig.onPrompt("HANG", { hang: true, text: "so far" })
+    await start("HANG")
+    await rig.clock.advance(100)
+    rig.restart()
+    await rig.manager.recover()
+    await ended()
+    expect(runs().of(sessionID)?.result).toMatchObject({
+      status: "error",
+      begun: true,
+      reason: expect.stringContaining("interrupted"),
+    })
+    expect(rig.notices(sessionID)).toEqual([])
+  })
+
+  test("tells who listens when it is queued, begins and ends, and not of each word", async () => {
+    const { rig, sessionID, start, ended } = standing()
+    rig.onPrompt("WORK", { text: "one two three" })
+    let told = 0
+    new ManagerRuns(rig.manager, Promise.resolve(), rig.clock).listen((session) => {
+      if (session === sessionID) told++
+    })
+    await start("WORK")
+    await ended()
+    await flush()
+    expect(told).toBe(3)
+  })
+})
