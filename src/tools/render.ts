@@ -21,16 +21,16 @@ export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${waitingText(view)}.`
-  const lines = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`, ...forkLines(task), ...cutLines(task)]
+    : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
+  const names = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`]
+  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...cutLines(task)]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, "", next])
 }
 
-function waitingText({ task, phase, place }: TaskView): string {
-  if (phase === "queued") return `; it waits for a free slot (place ${place})`
-  return isQueued(task) ? `; it is ${phase}` : ""
-}
+/** For which tasks it waits. */
+const waitingLines = ({ task, phase }: TaskView): string[] =>
+  isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
 export function renderResume(view: TaskView): ToolResult {
   const { task } = view

@@ -24,7 +24,9 @@ describe("a launch reads", () => {
     expect(text).toMatch(/^Background task launched; it waits for a free slot \(place 3\)\./)
     const task = taskOf({ run: { startedAt: undefined } })
     const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false })
-    expect(waiting.output).toMatch(/^Background task launched; it is waiting for bg_b\./)
+    expect(waiting.output).toMatch(
+      /^Background task launched\.\nTask ID: bg_aaaaaaaa [^\n]*\nAgent: [^\n]*\nIt is waiting for bg_b, and begins with their answers\.\n/,
+    )
   })
 
   test("as an earlier one that is used again", () => {
