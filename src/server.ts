@@ -1,21 +1,24 @@
 import { randomBytes } from "node:crypto"
+import { existsSync } from "node:fs"
+import { join } from "node:path"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
 import type { AgentConfig, OpenBoard } from "./board/index.ts"
-import type { HostEvent, LogFields } from "./core/ports.ts"
+import type { HostEvent, LogFields, Owner } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
 import { diffSince } from "./host/diffs.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
+import { type Guest, guestOf, leave, leaveAll, listenIn } from "./host/hub.ts"
 import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
 import { clientOn, transportOf } from "./host/opencode.ts"
 import { OpencodeForks } from "./host/opencode-forks.ts"
 import { OpencodeHost } from "./host/opencode-host.ts"
 import { OpencodeThreads } from "./host/opencode-threads.ts"
-import { processLives, processMark, registerInstance, unregisterInstance } from "./host/owner.ts"
+import { ownerNow, ownershipOf, processLives, processMark, registerInstance, unregisterInstance } from "./host/owner.ts"
 import { sessionPages } from "./host/pages.ts"
 import { unsuitableHere } from "./host/routes.ts"
-import { installationKey, type Signer, signerOf } from "./host/signature.ts"
+import { dataFolder, installationKey, type Signer, signerOf } from "./host/signature.ts"
 import { startCounting } from "./host/thread.ts"
 import { toHostTool } from "./host/tool.ts"
 import { TaskManager } from "./manager/task-manager.ts"
@@ -24,9 +27,12 @@ import { briefingOf } from "./tools/briefing.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
 import { renderForCompaction } from "./tools/render-list.ts"
 import { withAgents } from "./tools/task.ts"
+import type { Tool } from "./tools/tool.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
 const WRONG_HOST = "superagents: another OpenCode is needed"
+/** Where tasks' worktrees are made. */
+const WORKTREES = join(dataFolder(), "worktrees")
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 /** Beside this file, built or not. One for all instances in the process; no thread runs until a fork needs it. */
@@ -39,7 +45,12 @@ const server: Plugin = async (input, given) => {
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? { tell } : { called: () => host.called() })
   const { signer, problem: keyless } = signerHere()
-  const host = new OpencodeHost(client, instance, signer, systemClock)
+  const host = new OpencodeHost(client, instance, signer, systemClock, {
+    folder: input.directory,
+    entered: (folder) => listenIn(folder, guest),
+    left: (folder) => leave(folder, guest),
+    mayBeElsewhere: () => existsSync(WORKTREES),
+  })
   if (keyless) host.log("warn", keyless)
   for (const problem of problems) host.log("warn", problem)
   if (!options.enabled) return {}
@@ -50,11 +61,23 @@ const server: Plugin = async (input, given) => {
     options,
     randomID,
     development: isDevelopment(),
+    worktrees: async () => {
+      const { Worktrees } = await import("./place/worktrees.ts")
+      const ownership = (keeper: unknown) => ownershipOf(keeper as Owner, instance)
+      return new Worktrees({
+        root: WORKTREES,
+        settings: options.worktree,
+        keeper: () => ownerNow(instance),
+        isOthers: (keeper) => ownership(keeper) === "alive",
+        isAlive: (keeper) => ownership(keeper) !== "dead",
+      })
+    },
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void manager.recover().then(resolve))
   })
+  void recovered.then(() => (existsSync(WORKTREES) ? manager.sweep(input.directory) : undefined))
   const board = options.board && (await boardHere(options.board))
   let unsuitable: string | undefined
   let told = false
@@ -67,7 +90,20 @@ const server: Plugin = async (input, given) => {
   const page = showPage().catch((error) => host.log("error", "the page failed", { error: String(error) }))
   const events = new EventReader()
   const briefing = briefingOf(options)
-  const tools = toolsFor(manager, options)
+  const ownTools = toolsFor(manager, options)
+  const guest: Guest = {
+    tools: ownTools,
+    keeper: manager,
+    hear: (event, folder) => void guard(() => hear(manager, event, folder)),
+  }
+  // Where a task works, the instance that looks after the task has the say.
+  const keeperHere = () => guestOf(input.directory)?.keeper ?? manager
+  const tools = Object.fromEntries(
+    Object.entries(ownTools).map(([name, tool]): [string, Tool] => [
+      name,
+      { ...tool, execute: (args, context) => (guestOf(input.directory)?.tools[name] ?? tool).execute(args, context) },
+    ]),
+  )
   const hostTools = Object.entries({ ...tools, ...board?.tools }).map(
     ([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const,
   )
@@ -80,7 +116,11 @@ const server: Plugin = async (input, given) => {
       config: async (config) => guard(() => board.configure(config as AgentConfig)),
       "chat.message": async ({ sessionID }, { message }) => guard(() => board.written(sessionID, message.id)),
     }),
-    event: async ({ event }) => guard(() => hear(manager, event as RawEvent)),
+    event: async ({ event }) =>
+      guard(() => {
+        guestOf(input.directory)?.hear(event as RawEvent, input.directory)
+        hear(manager, event as RawEvent)
+      }),
     // The first request to a model: by now there is a screen that can show what is wrong with the options.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
@@ -94,12 +134,12 @@ const server: Plugin = async (input, given) => {
       guard(() => {
         const request = output as unknown as Request
         const sessionID = sessionOf(request)
-        const word = sessionID && manager.inRequest(sessionID)
+        const word = sessionID && keeperHere().inRequest(sessionID)
         if (word) tellWith(request, word.text, word.withoutTools)
       }),
     // The one hook that may throw: that is how a call of a tool is refused.
     "tool.execute.before": async ({ sessionID }) => {
-      const refusal = manager.refusesTools(sessionID)
+      const refusal = keeperHere().refusesTools(sessionID)
       if (refusal) throw new Error(refusal)
     },
     ...((briefing !== undefined || board) && {
@@ -120,6 +160,7 @@ const server: Plugin = async (input, given) => {
       guard(async () => {
         await board?.stop()
         manager.stop()
+        leaveAll(guest)
         unregisterInstance(instance)
         const takeAway = await page
         await takeAway?.()
@@ -144,8 +185,8 @@ const server: Plugin = async (input, given) => {
     return opened
   }
 
-  function hear(listener: { handle(event: HostEvent): void }, event: RawEvent) {
-    host.hear(event)
+  function hear(listener: { handle(event: HostEvent): void }, event: RawEvent, folder = input.directory) {
+    host.hear(event, folder)
     const heard = events.read(event, Date.now())
     if (heard) listener.handle(heard)
   }

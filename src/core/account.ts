@@ -1,5 +1,7 @@
-import type { Outcome, Task } from "./task.ts"
-import { oneLine } from "./text.ts"
+import { listed } from "./errors.ts"
+import { receiptLine } from "./receipt.ts"
+import type { Outcome, Task, Work } from "./task.ts"
+import { count, oneLine } from "./text.ts"
 
 const MOST_FILES = 50
 /** What went wrong may need more words than a name. */
@@ -8,14 +10,16 @@ const MOST_REASON_CHARS = 500
 const INTERRUPTED_ADVICE = "To go on: launch the task again, and tell the agent what is done already."
 
 /** What a reader must know of an ended run beside its answer, a line each. The same in its notification and output. */
-export function accountOf({ outcome }: Task): string[] {
+export function accountOf({ id, outcome }: Task): string[] {
   if (!outcome) return []
-  const { reason, note, openTodos } = outcome
+  const { reason, note, openTodos, receipt } = outcome
   return [
     ...(reason ? [`Reason: ${oneLine(reason.text, MOST_REASON_CHARS)}`] : []),
     ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine(outcome),
+    ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
+    ...workOf({ id, outcome }),
     ...(reason?.code === "interrupted" ? [INTERRUPTED_ADVICE] : []),
   ]
 }
@@ -25,6 +29,41 @@ function filesLine({ filesChanged, moreFiles }: Outcome): string[] {
   const names = filesChanged.slice(0, MOST_FILES).map((file) => oneLine(file))
   const more = filesChanged.length - names.length + moreFiles
   return [`Files changed: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
+}
+
+/** What a run changed in its own worktree, and what came of it, a line each. */
+export const workOf = ({ id, outcome }: Pick<Task, "id" | "outcome">): string[] =>
+  outcome?.work ? workLines(id, outcome.work) : []
+
+function workLines(id: string, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
+  const named = (names: readonly string[], most = MOST_FILES) =>
+    listed(
+      names.map((name) => oneLine(name)),
+      most,
+    )
+  const changed = count(files.length + moreFiles, "file")
+  const size = `${changed}, +${added.toLocaleString("en-US")} −${removed.toLocaleString("en-US")}`
+  return [
+    files.length > 0 ? `Worktree: ${size}: ${named(files)}` : "Worktree: nothing was changed.",
+    ...(submodules.length > 0 ? [`Note: submodules are not merged; it changed ${named(submodules)}.`] : []),
+    ...(held
+      ? [`Note: its folder stays, for what git cannot keep (${named(held.because)}): ${oneLine(held.folder)}`]
+      : []),
+    ...(files.length > 0 ? [mergeLine(id, merge?.kind, merge?.files ?? [], merge?.text)] : []),
+  ]
+}
+
+function mergeLine(id: string, kind: string | undefined, files: readonly string[], text = ""): string {
+  const named = listed(
+    files.map((name) => oneLine(name)),
+    MOST_FILES,
+  )
+  if (kind === "merged") return "Merged into your files, uncommitted."
+  if (kind === "nothing") return "Your files have all of it already."
+  if (kind === "conflict")
+    return `Not merged, and nothing was touched: conflict in ${named}. Resume it with superagents_task(resume="${id}"): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+  const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
+  return kind === "refused" ? `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}` : advice
 }
 
 /** `bg_k3x9f2q1 (find it)`. */

@@ -7,7 +7,7 @@ const SUFFIX_LENGTH = 14
 const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})[A-Z][0-9a-z]{5}$/
 const TASK_ID = /^bg_[a-z0-9]{8}$/
 
-export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word"
+export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -16,6 +16,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   hint: "H",
   word: "W",
   "last-word": "L",
+  check: "C",
 }
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */

@@ -80,6 +80,8 @@ export type Owner = {
   /** When the process started, in the kernel's ticks since boot: pids are used again. */
   readonly started: string
   readonly instance: string
+  /** The folder that the instance serves. */
+  readonly folder?: string
   readonly seenAt: number
 }
 
@@ -147,6 +149,10 @@ export interface Host {
   parent(sessionID: string): Promise<SessionInfo | undefined>
   /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
   prompt(prompt: Prompt): Promise<void>
+  /** Where a session works, as far as it was moved here; else where this plugin's instance does. */
+  folderOf(sessionID: string): string
+  /** Has an idle session work in another folder from now on, and ends what the host keeps of one that is left. */
+  move(sessionID: string, folder: string): Promise<void>
   /** Stops what the session does; harmless where it does nothing. */
   abort(sessionID: string): Promise<void>
   /** The sessions of this process that are not idle: one call, however many there are. */

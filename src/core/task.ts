@@ -4,6 +4,8 @@
  * All times are milliseconds since the epoch, all durations milliseconds.
  */
 
+import type { Receipt } from "./receipt.ts"
+
 export type Status = "running" | "completed" | "error" | "cancelled" | "resumed"
 
 export const STATUSES: readonly Status[] = ["running", "completed", "error", "cancelled", "resumed"]
@@ -36,6 +38,8 @@ export type ReasonCode =
   | "aborted"
   | "deleted"
   | "parent-ended"
+  | "place"
+  | "check"
 
 export type Model = { readonly provider: string; readonly id: string; readonly variant?: string }
 
@@ -92,6 +96,39 @@ export type Run = {
   readonly after?: readonly string[]
   /** When it was asked for its last word. */
   readonly lastWordAt?: number
+  /** The command that has to pass before the run counts as completed. */
+  readonly check?: string
+}
+
+/** Where a task works that does not work in its parent's folder. */
+type Place = {
+  readonly kind: "worktree"
+  /** Where its parent works: what the worktree is made from, and merged into. */
+  readonly folder: string
+  /** What a completed run changed is merged at once. */
+  readonly merge: boolean
+}
+
+/** What the runs of a task changed in its own place, and whether it has come home. */
+export type Work = {
+  /** The first of them. */
+  readonly files: readonly string[]
+  readonly moreFiles: number
+  readonly added: number
+  readonly removed: number
+  /** Submodules that it changed: they are never merged. */
+  readonly submodules: readonly string[]
+  /** Its folder, where that had to stay, and what is in that folder alone. */
+  readonly held?: { readonly folder: string; readonly because: readonly string[] }
+  /** How the last merge came out; absent where there was none since the run ended. */
+  readonly merge?: Merge
+}
+
+export type Merge = {
+  readonly kind: "merged" | "nothing" | "conflict" | "refused"
+  readonly files: readonly string[]
+  /** Why it was refused. */
+  readonly text?: string
 }
 
 /** What work took. */
@@ -115,6 +152,10 @@ export type Outcome = Figures & {
   readonly saidLastWord?: boolean
   /** What it asked and nobody answered in time. */
   readonly unanswered?: readonly string[]
+  /** The commands that ran, and the check; absent where there were none. */
+  readonly receipt?: Receipt
+  /** What it changed in its own place. */
+  readonly work?: Work
 }
 
 /**
@@ -165,6 +206,8 @@ export type Task = {
   /** 1 for a child of a session that is nobody's task, 0 for a task that nobody launched. */
   readonly depth: number
   readonly fork?: ForkInfo
+  /** Absent where it works in its parent's folder. */
+  readonly place?: Place
   /** When it was launched; a run's own time is in `run`. */
   readonly createdAt: number
   /** What the runs before the present one took together. */
@@ -224,6 +267,12 @@ export const isActive = (task: Task): boolean => task.status === "running" || ta
 
 /** True where nobody launched the task, and nobody is told of it. */
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
+
+/** True while what a task changed in its own place is not in its parent's files. */
+export const isUnmerged = ({ outcome }: Task): boolean => {
+  const { work } = outcome ?? {}
+  return work !== undefined && work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
+}
 
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 

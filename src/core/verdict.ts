@@ -1,4 +1,5 @@
 import type { Message } from "./ports.ts"
+import { receiptOf } from "./receipt.ts"
 import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage } from "./task.ts"
 
 /**
@@ -106,7 +107,7 @@ const isEmptyAnswer = ({ error, parts }: Message): boolean =>
   !parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
 
 /** What messages tell of a run besides its end. */
-export type Facts = Pick<Outcome, "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles">
+export type Facts = Pick<Outcome, "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "receipt">
 
 /** Tools that are named of those that a run called last. */
 export const RECENT_TOOLS = 5
@@ -119,17 +120,19 @@ export function factsOf(messages: readonly Message[]): Facts {
   for (const { id, parts } of messages)
     for (const part of parts) if (part.type === "tool") calls.set(`${id} ${part.callID}`, part.tool)
   const files = changedFiles(messages)
+  const receipt = receiptOf(messages)
   return {
     toolCalls: calls.size,
     usage: messages.reduce((sum, message) => addUsage(sum, usageOf(message)), NO_USAGE),
     recentTools: [...calls.values()].slice(-RECENT_TOOLS),
     filesChanged: files.slice(0, MOST_FILES),
     moreFiles: Math.max(0, files.length - MOST_FILES),
+    ...(receipt && { receipt }),
   }
 }
 
 /** The files that were changed, each once, in the order of their first change. */
-export const changedFiles = (messages: readonly Message[]): readonly string[] => [
+const changedFiles = (messages: readonly Message[]): readonly string[] => [
   ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
 ]
 

@@ -43,6 +43,11 @@ export class EventCache {
     return this.#rows.get(sessionID)
   }
 
+  /** What is told of a session may not be heard any more. */
+  forget(sessionID: string): void {
+    this.#rows.delete(sessionID)
+  }
+
   /** Agent and model of the newest user message. */
   persona(sessionID: string): Persona | undefined {
     return this.#speakers.get(sessionID)?.persona

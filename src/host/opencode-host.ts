@@ -23,6 +23,7 @@ import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
 import { Cached } from "./cached.ts"
 import { toAgent, toMessage } from "./convert.ts"
+import { Elsewhere } from "./elsewhere.ts"
 import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
 import { call } from "./opencode.ts"
@@ -46,6 +47,19 @@ const MOST_SESSIONS = 5000
 /** How many of the newest messages are read, until the one looked for is among them. */
 const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 
+/** The folders that sessions work in. */
+export type Surroundings = {
+  /** The folder that this plugin's instance serves. */
+  readonly folder: string
+  /** Called when a session begins to work in another folder, and when the last one has left it. */
+  readonly entered: (folder: string) => void
+  readonly left: (folder: string) => void
+  /** Whether tasks may have been left in other folders by an earlier process. */
+  readonly mayBeElsewhere: () => boolean
+}
+
+const HERE_ALONE: Surroundings = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+
 /** OpenCode 1.x, over the routes of its server. */
 export class OpencodeHost implements Host {
   readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
@@ -53,6 +67,8 @@ export class OpencodeHost implements Host {
   readonly #instance: string
   readonly #signer: Signer
   readonly #clock: Clock
+  readonly #surroundings: Surroundings
+  readonly #elsewhere: Elsewhere
   /** When each session's record was last written here. */
   readonly #renewals = new Map<string, number>()
   readonly #heard = new EventCache()
@@ -63,7 +79,15 @@ export class OpencodeHost implements Host {
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
-  constructor(client: OpencodeClient, instance: string, signer: Signer, clock: Clock) {
+  constructor(
+    client: OpencodeClient,
+    instance: string,
+    signer: Signer,
+    clock: Clock,
+    surroundings: Surroundings = HERE_ALONE,
+  ) {
+    this.#surroundings = surroundings
+    this.#elsewhere = new Elsewhere(surroundings.folder)
     this.#client = client
     this.#instance = instance
     this.#signer = signer
@@ -75,10 +99,27 @@ export class OpencodeHost implements Host {
     })
   }
 
-  /** Takes in an event of the host: what it tells need not be asked for. */
-  hear(event: RawEvent): void {
+  /** Takes in an event of the host: what it tells need not be asked for. `folder`: where it was heard. */
+  hear(event: RawEvent, folder = this.#surroundings.folder): void {
     this.#heard.hear(event)
     this.#transcripts.hear(event)
+    if (event.type === "permission.asked" || event.type === "question.asked")
+      this.#elsewhere.asked(String((event.properties as { id?: unknown } | undefined)?.id), folder)
+  }
+
+  folderOf(sessionID: string): string {
+    return this.#elsewhere.folderOf(sessionID)
+  }
+
+  async move(sessionID: string, folder: string): Promise<void> {
+    const destination = { directory: folder }
+    await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
+    this.#heard.forget(sessionID)
+    const left = this.#elsewhere.moved(sessionID, folder)
+    if (folder !== this.#surroundings.folder) this.#surroundings.entered(folder)
+    if (left === undefined) return
+    this.#surroundings.left(left)
+    await call("end an instance", this.#client.instance.dispose({ directory: left }))
   }
 
   /** The host is called: lines of the log that wait go along. */
@@ -88,9 +129,11 @@ export class OpencodeHost implements Host {
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
     const { parentID, title, agent, model, rules } = input
+    const folder = this.folderOf(parentID)
     const session = await call(
       "create a session",
       this.#client.session.create({
+        ...(folder !== this.#surroundings.folder && { directory: folder }),
         parentID,
         title,
         agent,
@@ -137,9 +180,11 @@ export class OpencodeHost implements Host {
   }
 
   async activity(): Promise<ReadonlyMap<string, Activity>> {
-    const statuses = await call("read the sessions' status", this.#client.session.status())
     const working = new Map<string, Activity>()
-    for (const [sessionID, status] of Object.entries(statuses)) {
+    const statuses = await this.#everywhere((where) =>
+      call("read the sessions' status", this.#client.session.status(where)),
+    )
+    for (const [sessionID, status] of statuses.flatMap(({ found }) => Object.entries(found))) {
       if (status.type === "busy") working.set(sessionID, { type: "busy" })
       if (status.type === "retry")
         working.set(sessionID, { type: "retry", attempt: status.attempt, message: oneLine(status.message) })
@@ -205,18 +250,25 @@ export class OpencodeHost implements Host {
   }
 
   async refuse(ask: Ask, message: string): Promise<void> {
+    const folder = this.#elsewhere.askedIn(ask.id, ask.sessionID)
+    const where = folder === undefined ? {} : { directory: folder }
     const refusal =
       ask.kind === "permission"
-        ? this.#client.permission.reply({ requestID: ask.id, reply: "reject", message: message || undefined })
-        : this.#client.question.reject({ requestID: ask.id })
+        ? this.#client.permission.reply({
+            ...where,
+            requestID: ask.id,
+            reply: "reject",
+            message: message || undefined,
+          })
+        : this.#client.question.reject({ ...where, requestID: ask.id })
     await this.#find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
   }
 
   async openAsks(): Promise<readonly Ask[]> {
     const askedAt = Date.now()
     const [permissions, questions] = await Promise.all([
-      call("read open permission questions", this.#client.permission.list()),
-      call("read open questions", this.#client.question.list()),
+      this.#asks((where) => call("read open permission questions", this.#client.permission.list(where))),
+      this.#asks((where) => call("read open questions", this.#client.question.list(where))),
     ])
     return [
       ...permissions.map(({ id, sessionID, permission, patterns }) => {
@@ -269,8 +321,33 @@ export class OpencodeHost implements Host {
   }
 
   async recordsSince(since: number): Promise<readonly TaskRecord[]> {
-    const sessions = await call("list sessions", this.#client.session.list({ start: since, limit: MOST_SESSIONS }))
-    return sessions.flatMap((session) => this.#recordIn(session) ?? [])
+    const { folder, mayBeElsewhere } = this.#surroundings
+    const scope = mayBeElsewhere() ? { scope: "project" as const } : {}
+    const sessions = await call(
+      "list sessions",
+      this.#client.session.list({ ...scope, start: since, limit: MOST_SESSIONS }),
+    )
+    return sessions.flatMap((session) => {
+      const record = this.#recordIn(session)
+      // What another folder's instance looks after, or looked after, is for that folder.
+      return record && (!scope.scope || (record.owner.folder ?? session.directory) === folder) ? [record] : []
+    })
+  }
+
+  /** The same question in every folder that sessions work in; one whose instance does not answer is left out. */
+  async #everywhere<Found>(ask: (where?: { directory: string }) => Promise<Found>) {
+    const others = this.#elsewhere.folders().map(async (folder) => {
+      const found = await ask({ directory: folder }).catch(() => undefined)
+      return found === undefined ? [] : [{ folder, found }]
+    })
+    const here = { folder: this.#surroundings.folder, found: await ask() }
+    return [here, ...(await Promise.all(others)).flat()]
+  }
+
+  async #asks<Asked extends { id: string }>(ask: (where?: { directory: string }) => Promise<Asked[]>) {
+    const answers = await this.#everywhere(ask)
+    for (const { folder, found } of answers) for (const { id } of found) this.#elsewhere.asked(id, folder)
+    return answers.flatMap(({ found }) => found)
   }
 
   async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
@@ -342,7 +419,7 @@ export class OpencodeHost implements Host {
   }
 
   #record(task: TaskDraft): unknown {
-    return encodeRecord(task, ownerNow(this.#instance), this.#signer)
+    return encodeRecord(task, ownerNow(this.#instance, this.#surroundings.folder || undefined), this.#signer)
   }
 
   #recordIn(session: Session): TaskRecord | undefined {

@@ -16,7 +16,7 @@ export function registerInstance(): string {
 export const unregisterInstance = (instance: string): void => void instances.delete(instance)
 
 /** What tells a process from every other, here and elsewhere. */
-type Identity = Omit<Owner, "instance" | "seenAt">
+type Identity = Omit<Owner, "instance" | "folder" | "seenAt">
 
 const self: Identity = {
   pid: process.pid,
@@ -27,7 +27,12 @@ const self: Identity = {
 }
 
 /** This instance, as a record written now names it. */
-export const ownerNow = (instance: string): Owner => ({ ...self, instance, seenAt: Date.now() })
+export const ownerNow = (instance: string, folder?: string): Owner => ({
+  ...self,
+  instance,
+  ...(folder !== undefined && { folder }),
+  seenAt: Date.now(),
+})
 
 /**
  * Whether a record's owner is the instance that asks, another one that lives, or gone. One of which the system tells

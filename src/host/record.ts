@@ -35,6 +35,8 @@ const Reason = z.object({
     "aborted",
     "deleted",
     "parent-ended",
+    "place",
+    "check",
   ]),
   text: z.string(),
 })
@@ -50,6 +52,43 @@ const Run = z.object({
   recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
   after: z.array(z.string()).optional(),
   lastWordAt: z.number().optional(),
+  check: z.string().optional(),
+})
+
+const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })
+
+const Receipt = z.object({
+  commands: z.number(),
+  failed: z.number(),
+  cut: z.number(),
+  latest: z.array(z.object({ command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() })),
+  tests: TestCount.optional(),
+  check: z
+    .object({
+      command: z.string(),
+      passed: z.boolean(),
+      runs: z.number(),
+      how: z.string(),
+      tests: TestCount.optional(),
+      output: z.string().optional(),
+    })
+    .optional(),
+})
+
+const Work = z.object({
+  files: z.array(z.string()),
+  moreFiles: z.number(),
+  added: z.number(),
+  removed: z.number(),
+  submodules: z.array(z.string()),
+  held: z.object({ folder: z.string(), because: z.array(z.string()) }).optional(),
+  merge: z
+    .object({
+      kind: z.enum(["merged", "nothing", "conflict", "refused"]),
+      files: z.array(z.string()),
+      text: z.string().optional(),
+    })
+    .optional(),
 })
 
 const Outcome = z.object({
@@ -63,6 +102,8 @@ const Outcome = z.object({
   moreFiles: z.number(),
   saidLastWord: z.boolean().optional(),
   unanswered: z.array(z.string()).optional(),
+  receipt: Receipt.optional(),
+  work: Work.optional(),
 })
 
 const Delivery = z.union([
@@ -94,6 +135,7 @@ const Draft = z.object({
       cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
     })
     .optional(),
+  place: z.object({ kind: z.literal("worktree"), folder: z.string(), merge: z.boolean() }).optional(),
   createdAt: z.number(),
   earlier: z.object({ toolCalls: z.number(), usage: Usage }),
   fingerprint: z.string(),
@@ -115,6 +157,7 @@ const RecordSchema = z.object({
     namespace: z.string(),
     started: z.string(),
     instance: z.string(),
+    folder: z.string().optional(),
     seenAt: z.number(),
   }),
   task: Draft,

@@ -49,7 +49,7 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
 }
 
 /** Beside OpenCode's own data; the host finds its folder in the same way. */
-const dataFolder = (): string =>
+export const dataFolder = (): string =>
   join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
 
 /** The first one stays, unless what is there is no key. */

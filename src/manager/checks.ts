@@ -20,7 +20,14 @@ export type Caller = {
   readonly abort?: AbortSignal
   /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
   readonly authorize?: (agent: string, description: string) => Promise<void>
+  /** Rejects where they do not allow the caller to run this command, or to edit files. */
+  readonly permit?: (what: Permit) => Promise<void>
 }
+
+/** `files`: those that will be changed, as far as that is known. */
+export type Permit =
+  | { readonly kind: "run"; readonly command: string }
+  | { readonly kind: "edit"; readonly files: readonly string[] }
 
 /** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
 const USELESS_AT_LIMIT = [
@@ -92,6 +99,32 @@ export async function authorize(caller: Caller, agent: string, description: stri
     await caller.authorize?.(agent, description)
   } catch (error) {
     throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** What a launch or a resume will do in the caller's own name, now or at its end. */
+export async function permit(
+  caller: Caller,
+  { check, merge }: { readonly check?: string; readonly merge?: boolean },
+): Promise<void> {
+  try {
+    if (check !== undefined) await caller.permit?.({ kind: "run", command: check })
+  } catch (error) {
+    throw new CallError(`Running the check \`${check}\` was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+  try {
+    if (merge) await caller.permit?.({ kind: "edit", files: [] })
+  } catch (error) {
+    throw new CallError(`Merging what it changes was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** The files of a task's work are changed in the caller's name. */
+export async function permitEdit(caller: Caller, { id, outcome }: Task): Promise<void> {
+  try {
+    await caller.permit?.({ kind: "edit", files: outcome?.work?.files ?? [] })
+  } catch (error) {
+    throw new CallError(`Merging task ${id} was not allowed: ${messageOf(error)} Nothing was changed.`)
   }
 }
 

@@ -35,7 +35,10 @@ export type Circumstances = {
   readonly maybeTold?: boolean
 }
 
-/** A run that has ended and was not told of yet, with its messages since the prompt; none where it never began. */
+/**
+ * A run that has ended and was not told of yet, with its messages since the prompt; none where it never began. Its
+ * outcome is as the steps before have made it.
+ */
 export type Closing = { readonly task: Task; readonly ending: Ending; readonly messages: readonly Message[] }
 
 /**
@@ -176,7 +179,10 @@ export class Endings {
     const messages = circumstances.messages ?? (await this.#attempt(read, task)) ?? []
     let outcome = this.#outcome(task, ending, { ...circumstances, messages })
     for (const step of this.#steps)
-      outcome = { ...outcome, ...(await this.#attempt(() => step({ task, ending, messages }), task)) }
+      outcome = {
+        ...outcome,
+        ...(await this.#attempt(() => step({ task: { ...task, outcome }, ending, messages }), task)),
+      }
     store.apply(task.id, { type: "closed", generation, outcome }, clock.now())
     this.#closing.delete(task.id)
     return { ...task, outcome }

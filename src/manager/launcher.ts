@@ -19,12 +19,14 @@ import {
   depthBelow,
   findAgent,
   fingerprint,
+  permit,
   refuseUnlessResumable,
   rulesFor,
 } from "./checks.ts"
 import type { Endings } from "./endings.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
+import type { Places } from "./places.ts"
 import { persistently } from "./retry.ts"
 import { stopSession } from "./stopping.ts"
 import { resolveAfter, type Waiting } from "./waiting.ts"
@@ -41,12 +43,24 @@ export type LaunchRequest = {
   readonly maxCost?: number
   /** Tasks that have to complete before: their ids, or a batch. */
   readonly after?: readonly string[] | string
+  /** "worktree": in a git worktree of its own. */
+  readonly place?: "here" | "worktree"
+  /** What a completed run changed there is merged at once. */
+  readonly merge?: boolean
+  /** The command that has to pass before a run counts as completed. */
+  readonly check?: string
 }
 
-export type ResumeRequest = { readonly prompt: string; readonly timeout?: number; readonly maxCost?: number }
+export type ResumeRequest = {
+  readonly prompt: string
+  readonly timeout?: number
+  readonly maxCost?: number
+  readonly check?: string
+}
 
 export type LauncherPorts = {
   readonly endings: Endings
+  readonly places: Places
   readonly forks: ForkHost
   readonly randomID: () => string
   readonly ledger: Ledger
@@ -66,6 +80,8 @@ export class Launcher {
   readonly #launching = new Map<string, Promise<Task>>()
   /** The prompts of runs that wait for their slot. In memory alone: after a restart nothing is started by itself. */
   readonly #prompts = new Map<string, string>()
+  /** The prompts of runs whose place is being made ready. */
+  readonly #entering = new Map<string, string>()
   readonly #launches = new Map<string, number[]>()
 
   constructor(parts: Parts, ports: LauncherPorts) {
@@ -89,7 +105,7 @@ export class Launcher {
     const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
     const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
     const make = () => this.#authorized(request, caller, draft, rules)
-    if (!options.reuseIdentical || request.fork || request.after) return { task: await make(), reused: false }
+    if (!options.reuseIdentical || !isPlain(request)) return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
 
@@ -106,6 +122,7 @@ export class Launcher {
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
     if (caller) await authorize(caller, task.agent, task.description)
+    if (caller) await permit(caller, { ...request, merge: false })
     await this.refuseBeyondLimits(task.parentID, task.id)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
@@ -120,6 +137,7 @@ export class Launcher {
       createdAt: now,
       timeout: request.timeout ?? options.taskTimeout,
       budget: this.#budget(request.maxCost, task.id),
+      ...checkOf(request),
       recent: recentRuns(current, current.outcome?.usage.cost ?? 0, now),
     }
     const change = store.apply(task.id, { type: "resumed", run }, now)
@@ -161,9 +179,12 @@ export class Launcher {
 
   /** Puts more behind the prompt of a run that has not begun; false where it has. */
   append(taskID: string, text: string): boolean {
-    const prompt = this.#prompts.get(taskID)
-    if (prompt !== undefined) this.#prompts.set(taskID, `${prompt}\n\n${text}`)
-    return prompt !== undefined
+    for (const prompts of [this.#prompts, this.#entering]) {
+      const prompt = prompts.get(taskID)
+      if (prompt !== undefined) prompts.set(taskID, `${prompt}\n\n${text}`)
+      if (prompt !== undefined) return true
+    }
+    return false
   }
 
   /** Forgets what is remembered of a session that was deleted. */
@@ -198,9 +219,12 @@ export class Launcher {
         : resolveAfter(request.after, this.#parts.store.ofParent(caller.sessionID))
     waitsFor()
     await authorize(caller, found.agent, request.description)
+    await permit(caller, request)
     const after = waitsFor()
     this.#countLaunch(caller.sessionID)
-    return this.#make(this.#draft(request, caller, found, after), request, rules, caller.abort)
+    const draft = this.#draft(request, caller, found, after)
+    if (draft.place) await this.#ports.places.capture(draft.id, draft.place.folder)
+    return this.#make(draft, request, rules, caller.abort)
   }
 
   async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
@@ -326,10 +350,16 @@ export class Launcher {
     const { sessionID, agent, model } = task
     const { generation, createdAt, promptID } = task.run
     if (!this.#runs(task)) return
+    this.#entering.set(task.id, prompt)
+    const preface = task.place ? await this.#enter(task) : ""
+    const whole = this.#entering.get(task.id) ?? prompt
+    this.#entering.delete(task.id)
+    if (preface === undefined || !this.#runs(task)) return
     try {
-      const text = withAnswers(prompt, await this.#answersFor(task))
+      const text = withAnswers(whole, await this.#answersFor(task))
       if (!this.#runs(task)) return
-      const parts = [{ id: partID("prompt", task.id, generation, createdAt, 0), text }]
+      const texts = preface === "" ? [{ text }] : [{ text }, { text: preface, synthetic: true }]
+      const parts = texts.map((part, at) => ({ id: partID("prompt", task.id, generation, createdAt, at), ...part }))
       await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })
       // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
       if (!this.#runs(task)) await stopSession(this.#parts, sessionID)
@@ -343,6 +373,22 @@ export class Launcher {
   async #answersFor({ run }: Task): Promise<readonly Answered[]> {
     const tasks = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
     return Promise.all(tasks.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
+  }
+
+  /** Makes a run's place ready; undefined where that failed, which ends the run. */
+  async #enter(task: Task): Promise<string | undefined> {
+    const tracker = this.#parts.store.tracker(task.id)
+    tracker?.hold(true)
+    try {
+      return await this.#ports.places.enter(task)
+    } catch (error) {
+      const reason = { code: "place", text: messageOf(error) } as const
+      this.#ports.endings.end(task.id, task.run.generation, { type: "failed", reason })
+      return undefined
+    } finally {
+      tracker?.hold(false)
+      tracker?.sign(this.#parts.clock.now())
+    }
   }
 
   /** Whether the run has not ended since. */
@@ -370,6 +416,7 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
+      ...this.#placeOf(request, caller),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",
@@ -380,16 +427,22 @@ export class Launcher {
         timeout: request.timeout ?? options.taskTimeout,
         budget: this.#budget(request.maxCost, id),
         after,
+        ...checkOf(request),
       },
       delivery: { state: "none" },
     }
+  }
+
+  #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
+    if (place !== "worktree") return {}
+    return { place: { kind: "worktree", folder: this.#parts.host.folderOf(sessionID), merge } }
   }
 
   /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
   #identical(parentID: string, fingerprint: string): Task | undefined {
     const { options, store, clock } = this.#parts
     return store.ofParent(parentID).findLast((task) => {
-      if (task.fingerprint !== fingerprint || task.fork || task.run.generation > 0) return false
+      if (task.fingerprint !== fingerprint || task.fork || task.place || task.run.generation > 0) return false
       if (isActive(task)) return true
       return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
     })
@@ -413,6 +466,12 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): Options["
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })
+
+const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
+
+/** Nothing goes with it but agent, model and prompt: one such is like another. */
+const isPlain = ({ fork, after, place, check }: LaunchRequest): boolean =>
+  !fork && after === undefined && place !== "worktree" && check === undefined
 
 const isWaiting = (task: Task | undefined): boolean => task !== undefined && isQueued(task)
 

@@ -43,11 +43,22 @@ export class ProgressTracker {
   lastWord: LastWord | undefined
   /** What was asked and refused, because nobody answered in time. */
   readonly unanswered: string[] = []
+  #held = false
+
   /** How long this process slept while the run went on, in ms: no limit counts that time. */
   asleep = 0
 
   constructor(now: number) {
     this.#lastSignAt = now
+  }
+
+  /** True while it is not the agent's turn: its place is made ready, or its check runs. */
+  get held(): boolean {
+    return this.#held
+  }
+
+  hold(held: boolean): void {
+    this.#held = held
   }
 
   /** True while the session is idle and that alone does not end the run yet. */
@@ -164,7 +175,7 @@ export class ProgressTracker {
       usage: answers.reduce((sum, { usage = NO_USAGE }) => addUsage(sum, usage), NO_USAGE),
       retry: this.#retry,
       asks: [...this.#asks.values()],
-      openCalls: this.#openCalls,
+      openCalls: this.#openCalls + (this.#held ? 1 : 0),
       lastWord: this.lastWord,
       emptyAnswers: answers.length - 1 - answers.findLastIndex(({ spoke }) => spoke),
     }

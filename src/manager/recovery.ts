@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../core/ports.ts"
-import { isActive, isOwed, type Task } from "../core/task.ts"
+import { type Ending, isActive, isOwed, type Task } from "../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
@@ -68,16 +68,23 @@ export class Recovery {
       if (stopped.aborted) return
       if (parentID !== undefined && task.parentID !== parentID) continue
       try {
-        const session = await host.session(task.sessionID)
-        if (session?.record) await this.#takeIn([session.record])
+        const record = await this.#recordOf(task)
+        if (record) await this.#takeIn([record])
         // Deleted, or cleared by its own process.
         else if (store.isForeign(task.id)) store.remove(task.id)
-        if (session?.record && isActive(session.record.task))
-          store.readForeign(task.id, await host.messagesSince(task.sessionID, session.record.task.run.promptID))
+        if (record && isActive(record.task) && !task.place)
+          store.readForeign(task.id, await host.messagesSince(task.sessionID, record.task.run.promptID))
       } catch (error) {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
     }
+  }
+
+  /** One that works in a folder of its own is looked for below its parent: to ask for it starts an instance there. */
+  async #recordOf(task: Task): Promise<TaskRecord | undefined> {
+    const { host } = this.#parts
+    if (!task.place) return (await host.session(task.sessionID))?.record
+    return (await host.recordsOf(task.parentID)).find((record) => record.task.id === task.id)
   }
 
   forget(parentID: string): void {
@@ -132,9 +139,11 @@ export class Recovery {
 
   async #settle(task: Task, seenAt: number): Promise<void> {
     const { host } = this.#parts
+    // Read where its folder was, a session would start the host's instance of that folder again.
+    if (task.place) await host.move(task.sessionID, task.place.folder)
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const ending = judge(messages, "orphaned")
+    const ending = unchecked(task, judge(messages, "orphaned"))
     if (!ending || !this.#own(task)) return
     const lastSign = Math.max(seenAt, lastSignIn(messages))
     const circumstances = { messages, openTodos, wake: this.#wakes(seenAt), maybeTold: true }
@@ -152,4 +161,11 @@ export class Recovery {
   #wakes(seenAt: number): boolean {
     return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
   }
+}
+
+/** Whether a run that had answered would have passed its check, nobody knows any more. */
+function unchecked(task: Task, ending: Ending | undefined): Ending | undefined {
+  if (ending?.type !== "completed" || task.run.check === undefined) return ending
+  const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
+  return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }

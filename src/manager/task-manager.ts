@@ -2,15 +2,16 @@ import { CallError } from "../core/errors.ts"
 import { taskOfMessage } from "../core/ids.ts"
 import type { Clock, Host, HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
-import { type Ending, isActive, isQueued, isUnattended, type Status, type Task } from "../core/task.ts"
+import { type Ending, isActive, isQueued, isUnattended, isUnmerged, type Status, type Task } from "../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
+import type { Shown } from "../place/worktrees.ts"
 import { Answers } from "./answers.ts"
 import { Background } from "./background.ts"
-import type { Caller } from "./checks.ts"
+import { type Caller, permitEdit } from "./checks.ts"
 import { type ClosingStep, Endings, PARENT_ENDED } from "./endings.ts"
 import { Journal } from "./journal.ts"
 import { LastWords, type WordInRequest } from "./last-words.ts"
@@ -20,6 +21,7 @@ import { type CancelSelector, findBatch, findTask, selectRunning } from "./looku
 import { newsOf } from "./news.ts"
 import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
+import { type LoadWorktrees, Places } from "./places.ts"
 import { Recovery } from "./recovery.ts"
 import { Requests } from "./requests.ts"
 import { Retention } from "./retention.ts"
@@ -30,6 +32,7 @@ import { Unattended, type UnattendedRequest } from "./unattended.ts"
 import { type TaskView, viewOf } from "./view.ts"
 import { Waiting } from "./waiting.ts"
 import { Watcher } from "./watcher.ts"
+import { Checks } from "./work-checks.ts"
 
 export type ManagerPorts = {
   readonly host: Host
@@ -40,6 +43,8 @@ export type ManagerPorts = {
   readonly randomID: () => string
   /** Marks notifications that carry a hidden hint. */
   readonly development: boolean
+  /** Loads what makes places of their own for tasks; not called where no task has one. */
+  readonly worktrees?: LoadWorktrees
 }
 
 /** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
@@ -48,6 +53,8 @@ export type Report = {
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
+  /** What it changed in a place of its own. */
+  readonly shown?: Shown
 }
 
 const CANCELLED: Ending = {
@@ -55,10 +62,9 @@ const CANCELLED: Ending = {
   reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
 }
 const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
 const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
-
-/** What is done between a run's end and its parent's being told, in this order. */
-const CLOSING_STEPS: readonly ClosingStep[] = []
 
 /**
  * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Puts the parts
@@ -71,6 +77,8 @@ export class TaskManager {
   readonly #stop = new AbortController()
   readonly #outbox: Outbox
   readonly #endings: Endings
+  readonly #checks: Checks
+  readonly #places: Places
   readonly #launcher: Launcher
   readonly #watcher: Watcher
   readonly #timekeeper: Timekeeper
@@ -88,15 +96,23 @@ export class TaskManager {
     const parts = partsOf(ports, this.#stop.signal)
     this.#parts = parts
     this.#outbox = this.#newOutbox(ports)
+    const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
+    this.#checks = new Checks(parts, () => this.#endings)
+    this.#places = new Places(parts, load, this.#checks)
+    // What is done between a run's end and its parent's being told, in this order.
+    const steps: readonly ClosingStep[] = [
+      (closing) => this.#places.leave(closing),
+      (closing) => this.#checks.close(closing),
+    ]
     this.#answers = new Answers(parts)
     this.#ledger = new Ledger(parts)
     this.#waiting = new Waiting(parts)
-    this.#endings = new Endings(parts, this.#outbox, this.#answers, CLOSING_STEPS, () => this.#freed())
+    this.#endings = new Endings(parts, this.#outbox, this.#answers, steps, () => this.#freed())
     const endings = this.#endings
     const { forks, randomID } = ports
     const watch = () => this.#timekeeper.wake()
-    const [ledger, waiting] = [this.#ledger, this.#waiting]
-    this.#launcher = new Launcher(parts, { endings, forks, randomID, ledger, waiting, answers: this.#answers, watch })
+    const [ledger, waiting, places, answers] = [this.#ledger, this.#waiting, this.#places, this.#answers]
+    this.#launcher = new Launcher(parts, { endings, places, forks, randomID, ledger, waiting, answers, watch })
     this.#lastWords = new LastWords(parts, endings)
     const enqueue = (task: Task, prompt: string) => this.#launcher.enqueue(task, prompt)
     const refuseBeyondLimits: Launcher["refuseBeyondLimits"] = (session, task) =>
@@ -108,7 +124,7 @@ export class TaskManager {
       lastWords: this.#lastWords,
       owesNews: (sessionID) => this.#outbox.owes(sessionID),
       lookAgainAt: (at) => this.#timekeeper.at(at),
-      mayComplete: async () => true,
+      mayComplete: (task) => this.#checks.mayComplete(task),
     })
     this.#recovery = new Recovery(parts, endings, this.#outbox)
     this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
@@ -124,6 +140,11 @@ export class TaskManager {
       resume: (task, prompt) => this.#launcher.resume(task, { prompt }),
       tell: (task, text) => this.#teller.tell(task, text),
     })
+  }
+
+  /** Finishes what an earlier process left of worktrees in the repository around a folder. Never rejects. */
+  sweep(folder: string): Promise<void> {
+    return this.#places.sweep(folder)
   }
 
   /** Brings back the tasks of an earlier process. Never rejects. */
@@ -192,7 +213,18 @@ export class TaskManager {
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change && !store.isForeign(task.id)) journal.saveLater(change.after)
-    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined }
+    const shown = await this.#shown(task)
+    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
+  }
+
+  /** Brings home what an ended task changed in its own worktree. */
+  async merge(reference: string, caller: Caller): Promise<TaskView> {
+    const { store } = this.#parts
+    const found = this.#find(reference, caller.sessionID)
+    await this.#endings.closed(found.id)
+    const task = store.get(found.id) ?? found
+    if (isUnmerged(task)) await permitEdit(caller, task)
+    return this.#view(await this.#places.merge(task))
   }
 
   /** True for the session of a task that began from nothing. */
@@ -230,7 +262,7 @@ export class TaskManager {
   }
 
   /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
-  async clear(sessionID: string): Promise<{ cleared: number; stopped: number }> {
+  async clear(sessionID: string): Promise<{ cleared: number; stopped: number; unmerged?: readonly string[] }> {
     const { store } = this.#parts
     const tasks = store.ofParent(sessionID).filter((task) => !store.isForeign(task.id))
     const newestFirst = tasks.toReversed()
@@ -238,9 +270,10 @@ export class TaskManager {
       this.#endings.end(id, run.generation, CANCELLED, { silent: true }),
     )
     await Promise.all(tasks.map(({ id }) => this.#endings.closed(id)))
+    const unmerged = await this.#places.clear(tasks.map((task) => store.get(task.id) ?? task))
     await Promise.all(tasks.map((task) => this.#forget(task)))
     this.#retention.forgetSession(sessionID)
-    return { cleared: tasks.length, stopped: stopped.length }
+    return { cleared: tasks.length, stopped: stopped.length, ...(unmerged.length > 0 && { unmerged }) }
   }
 
   /** Begins a run in a session that stands by itself, of which nobody is told. */
@@ -361,6 +394,16 @@ export class TaskManager {
     }
   }
 
+  /** A diff that cannot be had is no reason to keep an answer back. */
+  async #shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await this.#places.show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+
   #find(reference: string, sessionID: string): Task {
     return findTask(reference, this.#parts.store.ofParent(sessionID))
   }
@@ -377,6 +420,7 @@ export class TaskManager {
     this.#parts.store.remove(task.id)
     this.#waiting.endStranded(this.#endings)
     this.#answers.forget(task.id)
+    this.#checks.forget(task.id)
     await this.#parts.journal.erase(task)
   }
 

@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
-import { isActive, isQueued, type Task } from "../core/task.ts"
+import { isActive, type Task } from "../core/task.ts"
 import type { Launcher } from "./launcher.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
@@ -30,7 +30,7 @@ export class Teller {
     if (!isActive(task)) throw new CallError(endedText(task))
     if (store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Tell it there.`)
-    if (isQueued(task) && this.#launcher.append(task.id, text)) return { waits: true }
+    if (this.#launcher.append(task.id, text)) return { waits: true }
     const tracker = store.tracker(task.id)
     if (!tracker) throw new CallError(endedText(task))
     if (tracker.lastWord)

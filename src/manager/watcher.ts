@@ -12,6 +12,8 @@ import type { ProgressTracker } from "./progress.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
+/** The same for one in a folder of its own of which nothing was heard yet: the host starts an instance for it. */
+const PLACE_GRACE_MS = 60_000
 /**
  * How long a session whose host told of an error may still begin to answer: the error can be an earlier run's, heard
  * late, and a prompt that was just accepted has not begun.
@@ -181,7 +183,7 @@ export class Watcher {
     const { host, store } = this.#parts
     const task = store.get(taskID)
     const tracker = store.tracker(taskID)
-    if (!task || !tracker || !isActive(task) || isQueued(task)) return
+    if (!task || !tracker || !isActive(task) || isQueued(task) || tracker.held) return
     const { sessionID, run } = task
     const waited = this.#waitsForOwn(task)
     let messages = await host.messagesSince(sessionID, run.promptID)
@@ -191,7 +193,7 @@ export class Watcher {
       if ((await host.activity()).has(sessionID)) return
       // What was said between the two looks is not in the messages yet.
       messages = await host.messagesSince(sessionID, run.promptID)
-      ending = this.#patiently(tracker, judge(messages, "idle", tracker.error))
+      ending = this.#patiently(task, tracker, judge(messages, "idle", tracker.error))
     }
     tracker.read(messages)
     if (!ending) return
@@ -204,7 +206,9 @@ export class Watcher {
     }
     // The last look, with nothing awaited between it and the end: what it was told meanwhile it has not read yet.
     if (this.#isStillTold(tracker, messages)) return
-    this.#end(task, ending, { messages, openTodos })
+    // That its check passed, or what its place holds, is not in its messages.
+    const proven = ending.proven && task.run.check === undefined && task.place === undefined
+    this.#end(task, { ...ending, proven }, { messages, openTodos })
   }
 
   /** A message is on its way to it. One that the host has taken and still does not show after a while never comes. */
@@ -228,10 +232,11 @@ export class Watcher {
   }
 
   /** What only its idleness says of a session has to hold for a while: it may have been asked just now. */
-  #patiently(tracker: ProgressTracker, ending: Ending | undefined): Ending | undefined {
+  #patiently(task: Task, tracker: ProgressTracker, ending: Ending | undefined): Ending | undefined {
     if (!ending || ending.proven) return ending
     tracker.stuckSince ??= this.#parts.clock.now()
-    const due = tracker.error ? tracker.error.at + ERROR_GRACE_MS : tracker.stuckSince + ANSWER_GRACE_MS
+    const grace = task.place && !tracker.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS
+    const due = tracker.error ? tracker.error.at + ERROR_GRACE_MS : tracker.stuckSince + grace
     return this.#isBefore(due) ? undefined : ending
   }
 

@@ -4,7 +4,7 @@ import { z } from "zod"
 
 /** Who looks after a worktree; the same that stands in a task's record. */
 export type Keeper = z.infer<typeof Keeper>
-export const Keeper = z.object({ pid: z.number(), startedAt: z.number(), instance: z.string(), seenAt: z.number() })
+export const Keeper = z.looseObject({ instance: z.string() })
 
 const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.string() })
 

@@ -65,10 +65,10 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
   }
 }
 
-export type Submodule = { readonly name: string; readonly path: string }
+type Submodule = { readonly name: string; readonly path: string }
 
 /** The submodules that a checkout names. */
-export async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
+async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   if (!existsSync(join(checkout.top, ".gitmodules"))) return []
   const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]
   const { code, out } = await git(args, { ...at(checkout), accept: [1] })

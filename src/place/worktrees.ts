@@ -15,7 +15,7 @@ import { lastLines, runCommand } from "./run-command.ts"
 import { commitOf, snapshot } from "./snapshot.ts"
 import { addSubmodules, addWorktree, changedSubmodules, copyIgnored, removeWorktree } from "./worktree.ts"
 
-export type WorktreeSettings = {
+type WorktreeSettings = {
   /** Run in a fresh worktree before the agent; empty for none. */
   readonly setup: string
   /** What git ignores and is brought along. */

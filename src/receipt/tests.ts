@@ -124,13 +124,3 @@ function unittest(text: string): TestCount | undefined {
   const skipped = of("skipped")
   return { passed: Math.max(0, Number(match[1]) - failed - skipped), failed, skipped }
 }
-
-/** `12 passed, 1 failed`; what there was none of is left out, but never all. */
-export function testText({ passed, failed, skipped }: TestCount): string {
-  const parts = [
-    `${passed.toLocaleString("en-US")} passed`,
-    ...(failed > 0 ? [`${failed.toLocaleString("en-US")} failed`] : []),
-    ...(skipped > 0 ? [`${skipped.toLocaleString("en-US")} skipped`] : []),
-  ]
-  return parts.join(", ")
-}

@@ -44,10 +44,16 @@ export function renderCancelled(views: readonly TaskView[]): ToolResult {
   }
 }
 
-export function renderCleared({ cleared, stopped }: { cleared: number; stopped: number }): ToolResult {
+type Cleared = { readonly cleared: number; readonly stopped: number; readonly unmerged?: readonly string[] }
+
+export function renderCleared({ cleared, stopped, unmerged = [] }: Cleared): ToolResult {
   if (cleared === 0) return { title: "Nothing to clear", output: NOTHING }
   const extra = stopped > 0 ? ` ${count(stopped, "running one")} ${stopped === 1 ? "was" : "were"} stopped first.` : ""
-  return { title: `Cleared ${cleared}`, output: `Cleared ${count(cleared, "background task")}.${extra}` }
+  const kept =
+    unmerged.length > 0
+      ? ` Work that was not merged is kept in the repository: ${unmerged.map((id) => `refs/superagents/${id}`).join(", ")}.`
+      : ""
+  return { title: `Cleared ${cleared}`, output: `Cleared ${count(cleared, "background task")}.${extra}${kept}` }
 }
 
 /** What the model must still know of its tasks when its conversation is compacted; empty where there are none. */

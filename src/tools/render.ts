@@ -1,11 +1,13 @@
-import { accountOf, nameOf, noText } from "../core/account.ts"
+import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
-import { type Ask, isActive, isQueued, type Task } from "../core/task.ts"
+import { receiptLines } from "../core/receipt.ts"
+import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
 import { between, count, head, oneLine } from "../core/text.ts"
 import type { Report } from "../manager/task-manager.ts"
 import type { TaskView } from "../manager/view.ts"
+import type { Shown } from "../place/worktrees.ts"
 import type { ToolResult } from "./tool.ts"
 
 /** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
@@ -13,6 +15,7 @@ export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
 const MOST_ANSWER_BYTES = 46_000
 const LATEST_TEXT_CHARS = 1000
+const MOST_DIFF_BYTES = 16_000
 const MOST_NAME_CHARS = 60
 
 const TOLD = "You will be told when it ends."
@@ -50,11 +53,17 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   return result(view, [`Told task ${nameOf(task)}. ${when}`, "", TOLD])
 }
 
+/** How a merge came out. */
+export function renderMerge(view: TaskView): ToolResult {
+  return result(view, [`Task: ${nameOf(view.task)}`, ...workOf(view.task)])
+}
+
 /**
  * A task with its facts in a short head and, if it has ended, its answer from character `offset` on. `patience`: after
  * how many ms a question that nobody answers is refused, 0 for never.
  */
-export function renderOutput({ view, answer, gone }: Report, offset: number, patience: number): ToolResult {
+export function renderOutput(report: Report, offset: number, patience: number): ToolResult {
+  const { view, answer } = report
   const { task } = view
   const facts = [
     `Task: ${marked(task)} ${oneLine(task.description)}`,
@@ -66,13 +75,13 @@ export function renderOutput({ view, answer, gone }: Report, offset: number, pat
     ...figureLines(view),
     ...forkLines(task),
   ]
-  const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset, gone)
+  const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
 
 /** `bg_k3x9f2q1 (forked) (resumed)`. */
 export const marked = (task: Task): string =>
-  `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}`
+  `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
 /** The status, and what a task that has not ended is doing. */
 export function statusOf(view: TaskView): string {
@@ -142,12 +151,13 @@ function unanswered(kind: Ask["kind"], patience: number): string {
   return ` (unanswered for ${duration(patience)}, it ${end})`
 }
 
-function endedLines(task: Task, answer: string, offset: number, gone = false): string[] {
-  const facts = accountOf(task)
+function endedLines(task: Task, answer: string, offset: number, { gone, shown: changes }: Report): string[] {
+  const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
+  const facts = [...accountOf(task), ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${offset}: the answer has ${count(answer.length, "character")}.`]
-  const shown = slice(answer, offset)
+  const shown = slice(answer, offset, proof)
   const end = offset + shown.length
   const range = end < answer.length || offset > 0 ? [`Characters ${offset} to ${end} of ${answer.length}.`] : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
@@ -156,16 +166,33 @@ function endedLines(task: Task, answer: string, offset: number, gone = false): s
   return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
 }
 
+/** The commands that ran, and what a check that did not pass had written. */
+function proofLines({ id, outcome }: Task): string[] {
+  const receipt = outcome?.receipt
+  if (!receipt) return []
+  const { output } = receipt.check ?? {}
+  return [
+    ...receiptLines(receipt),
+    ...(output ? ["The end of the check's output:", between("check_output", id, output)] : []),
+  ]
+}
+
+function diffLines({ id }: Task, { diff, cut, command }: Shown): string[] {
+  const shown = withinBytes(diff, MOST_DIFF_BYTES)
+  const whole = !cut && shown.length === diff.length
+  return [`Its changes${whole ? "" : ", the first of them"} (\`${command}\`):`, between("changes", id, shown)]
+}
+
 /** As much of the answer as one tool result can hold, in whole characters. */
-function slice(answer: string, offset: number): string {
+function slice(answer: string, offset: number, before: string): string {
   const rest = answer.slice(offset)
-  const lines = withinBytes(head(rest, MOST_ANSWER_CHARS)).split("\n")
-  return lines.slice(0, MOST_ANSWER_LINES).join("\n")
+  const lines = withinBytes(head(rest, MOST_ANSWER_CHARS), MOST_ANSWER_BYTES - Buffer.byteLength(before)).split("\n")
+  return lines.slice(0, MOST_ANSWER_LINES - before.split("\n").length).join("\n")
 }
 
 /** As much of the text as the byte limit allows: scripts other than Latin take several bytes a character. */
-function withinBytes(text: string): string {
-  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(MOST_ANSWER_BYTES))
+function withinBytes(text: string, most: number): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)
 }
 

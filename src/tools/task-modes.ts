@@ -6,20 +6,25 @@ import { CallError } from "../core/errors.ts"
  */
 const MODES = {
   new: {
-    needs: ["description", "prompt", "agent"],
-    takes: ["fork", "model", "batch", "timeout", "max_cost", "after"],
+    needs: ["prompt", "description", "agent"],
+    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge", "check"],
     because: "",
   },
   resume: {
     needs: ["prompt"],
     // What it does not use but was always let pass.
-    takes: ["timeout", "max_cost", "description"],
+    takes: ["timeout", "max_cost", "check", "description"],
     because: "a resumed task keeps its own",
   },
   tell: {
     needs: ["prompt"],
     takes: [],
     because: "a task at work keeps what it was launched with",
+  },
+  merge: {
+    needs: [],
+    takes: ["description"],
+    because: "it brings home what an ended task has done",
   },
 } as const satisfies Record<string, Mode>
 
@@ -42,13 +47,15 @@ const EXCLUSIVE = [
   ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
   ["tell", "resume", "a running task is told, an ended one is resumed"],
   ["tell", "fork", "a running task is told, a fork is a new one"],
+  ["merge", "resume", "a merge brings home what is done, a resume goes on with it"],
+  ["merge", "tell", "a merge brings home what is done, a running task is told"],
 ] as const
 
 /** What of a call's arguments does not go together, whatever else may be wrong with them. */
 export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | undefined {
   const given = givenIn(args)
   const pair = EXCLUSIVE.find(([one, other]) => given.includes(one) && given.includes(other))
-  if (!pair) return othersIn(nameIn(given), given)
+  if (!pair) return othersIn(nameIn(args, given), given) ?? withoutWorktree(args)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -60,7 +67,7 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
   const refusal = refusalOf(args)
   if (refusal) throw refusal
   const given = givenIn(args)
-  const name = nameIn(given)
+  const name = nameIn(args, given)
   const missing = MODES[name].needs.find((each) => !given.includes(each))
   if (missing) throw new CallError(`Argument \`${missing}\` is missing: ${MISSING[missing]}.`)
   return name
@@ -70,17 +77,26 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
 const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
   Object.keys(args).filter((name) => ![undefined, null, false].includes(args[name] as undefined))
 
-const nameIn = (given: readonly string[]): ModeName =>
-  (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode)) ?? "new"
+/** `merge` names a task that is to be merged, or says of a new one that it shall be. */
+const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly string[]): ModeName =>
+  (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
+  "new"
+
+function withoutWorktree({ merge, place }: Readonly<Record<string, unknown>>): CallError | undefined {
+  if (merge !== true || place === "worktree") return undefined
+  return new CallError(
+    '`merge: true` goes with `place: "worktree"`: what is done in your own folder is there already. To merge an ended task, give `merge` its id. Nothing was launched.',
+  )
+}
 
 function othersIn(name: ModeName, given: readonly string[]): CallError | undefined {
   const { needs, takes, because }: Mode = MODES[name]
   const others = ARGUMENTS.filter((each) => given.includes(each) && ![name, ...needs, ...takes].includes(each))
   if (others.length === 0) return undefined
   const allowed = [...needs, ...takes.filter((each) => each !== "description")]
-  return new CallError(
-    `With \`${name}\`, leave out ${quoted(others)}: ${because}. It takes ${quoted(allowed)}${allowed.length === 1 ? " alone" : ""}.`,
-  )
+  const takesWhat =
+    allowed.length === 0 ? "stands alone" : `takes ${quoted(allowed)}${allowed.length === 1 ? " alone" : ""}`
+  return new CallError(`With \`${name}\`, leave out ${quoted(others)}: ${because}. It ${takesWhat}.`)
 }
 
 const quoted = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ")

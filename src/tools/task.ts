@@ -4,13 +4,14 @@ import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
-import { renderLaunch, renderResume, renderTold } from "./render.ts"
+import { renderLaunch, renderMerge, renderResume, renderTold } from "./render.ts"
 import { modeOf, refusalOf } from "./task-modes.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
+const MOST_CHECK_CHARS = 2000
 
 /** `brings`: the message about an end carries the answer (option `notifyAnswerChars`). */
 const descriptionOf = (brings: boolean): string =>
@@ -25,8 +26,9 @@ Modes:
 - \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.
 - \`resume: "<task id>"\` with \`prompt\`: ask a completed task again; it remembers its work. Not with \`fork\`.
 - \`tell: "<task id>"\` with \`prompt\` alone: say something to a task at work. It reads it at its next step; you still get one answer.
+- \`merge: "<task id>"\` alone: bring what an ended task changed in its own worktree into your files, uncommitted.
 
-A task with \`after\` starts when others have completed, with their answers in front of its prompt. Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files.`
+A task with \`after\` starts when others have completed, with their answers in front of its prompt. Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files, or have \`place: "worktree"\`.`
 
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
@@ -35,15 +37,17 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     args: argumentsOf(options),
     refuse: refusalOf,
     async run(args, caller) {
-      const { prompt, timeout, max_cost: maxCost } = args
+      const { prompt = "", timeout, max_cost: maxCost, check } = args
       const mode = modeOf(args)
+      if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
-        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost }, caller))
-      const { fork = false, model, after } = args
+        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check }, caller))
+      const { fork = false, model, after, place } = args
       const [description, agent] = [oneLine(args.description ?? ""), args.agent ?? ""]
       const batch = args.batch && oneLine(args.batch)
-      const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after }
+      const own = { place, merge: args.merge === true, check }
+      const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       return renderLaunch(await manager.launch(request, caller))
     },
   })
@@ -62,12 +66,25 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
   const id = text(MOST_ID_CHARS)
   return {
     description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user. Needed for a new task."),
-    prompt: text(MOST_PROMPT_CHARS).describe("The whole task, and what to report back."),
+    prompt: text(MOST_PROMPT_CHARS)
+      .optional()
+      .describe("The whole task, and what to report back. Needed unless you merge."),
     agent: text(200).optional().describe("Who does the work. Needed for a new task."),
     fork: z.boolean().optional().describe("Start from this conversation's history."),
     resume: id.optional().describe("Id of a completed task, or enough of its beginning."),
     tell: id.optional().describe("Id of a running task, or enough of its beginning."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
+    place: z
+      .enum(["here", "worktree"])
+      .optional()
+      .describe('"worktree": in a git worktree of its own, from your files as they are. Default: "here", in yours.'),
+    merge: z
+      .union([z.boolean(), text(MOST_ID_CHARS)])
+      .optional()
+      .describe("true with a worktree: merge it when completed. A task id: merge that task now."),
+    check: text(MOST_CHECK_CHARS)
+      .optional()
+      .describe("Command, say `npm test`, that must succeed before it counts as completed."),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: (maxTimeout > 0 ? timeout.max(maxTimeout) : timeout)
       .optional()

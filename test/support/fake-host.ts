@@ -94,6 +94,17 @@ export class FakeHost extends FakeProcess implements Host {
     })
   }
 
+  /** Where sessions were moved. */
+  readonly folders = new Map<string, string>()
+
+  folderOf(sessionID: string): string {
+    return this.folders.get(sessionID) ?? "/project"
+  }
+
+  move(sessionID: string, folder: string): Promise<void> {
+    return this.#call("move", sessionID, () => void this.folders.set(sessionID, folder))
+  }
+
   abort(sessionID: string): Promise<void> {
     return this.#call("abort", sessionID, () => this.abortByUser(sessionID))
   }

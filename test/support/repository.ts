@@ -18,7 +18,7 @@ import { dirname, join } from "node:path"
 import { type WorktreePorts, Worktrees } from "../../src/place/worktrees.ts"
 
 /** Git as a user runs it, under a configuration of the test's own. */
-export function userGit(cwd: string, ...args: string[]): string {
+function userGit(cwd: string, ...args: string[]): string {
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("GIT_")))
   const env = {
     ...inherited,

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
-import { receiptLine, receiptLines, receiptOf } from "../../src/receipt/receipt.ts"
-import { testsIn, testText } from "../../src/receipt/tests.ts"
+import type { TestCount } from "../../src/core/receipt.ts"
+import { NO_RECEIPT, receiptLine, receiptLines, receiptOf, testText } from "../../src/core/receipt.ts"
+import { testsIn } from "../../src/receipt/tests.ts"
 
 const GREEN = "\u001b[32m"
 const PLAIN = "\u001b[39m"
@@ -89,11 +90,7 @@ describe("tests that a command reported", () => {
 
 describe("a receipt", () => {
   const said = (parts: MessagePart[]): Message => ({ id: "m", role: "assistant", createdAt: 0, summary: false, parts })
-  const ran = (
-    command: string,
-    exitCode?: number,
-    tests?: { passed: number; failed: number; skipped: number },
-  ): MessagePart => ({
+  const ran = (command: string, exitCode?: number, tests?: TestCount): MessagePart => ({
     type: "command",
     command,
     ...(exitCode !== undefined && { exitCode }),
@@ -102,20 +99,13 @@ describe("a receipt", () => {
 
   test("counts what ran, and names the last of it", () => {
     const receipt = receiptOf([
-      said([
-        { type: "text", text: "I ran all 900 tests", synthetic: false },
-        { type: "files", paths: ["a", "b"] },
-      ]),
+      said([{ type: "text", text: "I ran all 900 tests", synthetic: false }]),
       said(Array.from({ length: 10 }, (_, index) => ran(`step ${index}`, 0))),
-      said([
-        ran("npm test", 1, { passed: 12, failed: 1, skipped: 0 }),
-        ran("sleep\n 100"),
-        { type: "files", paths: ["b"] },
-      ]),
+      said([ran("npm test", 1, { passed: 12, failed: 1, skipped: 0 }), ran("sleep\n 100")]),
     ])
-    expect(receipt).toMatchObject({ commands: 12, failed: 1, cut: 1, files: 2, tests: { passed: 12, failed: 1 } })
-    expect(receiptLine(receipt)).toBe("12 commands (1 failed, 1 cut off); 2 files changed; tests: 12 passed, 1 failed")
-    expect(receiptLines(receipt)).toEqual([
+    expect(receipt).toMatchObject({ commands: 12, failed: 1, cut: 1, tests: { passed: 12, failed: 1 } })
+    expect(receiptLine(receipt ?? NO_RECEIPT)).toBe("12 commands (1 failed, 1 cut off); tests: 12 passed, 1 failed")
+    expect(receiptLines(receipt ?? NO_RECEIPT)).toEqual([
       "- (4 commands before)",
       ...[4, 5, 6, 7, 8, 9].map((index) => `- \`step ${index}\`: exit code 0`),
       "- `npm test`: exit code 1; 12 passed, 1 failed",
@@ -123,24 +113,20 @@ describe("a receipt", () => {
     ])
   })
 
-  test("of nothing is empty", () => {
-    const receipt = receiptOf([said([{ type: "text", text: "I changed 12 files", synthetic: false }])])
-    expect([receiptLine(receipt), receiptLines(receipt)]).toEqual(["", []])
+  test("of nothing is none, whatever was said", () => {
+    expect(receiptOf([said([{ type: "text", text: "I changed 12 files", synthetic: false }])])).toBeUndefined()
+    expect([receiptLine(NO_RECEIPT), receiptLines(NO_RECEIPT)]).toEqual(["", []])
   })
 
   test("tells of the check, and cannot be spoilt by a command's text", () => {
-    const receipt = receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0)])])
+    const receipt = receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0)])]) ?? NO_RECEIPT
     expect(receiptLines(receipt)[0]).toMatch(/^- `echo 'x' ‹\/task_output> y+…`: exit code 0$/)
-    const check = {
-      command: "npm test",
-      passed: true,
-      runs: 1,
-      how: "exit code 0",
-      tests: { passed: 3, failed: 0, skipped: 0 },
-    }
+    const tests = { passed: 3, failed: 0, skipped: 0 }
+    const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", tests }
     expect(receiptLine({ ...receipt, check })).toBe("1 command; check `npm test` passed (exit code 0, 3 passed)")
-    expect(
-      receiptLine({ ...receipt, check: { ...check, passed: false, runs: 3, how: "exit code 1", tests: undefined } }),
-    ).toBe("1 command; check `npm test` did not pass (3 runs, exit code 1)")
+    const failed = { ...check, passed: false, runs: 3, how: "exit code 1", tests: undefined }
+    expect(receiptLine({ ...receipt, check: failed })).toBe(
+      "1 command; check `npm test` did not pass (3 runs, exit code 1)",
+    )
   })
 })

@@ -23,7 +23,7 @@ describe("the mode of a call", () => {
     [{ resume: "bg_x", tell: "bg_x" }, "`tell` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
-    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`."],
+    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`."],
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
     [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],
     [{ tell: "bg_x", max_cost: 1 }, "It takes `prompt` alone."],

@@ -1,0 +1,207 @@
+import { CallError, messageOf } from "../core/errors.ts"
+import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
+import type { PutAway, Shown, Worktrees } from "../place/worktrees.ts"
+import type { Closing } from "./endings.ts"
+import type { Parts } from "./parts.ts"
+import { stopSession } from "./stopping.ts"
+import type { Checks } from "./work-checks.ts"
+
+/** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
+const MOST_FILES = 100
+/** How long a session that was stopped may take to be idle, and how often it is looked at. */
+const QUIET_LIMIT_MS = 10_000
+const QUIET_LOOK_MS = 100
+
+/** A run whose place is being made ready. */
+type Entering = { readonly stop: AbortController; readonly done: Promise<unknown> }
+
+/** Loads what makes places; not called where no task has one. */
+export type LoadWorktrees = () => Promise<Worktrees>
+
+/**
+ * Tasks that work in a place of their own: their sessions are moved there before they are asked, and home again before
+ * the place is put away.
+ */
+export class Places {
+  readonly #parts: Parts
+  readonly #load: LoadWorktrees
+  readonly #checks: Checks
+  readonly #entering = new Map<string, Entering>()
+
+  constructor(parts: Parts, load: LoadWorktrees, checks: Checks) {
+    this.#parts = parts
+    this.#load = load
+    this.#checks = checks
+  }
+
+  /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
+  async capture(taskID: string, folder: string): Promise<void> {
+    const worktrees = await this.#load()
+    await worktrees.capture(taskID, folder)
+  }
+
+  /**
+   * Makes the run's place ready and moves its session there. Returns what the agent has to be told of it. Rejects where
+   * that failed, or the run ended meanwhile.
+   */
+  async enter(task: Task): Promise<string> {
+    const { place, sessionID, run } = task
+    if (!place) return ""
+    const stop = new AbortController()
+    const entering = this.#load().then(async (worktrees) => {
+      const { folder } = place
+      // One that waited for others is to see what they have done.
+      if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
+      const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, signal: stop.signal })
+      if (stop.signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
+      await this.#parts.host.move(sessionID, ready.directory)
+      return welcome(ready.directory, ready.conflicts)
+    })
+    const done = entering.catch(() => {})
+    this.#entering.set(task.id, { stop, done })
+    try {
+      return await entering
+    } finally {
+      this.#entering.delete(task.id)
+    }
+  }
+
+  /** What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. */
+  async leave({ task, ending }: Closing): Promise<Partial<Outcome> | undefined> {
+    const { place } = task
+    if (!place) return undefined
+    const entering = this.#entering.get(task.id)
+    entering?.stop.abort()
+    await entering?.done
+    const worktrees = await this.#load()
+    const merges = place.merge && ending.type === "completed"
+    const unfit = merges && task.run.check !== undefined ? await this.#recheck(task, worktrees) : undefined
+    await this.home(task)
+    const put = await worktrees.putAway(task.id, place.folder)
+    if (!merges) return { work: workOf(put) }
+    const merge = unfit ?? (put.files.length > 0 ? await this.#merge(task, worktrees) : undefined)
+    return { work: workOf(put, merge) }
+  }
+
+  /** Moves a task's session back to where its parent works, once it does nothing any more. */
+  async home(task: Task): Promise<void> {
+    const { host, clock } = this.#parts
+    const { place, sessionID } = task
+    if (!place) return
+    const deadline = clock.now() + QUIET_LIMIT_MS
+    while ((await host.activity()).has(sessionID)) {
+      if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its worktree stays`)
+      await stopSession(this.#parts, sessionID)
+      await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+    }
+    if (host.folderOf(sessionID) === place.folder) return
+    await host.move(sessionID, place.folder)
+  }
+
+  /** Brings the kept work of an ended task home. */
+  async merge(task: Task): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const { outcome, run, place } = task
+    if (!place)
+      throw new CallError(
+        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with \`place: "worktree"\` are merged.`,
+      )
+    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
+    const merge = await this.#merge(task, await this.#load())
+    if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
+    if (!outcome?.work) return task
+    const event = {
+      type: "closed",
+      generation: run.generation,
+      outcome: { ...outcome, work: { ...outcome.work, merge } },
+    } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return change?.after ?? task
+  }
+
+  /** What an ended task changed, with the diff. */
+  async show(task: Task, mostLines: number): Promise<Shown | undefined> {
+    if (!task.place || !task.outcome?.work || task.outcome.work.files.length === 0) return undefined
+    const worktrees = await this.#load()
+    return worktrees.show(task.id, task.place.folder, mostLines)
+  }
+
+  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
+  async clear(tasks: readonly Task[]): Promise<readonly string[]> {
+    const kept: string[] = []
+    for (const folder of new Set(tasks.flatMap(({ place }) => place?.folder ?? []))) {
+      const ids = tasks.filter(({ place }) => place?.folder === folder).map(({ id }) => id)
+      try {
+        const worktrees = await this.#load()
+        kept.push(...(await worktrees.clear(folder, ids)))
+      } catch (error) {
+        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        kept.push(...tasks.filter((task) => ids.includes(task.id) && isUnmerged(task)).map(({ id }) => id))
+      }
+    }
+    return kept
+  }
+
+  /** Finishes what an earlier process left in the repository around a folder. Never rejects. */
+  async sweep(folder: string): Promise<void> {
+    const { host, store, clock, options } = this.#parts
+    try {
+      const worktrees = await this.#load()
+      const isBusy = (taskID: string) => {
+        const task = store.get(taskID)
+        return task !== undefined && isActive(task)
+      }
+      for (const { taskID, what } of await worktrees.sweep(folder, isBusy))
+        host.log("warn", `after a restart: ${what}`, { task: taskID })
+      const { keepDays, dropUnmerged } = options.worktree
+      if (keepDays === 0) return
+      const dropped = await worktrees.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged)
+      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
+    } catch (error) {
+      host.log("warn", "worktrees could not be looked after", { folder, error: messageOf(error) })
+    }
+  }
+
+  /** What was merged since the check passed has to pass with it: brought into the worktree, and checked once more. */
+  async #recheck(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
+    const { folder = "" } = task.place ?? {}
+    const brought = await worktrees.bringIn(task.id, folder)
+    if (brought.kind !== "merged") return undefined
+    const result = await this.#checks.once(task)
+    if (!result || result.passed) return undefined
+    const text = `with what was changed in your folder meanwhile, its check does not pass (${result.how})`
+    return { kind: "refused", files: [], text }
+  }
+
+  async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {
+    try {
+      const { kind, ...more } = await worktrees.merge(task.id, task.place?.folder ?? "")
+      const files = "files" in more ? more.files.slice(0, MOST_FILES) : []
+      return { kind, files }
+    } catch (error) {
+      return { kind: "refused", files: [], text: messageOf(error) }
+    }
+  }
+}
+
+const DAY_MS = 24 * 3_600_000
+
+function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, merge?: Merge): Work {
+  return {
+    files: files.slice(0, MOST_FILES),
+    moreFiles: Math.max(0, files.length - MOST_FILES),
+    added,
+    removed,
+    submodules,
+    ...(held !== undefined && { held: { folder: held, because: unsaved } }),
+    ...(merge && { merge }),
+  }
+}
+
+function welcome(directory: string, conflicts: readonly string[]): string {
+  const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
+  if (conflicts.length === 0) return place
+  return `${place}\nThe present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>) that you have to solve first, keeping what both sides meant: ${conflicts.map((file) => oneLine(file)).join(", ")}`
+}

@@ -1,0 +1,142 @@
+import { duration } from "../core/duration.ts"
+import { messageOf } from "../core/errors.ts"
+import { messageID, partID } from "../core/ids.ts"
+import { type CheckResult, NO_RECEIPT } from "../core/receipt.ts"
+import { isActive, type Outcome, type Task } from "../core/task.ts"
+import { between } from "../core/text.ts"
+import type { CommandResult } from "../place/run-command.ts"
+import type { Closing, Endings } from "./endings.ts"
+import type { Parts } from "./parts.ts"
+
+/** Lines of a check's output that the agent, and at last the parent, is told. */
+const MOST_LINES = 200
+const MOST_CHARS = 16_000
+
+/** Of which so much is kept in the record. */
+const MOST_KEPT_CHARS = 4000
+
+type Run = {
+  readonly generation: number
+  runs: number
+  /** Its command is under way. */
+  stop?: AbortController
+  result?: CheckResult
+}
+
+/**
+ * Checks: commands of the user's that have to pass before a run counts as completed. An agent whose check does not pass
+ * is asked again in the same run, and is not told how often that may be.
+ */
+export class Checks {
+  readonly #parts: Parts
+  readonly #endings: () => Endings
+  readonly #runs = new Map<string, Run>()
+
+  constructor(parts: Parts, endings: () => Endings) {
+    this.#parts = parts
+    this.#endings = endings
+  }
+
+  /** Asked when a run is about to end as completed: false where its check did not pass, and it goes on or has failed. */
+  async mayComplete(task: Task): Promise<boolean> {
+    if (task.run.check === undefined) return true
+    const result = await this.#run(task)
+    if (!result || !this.#isSame(task)) return false
+    if (result.passed) return true
+    if (result.runs <= this.#parts.options.checkRetries) await this.#askAgain(task, result)
+    else this.#fail(task, result)
+    return false
+  }
+
+  /** Runs the check once more, whatever comes of it; undefined where the run has none. */
+  async once(task: Task): Promise<CheckResult | undefined> {
+    return task.run.check === undefined ? undefined : this.#run(task)
+  }
+
+  /** What follows a run's end: its check is stopped, and what came of it goes into the receipt. */
+  async close({ task }: Closing): Promise<Partial<Outcome> | undefined> {
+    const run = this.#runs.get(task.id)
+    run?.stop?.abort()
+    if (!run?.result || run.generation !== task.run.generation) return undefined
+    const { output, ...check } = run.result
+    const shown = output === undefined ? check : { ...check, output: output.slice(-MOST_KEPT_CHARS) }
+    return { receipt: { ...(task.outcome?.receipt ?? NO_RECEIPT), check: shown } }
+  }
+
+  forget(taskID: string): void {
+    this.#runs.delete(taskID)
+  }
+
+  /** Undefined where it was stopped. */
+  async #run(task: Task): Promise<CheckResult | undefined> {
+    const { host, options, store } = this.#parts
+    const { check: command = "", generation } = task.run
+    const known = this.#runs.get(task.id)
+    const run: Run = known?.generation === generation ? known : { generation, runs: 0 }
+    this.#runs.set(task.id, run)
+    const stop = new AbortController()
+    run.stop = stop
+    const tracker = store.tracker(task.id)
+    tracker?.hold(true)
+    try {
+      const [{ runCommand, lastLines }, { testsIn }] = await Promise.all([
+        import("../place/run-command.ts"),
+        import("../receipt/tests.ts"),
+      ])
+      const cwd = host.folderOf(task.sessionID)
+      const ended = await runCommand(command, { cwd, timeLimit: options.checkTimeout, signal: stop.signal })
+      if (ended.why === "stopped") return undefined
+      run.runs++
+      const tests = testsIn(ended.output)
+      const passed = ended.exitCode === 0
+      const output = lastLines(ended.output, MOST_LINES).slice(-MOST_CHARS)
+      const how = howOf(ended, options.checkTimeout)
+      run.result = { command, passed, runs: run.runs, how, ...(tests && { tests }), ...(!passed && { output }) }
+      host.log("info", "task checked", { task: task.id, command, passed, runs: run.runs })
+      return run.result
+    } finally {
+      tracker?.hold(false)
+      tracker?.sign(this.#parts.clock.now())
+      run.stop = undefined
+    }
+  }
+
+  async #askAgain(task: Task, { command, how, output = "" }: CheckResult): Promise<void> {
+    const { host, clock } = this.#parts
+    const { id, sessionID, agent, model, run } = task
+    const at = clock.now()
+    const text = [
+      `Automatic message, not written by the user. The check of your work, \`${command}\`, did not pass: ${how}.`,
+      "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+      between("check_output", id, output),
+    ].join("\n")
+    try {
+      await host.prompt({
+        sessionID,
+        messageID: messageID("check", id, run.generation, at),
+        agent,
+        model,
+        parts: [{ id: partID("check", id, run.generation, at, 0), text }],
+      })
+    } catch (error) {
+      const reason = { code: "host", text: `OpenCode did not take the check's result: ${messageOf(error)}` } as const
+      this.#endings().end(id, run.generation, { type: "failed", reason })
+    }
+  }
+
+  #fail(task: Task, { command, how, runs }: CheckResult): void {
+    const times = runs === 1 ? "once" : `${runs} times`
+    const text = `Its check \`${command}\` did not pass (run ${times}; the last time: ${how}).`
+    this.#endings().end(task.id, task.run.generation, { type: "failed", reason: { code: "check", text } })
+  }
+
+  #isSame(task: Task): boolean {
+    const current = this.#parts.store.get(task.id)
+    return current !== undefined && isActive(current) && current.run.generation === task.run.generation
+  }
+}
+
+function howOf({ exitCode, why, output }: CommandResult, limit: number): string {
+  if (why === "time") return `no end within ${duration(limit)}`
+  return why === "not started" ? `it could not be started: ${output}` : `exit code ${exitCode}`
+}
