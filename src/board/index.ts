@@ -92,13 +92,13 @@ export function openBoard(setup: BoardSetup): OpenBoard {
   }
 }
 
-function scheduleFrom(pattern: string, { log, toast }: Surroundings): Schedule {
+function scheduleFrom(pattern: string, surroundings: Surroundings): Schedule {
   try {
     return new Schedule(pattern)
   } catch (error) {
     const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${String(error)}). Using "${DEFAULT_SCHEDULE}".`
-    log("warn", message)
-    toast({ title: "superagents: check your options", message, variant: "warning" })
+    surroundings.log("warn", message)
+    surroundings.toast({ title: "superagents: check your options", message, variant: "warning" })
     return new Schedule(DEFAULT_SCHEDULE)
   }
 }

@@ -1,0 +1,99 @@
+import { execFileSync } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { createOpencodeClient } from "@opencode-ai/sdk/v2"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { boardFile, boardFolder, call, callBoard, historyFile, idIn, stored, taskOf } from "../support/board.ts"
+import { ask, eventually, idle, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { startPlugged } from "../support/plugin.ts"
+
+let model: ScriptedModel
+let host: Host
+let other: Host | undefined
+
+const NEVER = "0 0 30 2 *"
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { board: { schedule: NEVER } })
+  await ask(host, await openSession(host), "warm up")
+})
+afterAll(async () => {
+  await other?.stop()
+  await host?.stop()
+  await model?.close()
+})
+
+const runsOf = (id: string) =>
+  model.requests.filter((request) => taskOf(request) === id && request.sinceUser.length === 0).length
+
+test("a linked git worktree sees the board of the main checkout, and its tasks are worked on there", async () => {
+  const folder = join(mkdtempSync(join(tmpdir(), "superagents-linked-")), "w")
+  execFileSync("git", ["worktree", "add", "--quiet", "--detach", folder], { cwd: host.directory, stdio: "ignore" })
+  writeFileSync(join(folder, "opencode.json"), readFileSync(join(host.directory, "opencode.json")))
+  const client = createOpencodeClient({ baseUrl: host.url, directory: folder })
+  model.use((request) => {
+    if (request.sinceUser.length > 0) return undefined
+    return request.lastUser === "from the worktree"
+      ? call("create_task", { title: "Linked", owner: "general" })
+      : undefined
+  })
+  const { id: session } = await unwrap(client.session.create({ title: "linked" }))
+  await client.session.promptAsync({ sessionID: session, parts: [{ type: "text", text: "from the worktree" }] })
+  const task = await eventually(() => boardFile(host).tasks.find(({ title }) => title === "Linked"), {
+    timeout: 30_000,
+    message: () => host.logs(),
+  })
+  const thread = await unwrap(host.client.session.get({ sessionID: task.threadId }))
+  expect(thread.directory).toBe(host.directory)
+  await eventually(() => runsOf(task.id) === 1, { timeout: 30_000 })
+  await idle(host, task.threadId)
+  model.reset()
+  await callBoard(host, model, await openSession(host), "cancel_task", { task_id: task.id })
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test("a file that is broken by hand is left alone, every call says so, and mended it is taken up again", async () => {
+  const session = await openSession(host)
+  const file = join(boardFolder(host), "tasks.json")
+  const good = readFileSync(file, "utf8")
+  for (const bad of ["{ broken", '{"version": 9, "tasks": []}']) {
+    writeFileSync(file, bad)
+    for (const [name, args] of [
+      ["list_tasks", {}],
+      ["create_task", { title: "x" }],
+    ] as const)
+      await expect(callBoard(host, model, session, name, args)).rejects.toThrow(`${file}: it `)
+    expect(readFileSync(file, "utf8")).toBe(bad)
+  }
+  writeFileSync(file, good.replace('"tasks": [', '"colour": "green", "tasks": ['))
+  const id = idIn(await callBoard(host, model, session, "create_task", { title: "After", status: "draft" }))
+  expect(boardFile(host)).toMatchObject({ colour: "green" })
+  await callBoard(host, model, session, "cancel_task", { task_id: id })
+  expect(historyFile(host).at(-1)).toMatchObject({ id, status: "canceled" })
+})
+
+describe("a second process on the same project", () => {
+  test("sees the same board and starts nothing twice; it takes over within a minute of the first one's death", {
+    timeout: 180_000,
+  }, async () => {
+    other = await startHost({ home: host.home })
+    const theirs = other
+    const session = await openSession(theirs)
+    const id = idIn(await callBoard(theirs, model, session, "create_task", { title: "Shared", owner: "general" }))
+    await eventually(() => runsOf(id) === 1, { timeout: 60_000 })
+    await eventually(() => (boardFile(host).runtime.tasks[id] as { ran?: string })?.ran, { timeout: 30_000 })
+    expect(runsOf(id)).toBe(1)
+    model.use((request) => (taskOf(request) === id ? { text: "on it" } : undefined))
+    await host.kill("SIGKILL")
+    const died = performance.now()
+    const next = idIn(await callBoard(theirs, model, session, "create_task", { title: "Left", owner: "general" }))
+    await eventually(() => runsOf(next) === 1, { timeout: 70_000, message: () => theirs.logs() })
+    expect(performance.now() - died).toBeLessThan(60_000)
+    await idle(theirs, stored(host, next).threadId)
+    expect(runsOf(next)).toBe(1)
+  })
+})

@@ -1,0 +1,54 @@
+import { describe, expect, test } from "vitest"
+import { DEFAULT_SCHEDULE, Schedule } from "../../src/board/schedule.ts"
+
+const HOUR_MS = 3_600_000
+const START = Date.parse("2026-01-01T00:00:00Z")
+const END = Date.parse("2027-01-01T00:00:00Z")
+
+/** All times of a year. */
+function yearOf(schedule: Schedule): number[] {
+  const times: number[] = []
+  for (let at = schedule.next(START); at !== undefined && at < END; at = schedule.next(at)) times.push(at)
+  return times
+}
+
+describe.each(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])("a year in %s", (zone) => {
+  const localHour = (at: number) =>
+    Number(new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zone }).format(at))
+
+  test("has sixteen rounds a day, from 6 to 21 local time, each once, daylight changes or not", () => {
+    const times = yearOf(new Schedule(DEFAULT_SCHEDULE, zone))
+    expect(Math.abs(times.length - 16 * 365)).toBeLessThanOrEqual(16)
+    const hours = times.map(localHour)
+    for (let index = 1; index < hours.length; index++) {
+      const before = hours[index - 1] as number
+      expect(hours[index]).toBe(before === 21 ? 6 : before + 1)
+    }
+  })
+
+  test("neither doubles nor drops an hour of a pattern for every hour", () => {
+    const gaps = new Set<number>()
+    const times = yearOf(new Schedule("0 * * * *", zone))
+    for (let index = 1; index < times.length; index++)
+      gaps.add(((times[index] as number) - (times[index - 1] as number)) / HOUR_MS)
+    // Where the clock is put by half an hour, one hour of the year has ninety minutes and one has thirty.
+    for (const gap of gaps) expect(zone === "Australia/Lord_Howe" ? [0.5, 1, 1.5] : [1]).toContain(gap)
+  })
+
+  test("has a round in the night once a day, also when that hour is left out or comes twice", () => {
+    const times = yearOf(new Schedule("30 2 * * *", zone))
+    expect(times).toHaveLength(365)
+  })
+})
+
+test("a pattern that never comes has no next time; one that is none is refused", () => {
+  expect(new Schedule("0 0 30 2 *", "UTC").next(START)).toBeUndefined()
+  expect(() => new Schedule("whenever")).toThrow()
+})
+
+test("a time is told as today's, or with its day", () => {
+  const schedule = new Schedule(DEFAULT_SCHEDULE, "Europe/Berlin")
+  const now = Date.parse("2026-03-02T20:30:00Z")
+  expect(schedule.text(Date.parse("2026-03-02T21:00:00Z"), now)).toBe("22:00")
+  expect(schedule.text(Date.parse("2026-03-03T05:00:00Z"), now)).toBe("Tue 06:00")
+})

@@ -1,0 +1,174 @@
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { z } from "zod"
+import { USER } from "../../src/board/service.ts"
+import { agentIn, BoardRig } from "../support/board-rig.ts"
+
+let rig: BoardRig
+
+beforeEach(() => {
+  rig = new BoardRig()
+})
+afterEach(() => rig.close())
+
+const thread = async (id: string) => (await rig.board.get(id)).threadId as string
+
+test("the thirteen definitions together take less than 2,000 o200k tokens", () => {
+  const names = Object.keys(rig.open.tools)
+  expect(names).toHaveLength(13)
+  const definitions = Object.entries(rig.open.tools).map(([name, { description, args }]) => ({
+    type: "function",
+    function: { name, description, parameters: z.toJSONSchema(z.object(args)) },
+  }))
+  const tokens = countTokens(JSON.stringify(definitions))
+  expect(tokens).toBeLessThan(2000)
+  expect(tokens).toBeGreaterThan(500)
+})
+
+describe("an answer", () => {
+  test("of create, get, update shows the whole task with the indices of steps and resources", async () => {
+    const made = await rig.call("create_task", {
+      title: "Migrate",
+      description: "all\nof it",
+      steps: [{ title: "one", details: "more" }],
+    })
+    expect(made).toBe(
+      [
+        "Task #1 was made.",
+        "#1 Migrate",
+        "Status: active, next run 09:00. Owner: build. Created by: build.",
+        "Thread: ses_thread1",
+        "Description:\nall\nof it",
+        "Steps:",
+        "0. [ ] one",
+        "   more",
+        "Resources: none",
+      ].join("\n"),
+    )
+    await rig.call("add_resource", { task_id: "#1", type: "url", value: "https://example.org", label: "spec" })
+    const changed = await rig.call("update_task", { task_id: "1", title: "Moved", owner: "tester" })
+    expect(changed).toContain("Task #1 was changed.\n#1 Moved\n")
+    expect(changed).toContain("Owner: tester")
+    expect(changed).toContain("Resources:\n0. url https://example.org (spec)")
+    expect(await rig.call("remove_resource", { task_id: "1", index: 0 })).toContain("The resource was removed.")
+    expect(await rig.call("update_steps", { task_id: "1", steps: [{ title: "a" }, { title: "b" }] })).toContain(
+      "0. [ ] a\n1. [ ] b",
+    )
+    expect(await rig.call("update_step", { task_id: "1", step_index: 1, done: true })).toContain("Step 1 was changed.")
+  })
+
+  test("of create_subtask names it, and that of the parent shows its owner and state", async () => {
+    await rig.call("create_task", { title: "p", steps: [{ title: "a" }] })
+    expect(await rig.call("create_subtask", { task_id: "1", step_index: 0, title: "s", owner: "librarian" })).toContain(
+      'Step 0 was given to "librarian" as task #2.',
+    )
+    await rig.settle()
+    expect(await rig.call("get_task", { task_id: "1" })).toContain("0. [ ] a -> subtask #2 (librarian): running")
+    await rig.call("complete_task", { task_id: "2" }, agentIn("librarian"))
+    expect(await rig.call("get_task", { task_id: "1" })).toContain("0. [ ] a -> subtask #2 (librarian): done")
+    expect(await rig.call("get_task", { task_id: "2" })).toMatch(/Status: done\..*\nArchived: 2026-/)
+  })
+
+  test("of complete and cancel says what goes on and what went along", async () => {
+    await rig.call("create_task", { title: "p", steps: [{ title: "a" }, { title: "b" }] })
+    await rig.call("create_subtask", { task_id: "1", step_index: 0, title: "s", owner: "librarian" })
+    await rig.call("create_task", { title: "q", steps: [{ title: "a" }] })
+    await rig.call("create_subtask", { task_id: "3", step_index: 0, title: "t", owner: "librarian" })
+    expect(await rig.call("complete_task", { task_id: "1" })).toContain(
+      "Its subtasks go on, and nobody is told of their end: #2 s.",
+    )
+    expect(await rig.call("update_task", { task_id: "3", status: "canceled" })).toContain("Canceled with it: #4 t.")
+    expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is canceled and stands in history now.")
+  })
+
+  test("of list_tasks has the caller's own tasks alone; of list_history all, newest first", async () => {
+    expect(await rig.call("list_tasks", {})).toBe('No open task is owned by "build".')
+    expect(await rig.call("list_history", {})).toBe("No task has ended yet.")
+    await rig.call("create_task", { title: "mine", steps: [{ title: "a", done: true }, { title: "b" }] })
+    await rig.call("create_task", { title: "theirs", owner: "tester" })
+    expect(await rig.call("list_tasks", {})).toBe('1 open task of "build":\n#1 mine 1/2 next run 09:00')
+    await rig.call("complete_task", { task_id: "1" })
+    await rig.call("cancel_task", { task_id: "2" })
+    expect(await rig.call("list_history", { limit: 1 })).toMatch(
+      /^#2 theirs no plan canceled 2026-.* \(owner tester\)$/,
+    )
+    expect((await rig.call("list_history", {})).split("\n")).toHaveLength(2)
+  })
+
+  test("of notify_user, from a thread, says what comes of it", async () => {
+    await rig.call("create_task", { title: "mine" })
+    const by = agentIn("build", await thread("1"))
+    expect(await rig.call("notify_user", { message: "Which one?" }, by)).toContain(
+      "shown as needing them until somebody writes here",
+    )
+    expect(await rig.call("list_tasks", {})).toContain("needs you: Which one?")
+  })
+
+  test("never lets text of others close a block or a line", async () => {
+    await rig.call("create_task", { title: "a </Task> b\u202e", steps: [{ title: "x\ny" }] })
+    expect(await rig.call("get_task", { task_id: "1" })).toContain("#1 a ‹/Task> b\n")
+    const block = await rig.open.system(await thread("1"))
+    expect(block?.match(/<\/Task>/g)).toHaveLength(1)
+    expect(await rig.open.system("ses_elsewhere")).toBeUndefined()
+  })
+})
+
+describe("a wrong call", () => {
+  test.each([
+    ["create_task", {}, "Argument `title` is missing."],
+    ["create_task", { title: "t", owner: "nobody" }, '"nobody" is not an agent that may own tasks'],
+    ["create_task", { title: "t", status: "done" }, "Argument `status`"],
+    ["create_task", { title: "t", steps: [{ title: "x", taskId: "1" }] }, "Unknown argument `taskId`"],
+    ["create_task", { title: "t", id: "7" }, "Unknown argument `id`"],
+    ["get_task", { task_id: "99" }, "There is no task #99"],
+    ["get_task", { task_id: 7 }, "Argument `task_id`"],
+    ["update_task", { task_id: "1" }, "Nothing to change"],
+    ["update_task", { task_id: "1", status: "open" }, "Argument `status`"],
+    ["complete_task", { task_id: "2" }, "Task #2 is a draft"],
+    ["cancel_task", {}, "Argument `task_id` is missing."],
+    ["list_history", { limit: 0 }, "Argument `limit`"],
+    ["update_steps", { task_id: "1" }, "Argument `steps` is missing."],
+    ["update_step", { task_id: "1", step_index: 5, done: true }, "There is no step 5: its steps are numbered 0 to 0."],
+    ["update_step", { task_id: "1", step_index: -1, done: true }, "Argument `step_index`"],
+    [
+      "create_subtask",
+      { task_id: "3", step_index: 0, title: "s", owner: "tester" },
+      'Only the owner of task #3 ("tester")',
+    ],
+    ["add_resource", { task_id: "1", type: "url", value: "nowhere" }, "must be a URL"],
+    ["remove_resource", { task_id: "1", index: 0 }, "it has no resources"],
+    ["notify_user", { message: "hi" }, "from the thread of an open task alone"],
+  ])("of %s with %j says what was expected", async (name, args, text) => {
+    await rig.call("create_task", { title: "one", steps: [{ title: "a" }] })
+    await rig.call("create_task", { title: "two", status: "draft" })
+    await rig.board.create({ title: "three", owner: "tester", steps: [{ title: "a" }] }, USER)
+    await expect(rig.call(name, args)).rejects.toThrow(text)
+  })
+
+  test("by an agent that is not the board's, or from a background task, is refused", async () => {
+    await expect(rig.call("list_tasks", {}, agentIn("ghost"))).rejects.toThrow(
+      'The board is not for the agent "ghost". Its agents are: build, librarian, tester.',
+    )
+    await expect(rig.call("list_tasks", {}, agentIn("build", "ses_background1"))).rejects.toThrow(
+      "not for background tasks",
+    )
+  })
+})
+
+describe("what the plugin's entry uses", () => {
+  test("swallows and logs what fails: a block, a message heard of", async () => {
+    rig.open.configure({})
+    await rig.call("create_task", { title: "x" })
+    const { writeFileSync } = await import("node:fs")
+    writeFileSync(`${rig.folder}/.opencode/tasks/tasks.json`, "{")
+    expect(await rig.open.system("ses_thread1")).toBeUndefined()
+    await rig.open.written("ses_thread1", "msg_theirs")
+    expect(rig.surroundings.logs.filter((line) => line.startsWith("warn: the board:"))).toHaveLength(2)
+  })
+
+  test("falls back to the usual rounds where the schedule is none, and says so", async () => {
+    const other = new BoardRig({ options: { schedule: "every hour" } })
+    expect(other.surroundings.toasts[0]).toContain('Option "board.schedule" is "every hour", which is no cron pattern')
+    await other.close()
+  })
+})
