@@ -18,8 +18,9 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          // Generous, since a busy machine is slow: tests wait for states.
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
           maxWorkers: 3,
           sequence: { groupOrder: 1 },

@@ -59,7 +59,7 @@ test("the package has both halves, what a reader needs, and nothing to install",
   expect(paths).toEqual(
     expect.arrayContaining(["dist/server.js", "dist/tui.js", "README.md", "LICENSE", "CHANGELOG.md"]),
   )
-  expect(paths.filter((path) => !/^(dist\/[\w./-]+\.js|[A-Z]+(\.md)?|package\.json)$/.test(path))).toEqual([])
+  expect(paths.filter((path) => !/^(dist\/[\w./-]+\.(js|html)|[A-Z]+(\.md)?|package\.json)$/.test(path))).toEqual([])
   expect(manifest.dependencies).toBeUndefined()
   console.log(`The package: ${kilobytes(packed.size)} packed, ${kilobytes(packed.unpackedSize)} installed.`)
   expect(packed.size).toBeLessThan(MOST_PACKED_BYTES)

@@ -26,7 +26,7 @@ export type ToolOutcome = {
   durationMs: number
 }
 
-const TURN_TIMEOUT_MS = 20_000
+const TURN_TIMEOUT_MS = 45_000
 const CLOSING_TIMEOUT_MS = 500
 
 /** SDK calls do not throw by themselves; this makes the error one. */

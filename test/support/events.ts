@@ -13,8 +13,8 @@ type WaitOptions = {
   what?: string
 }
 
-const DEFAULT_WAIT_MS = 10_000
-const CONNECT_TIMEOUT_MS = 10_000
+const DEFAULT_WAIT_MS = 20_000
+const CONNECT_TIMEOUT_MS = 20_000
 
 /** All events of one project directory, over restarts of the host as well. `logs` goes into errors' texts. */
 export const createEventLog = (logs: () => string) => {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { inspect } from "node:util"
 
-const DEFAULT_TIMEOUT_MS = 10_000
+const DEFAULT_TIMEOUT_MS = 20_000
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 150
 

@@ -96,7 +96,7 @@ export type ScriptedModel = Awaited<ReturnType<typeof startModel>>
 
 type Waiter = { predicate: (request: ModelRequest) => boolean; found: (request: ModelRequest) => void }
 
-const DEFAULT_WAIT_MS = 10_000
+const DEFAULT_WAIT_MS = 20_000
 
 /**
  * A model that answers what the test's scripts say, behind an OpenAI-compatible HTTP server on loopback.

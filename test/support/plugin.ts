@@ -99,7 +99,7 @@ export const notifications = async (host: Host, sessionID: string): Promise<Noti
 }
 
 /** Resolves when the session has at least so many notifications. */
-export const notified = (host: Host, sessionID: string, count = 1, timeout = 15_000) =>
+export const notified = (host: Host, sessionID: string, count = 1, timeout = 30_000) =>
   eventually(
     async () => {
       const found = await notifications(host, sessionID)
