@@ -66,6 +66,9 @@ function mergeLine(id: string, kind: string | undefined, files: readonly string[
   return kind === "refused" ? `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}` : advice
 }
 
+/** How what we put into a session begins for its model, which would else take it for the user's. */
+export const AUTOMATIC = "Automatic message, not written by the user."
+
 /** `bg_k3x9f2q1 (find it)`. */
 export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
   `${id} (${oneLine(description)})`

@@ -1,4 +1,4 @@
-import { accountOf, nameOf, noText, textName } from "../core/account.ts"
+import { AUTOMATIC, accountOf, nameOf, noText, textName } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
@@ -78,7 +78,7 @@ function headline(task: Task): string {
 function automatic(task: Task, end: string): string {
   const { generation } = task.run
   const subject = generation > 0 ? `Resume #${generation} of task ${nameOf(task)}` : `Task ${task.id}`
-  return `Automatic message, not written by the user. ${subject}: ${end}`
+  return `${AUTOMATIC} ${subject}: ${end}`
 }
 
 /** Whether the answer is of any use to a notification. */

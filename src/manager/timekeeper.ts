@@ -1,6 +1,8 @@
+import { AUTOMATIC, nameOf } from "../core/account.ts"
 import { messageID, partID } from "../core/ids.ts"
 import { type Host, LEASE_MS } from "../core/ports.ts"
 import { type Ask, isQueued, isUnattended, type Task } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import { dueAt } from "../core/watchdog.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
@@ -131,7 +133,7 @@ export class Timekeeper {
     const [parent, activity] = await Promise.all([host.parent(task.parentID), host.activity()])
     if (parent?.reverted || activity.has(task.parentID)) return false
     const persona = await host.persona(task.parentID)
-    const text = `Background task ${task.id} (${task.description}) waits for the user's answer to a ${ask.kind}: ${ask.what}. Tell the user when you next speak to them.`
+    const text = `${AUTOMATIC} Background task ${nameOf(task)} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}. Tell the user when you next speak to them.`
     await host.prompt({
       sessionID: task.parentID,
       messageID: messageID("hint", task.id, generation, startedAt),
