@@ -112,7 +112,7 @@ describe("an answer", () => {
     await notified(host, session)
     const { output } = await callTool(host, model, session, "superagents_output", { task_id: child })
     expect(output).toContain(`<task_output id="${id}">\nthere is a readme\n</task_output>`)
-    expect(output).toMatch(/^Tool calls: 1$/m)
+    expect(output).toMatch(/^Tool calls: 1 \(last: glob\)$/m)
     expect(output).not.toContain("let me look")
   })
 
