@@ -1,4 +1,4 @@
-import type { Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
+import type { Message, Part } from "@opencode-ai/sdk/v2/types"
 
 /** What OpenCode's hook `experimental.chat.messages.transform` hands over: all that a request will tell the model. */
 export type Request = { messages: { info: Message; parts: Part[] }[] }
@@ -13,8 +13,9 @@ export const sessionOf = ({ messages }: Request): string | undefined => messages
 export function tellWith(request: Request, text: string, withoutTools: boolean): void {
   const newest = request.messages.findLast(({ info }) => info.role === "user")
   if (newest?.info.role !== "user") return
-  const info: UserMessage = { ...newest.info, ...(withoutTools ? { tools: NO_TOOLS } : {}) }
-  newest.info = info
+  const { info } = newest
+  // In place: the host looks at this very object. It is read anew for each request, and not stored.
+  if (withoutTools) info.tools = NO_TOOLS
   // Where the session was idle it was asked by a prompt, which is there already.
   if (newest.parts.some((part) => part.type === "text" && part.text === text)) return
   // Ids sort messages: this one comes after what was said since the newest message of the user.

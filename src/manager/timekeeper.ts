@@ -97,8 +97,10 @@ export class Timekeeper {
     const tracker = this.#parts.store.tracker(task.id)
     if (!tracker) return
     const doing = activity?.get(task.sessionID)
-    if (doing) tracker.retrying(doing.type === "retry" ? doing : undefined)
-    else if (activity || tracker.lingers) this.#watcher.inspect(task.id)
+    if (doing) {
+      tracker.retrying(doing.type === "retry" ? doing : undefined)
+      if (!tracker.heard) this.#watcher.count(task, tracker)
+    } else if (activity || tracker.lingers) this.#watcher.inspect(task.id)
     this.#watcher.checkLimits(task, tracker)
     for (const ask of tracker.snapshot().asks) this.#lookAtAsk(task, ask)
   }

@@ -130,6 +130,16 @@ export class Watcher {
     else end()
   }
 
+  /** Where no event tells what a run spends, and a limit asks for it, its messages do. */
+  count(task: Task, tracker: ProgressTracker): void {
+    const { options, background, host } = this.#parts
+    if (options.maxTokensPerTask === 0 && !needsBill(options, task)) return
+    background.run("count what a run spends", async () => {
+      tracker.read(await host.messagesSince(task.sessionID, task.run.promptID))
+      this.#spent(task, tracker)
+    })
+  }
+
   /** What one run spends counts for the limits that others share with it. */
   #spent(task: Task, tracker: ProgressTracker): void {
     const { options, store } = this.#parts

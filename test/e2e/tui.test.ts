@@ -231,6 +231,30 @@ describe.each([
     if (name === "wide") await screen.waitFor((text) => !text.includes("✓ Ask me again"))
   })
 
+  test("says something to an agent at work", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (lastUser === "One more thing") return { text: "That, too." }
+      if (lastUser !== "Keep busy") return undefined
+      await door.opened
+      return { text: "The first thing." }
+    })
+    await launch(sessionID, "Keep busy")
+    await openTasks(screen)
+    await choose(screen, /Keep busy general, working/)
+    await choose(screen, "Say something", "Down", "Down")
+    await screen.waitFor("Say to: Keep busy")
+    await screen.type("One more thing")
+    await screen.keys("Enter")
+    await screen.waitFor((text) => !text.includes("Say to: Keep busy"))
+    await sleep(DIALOG_MS)
+    door.open()
+    await model.waitFor(({ lastUser }) => lastUser === "One more thing", { timeout: 30_000 })
+    await screen.waitFor(/Agent "Keep busy" finished/)
+  })
+
   test("answers a permission question, a fork's too", async () => {
     const sessionID = await begin()
     const from = host.events.all.length

@@ -66,6 +66,15 @@ describe("a session's budget", () => {
 })
 
 describe("a task's budget", () => {
+  test("holds where no event tells what it spends", async () => {
+    const rig = rigged({ maxCostPerTask: 0.05, pollInterval: 100 }, 100)
+    rig.host.onEvent = () => "lose"
+    const { id } = await rig.launch(spend)
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.code).toBe("budget")
+    expect(task.outcome?.usage.cost).toBeLessThanOrEqual(0.07 + 1e-9)
+  })
+
   test("counts all its runs; a resume beyond it is refused", async () => {
     const rig = rigged({ maxCostPerTask: 0.05 })
     const { id } = await rig.launch(spend)
@@ -135,4 +144,16 @@ describe("the day's budget", () => {
     expect(await reads({ maxCostPerSession: 1 })).toBe(0)
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
   })
+})
+
+test("limits on what is spent, and a last word that nobody needs, cost no call", async () => {
+  const calls = async (options: object) => {
+    const rig = new Rig({ options })
+    await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(60_000)
+    return rig.host.calls
+  }
+  const plain = await calls({ lastWord: 0 })
+  expect(await calls({})).toEqual(plain)
+  expect(await calls({ maxCostPerTask: 1, maxCostPerSession: 1, maxTokensPerSession: 100_000 })).toEqual(plain)
 })

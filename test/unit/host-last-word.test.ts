@@ -30,9 +30,9 @@ test("where a prompt has told it already, it is not told twice", () => {
   expect(asked.messages).toHaveLength(3)
 })
 
-test("without tools, every tool is off, whatever its name, and the stored message stays as it was", () => {
+test("without tools, every tool is off, whatever its name, in the host's own object", () => {
   const asked = request("user")
-  const stored = asked.messages[0]?.info
+  const newest = asked.messages[0]?.info
   tellWith(asked, "stop now", true)
   for (const { info } of asked.messages) {
     const { tools } = info as { tools?: { [name: string]: boolean } }
@@ -40,7 +40,7 @@ test("without tools, every tool is off, whatever its name, and the stored messag
     expect("any_mcp_tool" in (tools as object)).toBe(true)
     expect(Object.getOwnPropertyDescriptor(tools, "read")?.value).toBe(false)
   }
-  expect(stored).not.toHaveProperty("tools")
+  expect(asked.messages[0]?.info).toBe(newest)
 })
 
 test("a request without a user's message is left alone", () => {
