@@ -15,7 +15,7 @@ const PATIENT = { timeout: 90_000 }
 const LIMIT = "time limit of 12s \\(its timeout argument\\)"
 const TIMED = { timeout: 12_000 }
 /** What a step uses that says so: $0.01. */
-const CENT = { input: 10_000, output: 10 }
+const CENT = { input: 10_000, output: 0 }
 
 let model: ScriptedModel
 let host: Host
