@@ -1,5 +1,5 @@
 import type { Message } from "../core/ports.ts"
-import { isActive, isOwed, type Task } from "../core/task.ts"
+import { addFigures, type Figures, isActive, isOwed, NO_FIGURES, type Task } from "../core/task.ts"
 import { type TaskEvent, transition } from "../core/transition.ts"
 import { lastSignIn } from "../core/verdict.ts"
 import { ProgressTracker } from "./progress.ts"
@@ -18,6 +18,7 @@ export class TaskStore {
   readonly #foreign = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
+  readonly #left = new Map<string, Figures>()
   readonly #listeners = new Set<(id: string) => void>()
 
   readonly #changed?: (before: Task, after: Task, event: TaskEvent) => void
@@ -153,6 +154,8 @@ export class TaskStore {
   remove(id: string): void {
     const task = this.#tasks.get(id)
     if (!task) return
+    if (this.#bySession.has(task.parentID)) this.#left.set(task.parentID, this.#tookWith(task))
+    this.#left.delete(task.sessionID)
     this.#tasks.delete(id)
     this.#bySession.delete(task.sessionID)
     this.#active.delete(id)
@@ -163,6 +166,20 @@ export class TaskStore {
     if (siblings?.size === 0) this.#byParent.delete(task.parentID)
     for (const [session, owner] of this.#descendants) if (owner === id) this.#descendants.delete(session)
     this.noticed(id)
+  }
+
+  /** What the tasks took that this session, a task's own, launched and that were forgotten: it was paid all the same. */
+  left(parentID: string): Figures {
+    return this.#left.get(parentID) ?? NO_FIGURES
+  }
+
+  /** What is left of a parent's forgotten tasks once this one, with what it launched, is among them. */
+  #tookWith(task: Task): Figures {
+    const took = (each: Task): Figures => {
+      const own = addFigures(addFigures(each.earlier, each.outcome ?? NO_FIGURES), this.left(each.sessionID))
+      return this.ofParent(each.sessionID).reduce((sum, child) => addFigures(sum, took(child)), own)
+    }
+    return addFigures(this.left(task.parentID), took(task))
   }
 
   /** A session was made below `parentID`; if that one works for a task, the new one does too. */

@@ -72,6 +72,7 @@ const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
 
 /** What a task took itself, all its runs together, and what the tasks took that it launched. */
 function wholeOf(task: Task, store: TaskStore): Figures {
-  const own = addFigures(task.earlier, thisRunOf(task, progressOf(task, store)))
+  const run = thisRunOf(task, progressOf(task, store))
+  const own = addFigures(addFigures(task.earlier, run), store.left(task.sessionID))
   return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
 }

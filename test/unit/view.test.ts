@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { NO_USAGE } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import { TaskStore } from "../../src/manager/store.ts"
 import { viewOf } from "../../src/manager/view.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -53,4 +53,21 @@ test("the last sign of life has an age, and none once the task has ended", () =>
   expect(viewOf(task, store, 4000).signAge).toBe(3000)
   expect(viewOf(task, store, 500).signAge).toBe(0)
   expect(viewOf(taskOf({ status: "completed" }), store, 4000).signAge).toBeUndefined()
+})
+
+test("what a task's own tasks took stays in the whole when they are forgotten: it was paid", () => {
+  const store = new TaskStore()
+  const outcome = outcomeOf({ toolCalls: 2, usage: tokens(10) })
+  const task = taskOf({ status: "completed", outcome })
+  const own = taskOf({ id: "bg_own", sessionID: "ses_own", parentID: task.sessionID, status: "completed", outcome })
+  const deeper = { ...own, id: "bg_deep", sessionID: "ses_deep", parentID: "ses_own" }
+  const other = { ...own, id: "bg_other", sessionID: "ses_other" }
+  for (const each of [task, own, deeper, other]) store.add(each, 0)
+  const before = viewOf(task, store, 0).whole
+  for (const each of [deeper, own, other]) {
+    store.remove(each.id)
+    expect(viewOf(task, store, 0).whole).toEqual(before)
+  }
+  store.remove(task.id)
+  expect(store.left(task.sessionID)).toEqual(NO_FIGURES)
 })
