@@ -3,6 +3,8 @@ import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
 import { createActions } from "./sidebar/actions.ts"
 import { createAttention } from "./sidebar/attention.ts"
 import { Badge } from "./sidebar/badge.tsx"
+import { BoardTasks, openBoard } from "./sidebar/board-section.tsx"
+import { createBoardSource } from "./sidebar/board-source.ts"
 import { FirstUse, USED_KEY } from "./sidebar/first-use.tsx"
 import { BackgroundAgents } from "./sidebar/section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./sidebar/settings.ts"
@@ -12,6 +14,7 @@ import { type Companion, openTasks } from "./sidebar/tasks-dialog.tsx"
 /** Between the host's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150
 const TASKS_COMMAND = "superagents.tasks"
+const BOARD_COMMAND = "superagents.board"
 
 const plugin: TuiPluginModule = {
   id: "superagents",
@@ -23,10 +26,20 @@ const plugin: TuiPluginModule = {
       createAttention(api, () => settings().osNotifications),
     )
     const actions = createActions(api)
+    const board = createBoardSource(
+      api,
+      () => settings().board,
+      ({ id, title }, message) => {
+        if (!settings().osNotifications) return
+        const notification = { when: "blurred" } as const
+        api.attention.notify({ title: `#${id} ${title}`, message, notification, sound: false }).catch(() => {})
+      },
+    )
     const companion: Companion = { api, source, actions, settings }
     api.lifecycle.onDispose(() => {
       source.dispose()
       actions.dispose()
+      board.dispose()
     })
     const { keybind } = settings()
     api.keymap.registerLayer({
@@ -40,6 +53,15 @@ const plugin: TuiPluginModule = {
           slashName: "tasks",
           run: () => void openTasks(companion),
         },
+        {
+          name: BOARD_COMMAND,
+          title: "Board",
+          desc: "See the project's open tasks and go to their threads",
+          category: "Session",
+          namespace: "palette",
+          slashName: "board",
+          run: () => void openBoard({ api, board }),
+        },
       ],
       bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],
     })
@@ -48,7 +70,12 @@ const plugin: TuiPluginModule = {
       slots: {
         sidebar_content(_context, props) {
           const budget = () => settings().maxCostPerSession
-          return <BackgroundAgents api={api} source={source} sessionID={props.session_id} budget={budget} />
+          return (
+            <>
+              <BackgroundAgents api={api} source={source} sessionID={props.session_id} budget={budget} />
+              <BoardTasks api={api} board={board} />
+            </>
+          )
         },
         session_prompt_right(_context, props) {
           return <Badge api={api} source={source} sessionID={props.session_id} />

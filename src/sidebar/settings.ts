@@ -16,6 +16,8 @@ export type Settings = {
   readonly resumable: Options["resumable"]
   /** What a session's tasks may cost in US dollars, 0 for any. */
   readonly maxCostPerSession: number
+  /** The board's options, where it is on. */
+  readonly board: Options["board"]
 }
 
 export const DEFAULT_KEYBIND = "<leader>k"
@@ -31,6 +33,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     actions: server.enabled,
     resumable: server.resumable,
     maxCostPerSession: server.maxCostPerSession,
+    board: server.board,
   }
 }
 

@@ -1,0 +1,82 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { For, Show } from "solid-js"
+import type { BoardTask } from "../board/task.ts"
+import { oneLine } from "../core/text.ts"
+import type { BoardSource } from "./board-source.ts"
+import { cut } from "./view-model.ts"
+
+/** Of the host's sidebar. */
+const COLUMNS = 36
+const MOST_ROWS = 6
+
+type Props = { api: TuiPluginApi; board: BoardSource }
+
+/** `3/5`, or nothing where there is no plan. */
+const progressOf = ({ steps }: BoardTask): string =>
+  steps.length === 0 ? "" : `${steps.filter(({ done }) => done).length}/${steps.length}`
+
+/** The sidebar's section of the project's active board tasks; nothing at all while there are none. */
+export function BoardTasks(props: Props) {
+  const theme = () => props.api.theme.current
+  const active = () => props.board.tasks().filter(({ status }) => status === "active")
+  const line = (task: BoardTask) => {
+    const state = props.board.state(task)
+    const facts = [progressOf(task), state.state === "next run" ? "" : state.text].filter(Boolean).join(" ")
+    const room = Math.max(8, COLUMNS - Math.min(facts.length, 18) - 1)
+    return `${cut(`#${task.id} ${oneLine(task.title)}`, room)} ${facts}`
+  }
+  const color = (task: BoardTask) => {
+    const { state } = props.board.state(task)
+    if (state === "running") return theme().primary
+    return state === "needs you" ? theme().warning : theme().textMuted
+  }
+  return (
+    <Show when={active().length > 0}>
+      <box>
+        <text fg={theme().text} wrapMode="none">
+          <b>Board</b>
+          <span style={{ fg: theme().textMuted }}> {active().length} active</span>
+        </text>
+        <For each={active().slice(0, MOST_ROWS)}>
+          {(task) => (
+            <box onMouseDown={() => task.threadId && props.api.route.navigate("session", { sessionID: task.threadId })}>
+              <text fg={color(task)} wrapMode="none">
+                {cut(line(task), COLUMNS)}
+              </text>
+            </box>
+          )}
+        </For>
+        <Show when={active().length > MOST_ROWS}>
+          <text fg={theme().textMuted} wrapMode="none">{`  … ${active().length - MOST_ROWS} more: /board`}</text>
+        </Show>
+      </box>
+    </Show>
+  )
+}
+
+/** `/board`: the tasks that are not archived; choosing one opens its thread. */
+export async function openBoard({ api, board }: Props): Promise<void> {
+  await board.look()
+  const tasks = board.tasks()
+  if (tasks.length === 0) return api.ui.toast({ variant: "info", message: "There is no open task on the board." })
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title="Board"
+      placeholder="Search tasks"
+      options={tasks.map((task) => ({
+        title: `#${task.id} ${oneLine(task.title)}`,
+        description: board.state(task).text,
+        footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
+        category: task.status === "draft" ? "Drafts" : "Active",
+        value: task.threadId ?? "",
+      }))}
+      onSelect={({ value }) => {
+        api.ui.dialog.clear()
+        if (value !== "") return api.route.navigate("session", { sessionID: value })
+        api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
+      }}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
