@@ -1,22 +1,26 @@
 import { existsSync, readdirSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { callTool, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import { callTool, callTools, eventually, openSession, unwrap } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { gate, launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
-/** Tasks in git worktrees of their own, on the real host and in a real repository. */
+/** Tasks in git worktrees of their own, their checks and receipts, on the real host and in a real repository. */
 
 let model: ScriptedModel
 let host: Host
 let user: Repository
 let session: string
 
+const LONG = { timeout: 90_000 }
+const PERMISSION = { "*": "allow", bash: { "*": "allow", "rm *": "ask", "forbidden *": "deny" } }
+
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxConcurrentTasks: 20 })
+  const options = { maxConcurrentTasks: 20, checkTimeout: 3000, checkRetries: 2, lastWord: 0 }
+  host = await startPlugged(model, options, { permission: PERMISSION })
   user = new Repository(host.directory)
 }, 90_000)
 afterAll(async () => {
@@ -29,48 +33,56 @@ beforeEach(async () => {
   session = await openSession(host)
 })
 
-const TIMEOUT = { timeout: 60_000 }
 const LINES = Array.from({ length: 40 }, (_, index) => `line ${index}`)
 const text = (changed: Record<number, string> = {}) => LINES.map((line, at) => `${changed[at] ?? line}\n`).join("")
+const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
+const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}/' shared.txt`
 
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, TIMEOUT)
+const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
 const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
   launchedFrom(
     await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "worktree", ...args }),
   )
 const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
-const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
+const list = async () => (await tool("superagents_list", {})).output ?? ""
+const merge = async (id: string) => (await tool("superagents_task", { merge: id })).output ?? ""
+const told = (count = 1) => notified(host, session, count, 90_000)
 
-/** The agent that is asked this runs the commands, one a step, and then says "done". */
-const agent = (prompt: string, ...commands: string[]) =>
-  model.use((request) => {
-    if (request.sessionID === session || !request.lastUser.startsWith(prompt)) return undefined
-    const done = request.sinceUser.filter(({ role }) => role === "tool").length
-    const command = commands[done]
-    return command === undefined ? { text: `done: ${prompt}` } : bash(command)
+const bash = (command: string, timeout?: number) => ({
+  tools: [{ name: "bash", args: { command, description: "works", ...(timeout && { timeout }) } }],
+})
+
+/** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
+const agent = (prompt: string, ...turns: string[][]) =>
+  model.use(({ sessionID, firstUser, userTexts, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    const commands = turns[userTexts.length - 1] ?? []
+    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
+    return command === undefined ? { text: `done: ${prompt}, turn ${userTexts.length}` } : bash(command)
   })
 
 const worktrees = () => {
   const root = join(host.home, "data/opencode/superagents/worktrees")
   return existsSync(root) ? readdirSync(root).flatMap((room) => readdirSync(join(root, room))) : []
 }
-const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}/' shared.txt`
+const nothingLeft = () => {
+  expect(worktrees()).toEqual([])
+  expect(user.worktrees()).toBe(1)
+}
 
 test("a task works in what its parent sees, leaves nothing behind, and its work is merged on demand", async () => {
   user.write("shared.txt", text()).write("gone.txt", "x").commit()
   user.write("shared.txt", text({ 0: "mine, not committed" })).write("mine.txt", "untracked\n")
   user.write("staged.txt", "staged\n").git("add", "staged.txt")
   const before = user.state()
-  agent(
-    "WORK",
-    `pwd; cat mine.txt staged.txt; head -1 shared.txt; ${setLine(39, "theirs")}; rm gone.txt`,
+  agent("WORK", [
+    `pwd; cat mine.txt staged.txt; head -1 shared.txt; ${setLine(39, "theirs")}; unlink gone.txt`,
     "git commit -qam x; echo n > new.txt; exit 3",
-  )
+  ])
   const { id, child } = await launch("WORK")
-  await notified(host, session, 1, 60_000)
+  await told()
   expect(user.state()).toEqual(before)
-  expect(worktrees()).toEqual([])
-  expect(user.worktrees()).toBe(1)
+  nothingLeft()
   const shown = await output(id)
   expect(shown).toContain("Worktree: 3 files, +2 −2: gone.txt, new.txt, shared.txt")
   expect(shown).toContain("Receipt: 2 commands (1 failed)")
@@ -81,15 +93,218 @@ test("a task works in what its parent sees, leaves nothing behind, and its work 
   )
   expect(ran[0]).toContain(`/${id}\nuntracked\nstaged\nmine, not committed\n`)
   expect((await unwrap(host.client.session.get({ sessionID: child }))).directory).toBe(host.directory)
-  expect((await tool("superagents_list", {})).output).toContain(`${id} (unmerged)`)
-  expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files, uncommitted.")
-  const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
+  expect(await list()).toContain(`${id} (unmerged)`)
+  expect(await merge(id)).toContain("Merged into your files, uncommitted.")
   const { "gone.txt": _gone, ...rest } = before
   expect(user.state()).toEqual({
     ...rest,
     "new.txt": base64("n\n"),
     "shared.txt": base64(text({ 0: "mine, not committed", 39: "theirs" })),
   })
-  expect((await tool("superagents_list", {})).output).not.toContain("unmerged")
-  expect((await tool("superagents_task", { merge: id })).output).toMatch(/have all of it already/)
+  expect(await list()).not.toContain("unmerged")
+  expect(await merge(id)).toMatch(/have all of it already/)
+  const cleared = await tool("superagents_clear", {})
+  expect(cleared.output).not.toContain("refs/superagents")
+  expect(user.ours().filter((name) => name.endsWith(id))).toEqual([])
 })
+
+test("ten agents that change one file in ten places are merged by themselves, every change there", async () => {
+  user.write("shared.txt", text()).commit()
+  user.write("shared.txt", text({ 39: "the user's own" }))
+  const names = Array.from({ length: 10 }, (_, index) => `TEN-${index}-`)
+  names.forEach((name, index) => {
+    agent(name, [`${setLine(index * 3, name)}; echo x > own-${index}`])
+  })
+  const calls = names.map((prompt) => ({
+    name: "superagents_task",
+    args: { description: prompt, prompt, agent: "general", place: "worktree", merge: true },
+  }))
+  await callTools(host, model, session, calls, LONG)
+  const news = await told(10)
+  expect(news.filter(({ hidden }) => hidden.includes("Merged into your files")).length).toBe(10)
+  const all = Object.fromEntries(names.map((name, index) => [index * 3, name]))
+  expect(user.read("shared.txt")).toBe(text({ ...all, 39: "the user's own" }))
+  expect(names.every((_, index) => user.has(`own-${index}`))).toBe(true)
+  nothingLeft()
+}, 180_000)
+
+test("two that change the same line: the second's merge changes nothing, and the resumed agent solves it", async () => {
+  user.write("shared.txt", text()).commit()
+  agent("FIRST", [setLine(5, "first")])
+  agent("SECOND", [setLine(5, "second")], ["cat shared.txt", "printf 'line 0\\nboth\\n' > shared.txt"])
+  const [first, second] = [await launch("FIRST"), await launch("SECOND")]
+  await told(2)
+  expect(await merge(first.id)).toContain("Merged")
+  const before = user.state()
+  expect(await merge(second.id)).toMatch(/Not merged, and nothing was touched: conflict in shared\.txt\./)
+  expect(user.state()).toEqual(before)
+  await tool("superagents_task", { resume: second.id, prompt: "solve it" })
+  await told(3)
+  const parts = (await unwrap(host.client.session.messages({ sessionID: second.child }))).flatMap((each) => each.parts)
+  const texts = parts.flatMap((part) => (part.type === "text" ? part.text : []))
+  expect(texts.some((each) => /conflict marks.*shared\.txt/s.test(each))).toBe(true)
+  const seen = parts.flatMap((part) =>
+    part.type === "tool" && part.state.status === "completed" ? part.state.output : [],
+  )
+  expect(seen.some((each) => /<<<<<<<.*\nsecond\n=======\nfirst\n>>>>>>>/.test(each))).toBe(true)
+  expect(await merge(second.id)).toContain("Merged into your files")
+  expect(user.read("shared.txt")).toBe("line 0\nboth\n")
+  nothingLeft()
+}, 180_000)
+
+test("a question of an agent in a worktree is seen and answered; told words reach it; a cancel keeps its work", async () => {
+  user.write("shared.txt", text()).commit()
+  const { opened, open } = gate()
+  model.use(async ({ sessionID, firstUser, sinceUser, userTexts }) => {
+    if (sessionID === session || !firstUser.startsWith("ASKS")) return undefined
+    const done = sinceUser.filter(({ role }) => role === "tool").length
+    if (userTexts.length === 1 && done === 0) return bash("echo x > kept.txt; rm shared.txt")
+    if (userTexts.some((each) => each.includes("a word"))) return { hang: true }
+    await opened
+    return bash("true")
+  })
+  const { id, child } = await launch("ASKS")
+  const ask = await eventually(
+    async () => {
+      const { directory } = await unwrap(host.client.session.get({ sessionID: child }))
+      const [question] = await unwrap(host.client.permission.list({ directory }))
+      return question && { directory, question }
+    },
+    { timeout: 60_000 },
+  )
+  await eventually(async () => (await list()).includes("waiting for permission"), { timeout: 30_000 })
+  const reply = { directory: ask.directory, requestID: ask.question.id, reply: "once" as const }
+  await unwrap(host.client.permission.reply(reply))
+  expect((await tool("superagents_task", { tell: id, prompt: "a word" })).error).toBeUndefined()
+  open()
+  await model.waitFor(({ sessionID, lastUser }) => sessionID === child && lastUser.includes("a word"), LONG)
+  expect((await tool("superagents_cancel", { task_id: id })).output).toContain("Cancelled 1")
+  expect(await output(id)).toContain("Worktree: 2 files, +1 −40: kept.txt, shared.txt")
+  nothingLeft()
+  expect(user.read("shared.txt")).toBe(text())
+}, 180_000)
+
+test("a fork works in a worktree, too", async () => {
+  user.write("shared.txt", text()).commit()
+  model.use(({ sessionID, lastUser, sinceUser }) => {
+    if (sessionID === session || !lastUser.startsWith("FORKED")) return undefined
+    return sinceUser.some(({ role }) => role === "tool") ? { text: "done" } : bash(setLine(1, "by the fork"))
+  })
+  const { id } = await launch("FORKED", { fork: true, merge: true })
+  const [news] = await told()
+  expect(news?.hidden).toContain("Merged into your files")
+  expect(user.read("shared.txt")).toBe(text({ 1: "by the fork" }))
+  expect(await list()).toContain(`${id} (forked)`)
+  nothingLeft()
+}, 120_000)
+
+test("a check that fails twice and then passes: asked again in the same run, merged only then", async () => {
+  agent("CHECKED", ["echo one > steps"], ["echo two >> steps"], ["echo three >> steps"])
+  const check = "test $(wc -l < steps) -ge 3 || { echo 'Tests:       1 failed, 12 passed, 13 total'; exit 1; }"
+  const { id, child } = await launch("CHECKED", { check, merge: true })
+  const [news] = await told()
+  expect(news?.visible).toContain("finished in")
+  expect(news?.hidden).toMatch(/Receipt: 3 commands; check `test .*` passed \(3 runs, exit code 0\)/)
+  expect(news?.hidden).toContain("done: CHECKED, turn 3")
+  expect(user.read("steps")).toBe("one\ntwo\nthree\n")
+  const texts = (await unwrap(host.client.session.messages({ sessionID: child }))).flatMap(({ info, parts }) =>
+    info.role === "user" ? parts.flatMap((part) => (part.type === "text" ? part.text : [])) : [],
+  )
+  expect(texts.filter((each) => each.includes("did not pass: exit code 1") && each.includes("12 passed"))).toHaveLength(
+    2,
+  )
+  expect(await notifications(host, session)).toHaveLength(1)
+  expect(await output(id)).toContain("Status: completed")
+}, 120_000)
+
+test("a check that never passes, one that hangs, one that is not allowed, and one in the parent's own folder", async () => {
+  agent("NEVER", ["echo never > never.txt"])
+  const never = await launch("NEVER", { check: "echo the reason; exit 7", merge: true })
+  await told()
+  const shown = await output(never.id)
+  expect(shown).toContain("Status: error")
+  expect(shown).toMatch(/Reason: Its check .* did not pass \(run 3 times; the last time: exit code 7\)/)
+  expect(shown).toMatch(/<check_output id="bg_\w+">\nthe reason\n<\/check_output>/)
+  expect(user.has("never.txt")).toBe(false)
+  agent("HANGS", ["true"])
+  const hangs = await launch("HANGS", { check: "echo begun; sleep 987 & sleep 987", place: "here" })
+  await told(2)
+  expect(await output(hangs.id)).toContain("no end within 3s")
+  const refused = await tool("superagents_task", {
+    description: "x",
+    prompt: "REFUSED",
+    agent: "general",
+    check: "true && forbidden thing",
+  })
+  expect(refused.error).toMatch(/Running the check `true && forbidden thing` was not allowed: .*Nothing was launched/s)
+  agent("HERE", ["true"])
+  const here = await launch("HERE", { check: "test -d .git && pwd", place: "here" })
+  await told(3)
+  expect(await output(here.id)).toContain("passed (exit code 0)")
+}, 240_000)
+
+test("the receipt of thirty commands is what ran, not what was said", async () => {
+  const commands = Array.from({ length: 30 }, (_, index) =>
+    index % 10 === 3 ? `exit ${index}` : index % 10 === 7 ? "CUT" : `echo ${index}`,
+  )
+  commands[28] = "echo '== 12 passed, 1 failed in 0.12s =='; exit 1"
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("THIRTY")) return undefined
+    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
+    if (command === undefined) return { text: "I ran 5 commands and all 900 tests passed." }
+    return command === "CUT" ? bash("sleep 60", 200) : bash(command)
+  })
+  const { id } = await launch("THIRTY", { place: "here" })
+  await told()
+  const shown = await output(id)
+  expect(shown).toContain("Receipt: 30 commands (4 failed, 3 cut off); tests: 12 passed, 1 failed")
+  expect(shown).toContain("- (22 commands before)")
+  expect(shown).toContain("- `exit 23`: exit code 23")
+  expect(shown).toContain("- `sleep 60`: cut off")
+}, 180_000)
+
+test("after a kill the work is kept, nothing is left over, and the agent is told as interrupted", async () => {
+  user.write("shared.txt", text()).commit()
+  const before = user.state()
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("KILLED")) return undefined
+    return sinceUser.some(({ role }) => role === "tool") ? { hang: true } : bash("echo precious > work.txt")
+  })
+  const { id, child } = await launch("KILLED")
+  await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
+  expect(worktrees()).not.toEqual([])
+  await host.kill("SIGKILL")
+  await host.restart()
+  const [news] = await told()
+  expect(news?.hidden).toContain("interrupted")
+  expect(news?.hidden).toContain("Worktree: 1 file, +1 −0: work.txt")
+  await eventually(() => worktrees().length === 0, { timeout: 30_000 })
+  nothingLeft()
+  expect(user.state()).toEqual(before)
+  expect(await merge(id)).toContain("Merged into your files")
+  expect(user.read("work.txt")).toBe("precious\n")
+}, 180_000)
+
+test("a second process leaves a worktree alone that the first one works in", async () => {
+  const { opened, open } = gate()
+  model.use(async ({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("SHARED")) return undefined
+    if (!sinceUser.some(({ role }) => role === "tool")) return bash("echo mine > shared-work.txt")
+    await opened
+    return { text: "done" }
+  })
+  const { id, child } = await launch("SHARED")
+  await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
+  const second = await startHost({ home: host.home })
+  try {
+    const other = await openSession(second)
+    await callTool(second, model, other, "superagents_list", {}, LONG)
+    expect(worktrees().some((name) => name === id)).toBe(true)
+    open()
+    const [news] = await told()
+    expect(news?.hidden).toContain("shared-work.txt")
+  } finally {
+    await second.stop()
+  }
+  nothingLeft()
+}, 180_000)
