@@ -9,6 +9,7 @@ import { inProcessCase } from "./cases/in-process.ts"
 import { launchCase } from "./cases/launch.ts"
 import { silentCase } from "./cases/silent.ts"
 import { startCase } from "./cases/start.ts"
+import { worktreesCase } from "./cases/worktrees.ts"
 import { USAGE, wantedFrom } from "./support/arguments.ts"
 import { buildPlugin } from "./support/build.ts"
 import type { Case } from "./support/case.ts"
@@ -25,6 +26,7 @@ const CASES: Readonly<Record<string, Case>> = {
   "in-process": inProcessCase,
   calls: callsCase,
   fork: forkCase,
+  worktrees: worktreesCase,
 }
 
 const PAGE = new URL("../docs/benchmarks.md", import.meta.url)
