@@ -95,7 +95,12 @@ function repositoryOf(top: string, files: number, bytes: number): string {
 }
 
 function git(cwd: string, ...args: string[]): void {
-  const identity = { GIT_AUTHOR_NAME: "b", GIT_AUTHOR_EMAIL: "b@b", GIT_COMMITTER_NAME: "b", GIT_COMMITTER_EMAIL: "b@b" }
+  const identity = {
+    GIT_AUTHOR_NAME: "b",
+    GIT_AUTHOR_EMAIL: "b@b",
+    GIT_COMMITTER_NAME: "b",
+    GIT_COMMITTER_EMAIL: "b@b",
+  }
   const env = { ...process.env, GIT_CONFIG_GLOBAL: "/dev/null", ...identity }
   execFileSync("git", args, { cwd, env, stdio: "ignore" })
 }
