@@ -5,6 +5,8 @@ import { callFaults, eventFaults, expectRest, Life, lifeCommands, Model } from "
 /** More of them by hand: `PROPERTY_RUNS=5000 npx vitest run test/property`. */
 const RUNS = Number(process.env.PROPERTY_RUNS ?? 200)
 const TIMEOUT_MS = 600_000
+/** One that takes longer waits for something that never comes. */
+const LIFE_MS = 15_000
 
 /** Lives one life to its rest, whatever its commands and faults are. */
 const live = (restarts: boolean) =>
@@ -16,9 +18,9 @@ const live = (restarts: boolean) =>
   })
 
 test("whatever comes, in whatever order: one end and one notification a run, and rest", { timeout: TIMEOUT_MS }, () =>
-  fc.assert(live(false), { numRuns: RUNS }),
+  fc.assert(live(false), { numRuns: RUNS, timeout: LIFE_MS }),
 )
 
 test("the same when the process dies at any moment and comes back", { timeout: TIMEOUT_MS }, () =>
-  fc.assert(live(true), { numRuns: RUNS }),
+  fc.assert(live(true), { numRuns: RUNS, timeout: LIFE_MS }),
 )

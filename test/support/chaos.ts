@@ -268,11 +268,11 @@ export class Life {
   }
 
   /** The user takes their last word back, while nothing answers it and nothing else was said since. */
-  async #undo(): Promise<void> {
+  #undo(): void {
     const { host, parent } = this.rig
     const last = host.stored(parent).messages.findLast(({ role }) => role === "user")
     const spoken = last?.parts.some((part) => part.type === "text" && part.text === "DO slow")
-    if (last && spoken && !(await host.activity()).has(parent)) host.undo(parent, last.id)
+    if (last && spoken && !host.isWorking(parent)) host.undo(parent, last.id)
   }
 
   async #otherDoes(does: "ready" | "tick" | "output" | "restart"): Promise<void> {

@@ -53,6 +53,10 @@ export class FakeProcess {
     this.#listener = () => {}
   }
 
+  isWorking(sessionID: string): boolean {
+    return this.working.has(sessionID)
+  }
+
   get isDead(): boolean {
     return this.#dead
   }
