@@ -15,7 +15,8 @@ import { startTui, type Tui } from "../support/tui.ts"
 const MOST_PACKED_BYTES = 2_000_000
 const INSTALL_MS = 60_000
 const LOADS = 5
-const MOST_LOAD_MS = 1000
+/** Of a core: what is only for some (the tokenizer, the board, the page) must not be in it. */
+const MOST_LOAD_MS = 300
 
 type Packed = {
   filename: string
@@ -84,16 +85,19 @@ test("installed from the tarball by `opencode plugin`, both halves work", async 
   expect(notification?.visible).toContain('Agent "Try the package" finished')
 })
 
-test("loading it takes OpenCode's Bun little time", () => {
+test("loading it costs OpenCode's Bun little", () => {
   const installed = installedServer(join(home.root, "cache"))
-  const script = `const begin = performance.now()
+  const script = `const begin = process.cpuUsage()
 const { default: plugin } = await import(${JSON.stringify(installed)})
 if (typeof plugin.server !== "function") throw new Error("no server half")
-process.stdout.write(String(performance.now() - begin))`
+const { user, system } = process.cpuUsage(begin)
+process.stdout.write(String((user + system) / 1000))`
   const times = Array.from({ length: LOADS }, () =>
     Number(execFileSync(BINARY, ["-e", script], { env: { ...home.env, BUN_BE_BUN: "1" }, encoding: "utf8" })),
   ).sort((a, b) => a - b)
-  console.log(`It adds to a start: ${times.map((ms) => ms.toFixed(0)).join(", ")} ms to load (${LOADS} times).`)
+  console.log(
+    `It adds to a start: ${times.map((ms) => ms.toFixed(0)).join(", ")} ms of a core to load (${LOADS} times).`,
+  )
   expect(times[0]).toBeLessThan(MOST_LOAD_MS)
 })
 
