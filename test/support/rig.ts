@@ -1,5 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/manager/launcher.ts"
+import type { LoadWorktrees } from "../../src/manager/places.ts"
 import { TaskManager } from "../../src/manager/task-manager.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import { type Options, parseOptions } from "../../src/options.ts"
@@ -12,6 +13,8 @@ import type { FakeScript } from "./fake-turn.ts"
 export type RigOptions = {
   options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
   development?: boolean
+  /** What makes places of their own for tasks. */
+  worktrees?: LoadWorktrees
   /** Where another process works already: a second one on the same project. */
   share?: { clock: FakeClock; database: FakeDatabase }
 }
@@ -30,10 +33,12 @@ export class Rig {
   readonly parent: string
   readonly options: Options
   readonly #development: boolean
+  readonly #worktrees: LoadWorktrees | undefined
   readonly #scripts: FakeScript[] = []
   #ids = 0
 
-  constructor({ options = {}, development = false, share }: RigOptions = {}) {
+  constructor({ options = {}, development = false, worktrees, share }: RigOptions = {}) {
+    this.#worktrees = worktrees
     this.clock = share?.clock ?? new FakeClock()
     const parsed = parseOptions(options)
     if (parsed.problems.length > 0) throw new Error(parsed.problems.join("\n"))
@@ -174,6 +179,7 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, "a"),
       development: this.#development,
+      worktrees: this.#worktrees,
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)

@@ -1,0 +1,257 @@
+import { beforeEach, describe, expect, test } from "vitest"
+import { CallError } from "../../src/core/errors.ts"
+import type { MergeResult, PutAway, Ready, ReadyRequest, Worktrees } from "../../src/place/worktrees.ts"
+import { Rig } from "../support/rig.ts"
+
+/** What is done with places, as the manager asks for it; git itself has tests of its own. */
+
+const CHANGED: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+
+class FakeWorktrees {
+  readonly calls: string[] = []
+  onCapture = async () => {}
+  onReady = async (_request: ReadyRequest): Promise<Ready> => ({ directory: "/place", conflicts: [] })
+  onPutAway = async (): Promise<PutAway> => CHANGED
+  onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
+  kept: string[] = []
+
+  capture(taskID: string, folder: string) {
+    this.calls.push(`capture ${taskID} ${folder}`)
+    return this.onCapture()
+  }
+  ready(request: ReadyRequest) {
+    this.calls.push("ready")
+    return this.onReady(request)
+  }
+  putAway() {
+    this.calls.push("putAway")
+    return this.onPutAway()
+  }
+  merge() {
+    this.calls.push("merge")
+    return this.onMerge()
+  }
+  async show() {
+    return { ...CHANGED, diff: "+a", cut: false, command: "git diff" }
+  }
+  async clear() {
+    return this.kept
+  }
+  async sweep() {
+    this.calls.push("sweep")
+    return [{ taskID: "bg_x", what: "its state was kept" }]
+  }
+  async expire() {
+    this.calls.push("expire")
+    return []
+  }
+}
+
+let places: FakeWorktrees
+let rig: Rig
+beforeEach(() => {
+  places = new FakeWorktrees()
+  rig = new Rig({ worktrees: async () => places as never as Worktrees })
+})
+
+const IN_WORKTREE = { place: "worktree" } as const
+const prompts = () => rig.host.stored(rig.manager.list(rig.parent)[0]?.task.sessionID ?? "").messages
+
+describe("a task in a worktree", () => {
+  test("works where it was moved, and is moved home before its place is put away", async () => {
+    const order: string[] = []
+    rig.host.onCall = (method, sessionID) => {
+      if (["createSession", "move", "prompt"].includes(method)) order.push(`${method} ${sessionID === rig.parent}`)
+      return undefined
+    }
+    places.onPutAway = async () => {
+      order.push("putAway")
+      return CHANGED
+    }
+    const { id, sessionID } = await rig.launch(IN_WORKTREE)
+    expect(places.calls[0]).toBe(`capture ${id} /project`)
+    const task = await rig.ended(id)
+    expect(order).toEqual(["createSession true", "move false", "prompt false", "move false", "putAway", "prompt true"])
+    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    const [prompt, preface] = prompts()[0]?.parts ?? []
+    expect([prompt, preface]).toMatchObject([{ text: "FIND" }, { text: expect.stringContaining("/place") }])
+    expect(task.outcome?.work).toEqual({ files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] })
+    expect(rig.notices()[0]?.hidden).toContain("Worktree: 1 file, +1 −0: a")
+    expect((await rig.manager.output(id, rig.caller)).shown?.diff).toBe("+a")
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("is not made where none can be: nothing is left of it", async () => {
+    places.onCapture = () => Promise.reject(new CallError("no git here"))
+    await expect(rig.launch(IN_WORKTREE)).rejects.toThrow("no git here")
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.host.calls).not.toContain("createSession")
+  })
+
+  test("fails with what its setup says, and was never prompted", async () => {
+    places.onReady = () => Promise.reject(new CallError("The option worktree.setup ended with exit code 1"))
+    const task = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "place" } } })
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("exit code 1")
+    expect(prompts()).toEqual([])
+  })
+
+  test("takes its time to be ready: that is no silence, and what it is told waits behind its prompt", async () => {
+    let go = () => {}
+    places.onReady = async () => {
+      await new Promise<void>((resolve) => {
+        go = resolve
+      })
+      return { directory: "/place", conflicts: ["a <b>"] }
+    }
+    const { id } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(700_000)
+    expect(rig.task(id).status).toBe("running")
+    expect(await rig.manager.tell(id, "and this", rig.caller)).toMatchObject({ waits: true })
+    go()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(prompts()[0]?.parts).toMatchObject([
+      { text: "FIND\n\nand this" },
+      { text: expect.stringMatching(/conflict marks .* a ‹b>$/s) },
+    ])
+  })
+
+  test("that is cancelled while it is made ready is never prompted, and its place is put away", async () => {
+    let seen: AbortSignal | undefined
+    places.onReady = ({ signal }) => {
+      seen = signal
+      return new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(new Error("stopped"))))
+    }
+    const { id } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(100)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    expect(seen?.aborted).toBe(true)
+    expect(rig.task(id).status).toBe("cancelled")
+    expect(places.calls.at(-1)).toBe("putAway")
+    expect(prompts()).toEqual([])
+  })
+
+  test("whose place cannot be put away is told all the same", async () => {
+    places.onPutAway = () => Promise.reject(new Error("No space left on device"))
+    const task = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    expect(task.status).toBe("completed")
+    expect(rig.host.logs.some(({ fields }) => String(fields?.error).includes("No space left"))).toBe(true)
+  })
+
+  test("of a process that died is moved home, kept, and told as interrupted", async () => {
+    rig.onPrompt("FIND", { hang: true })
+    const { id, sessionID } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(100)
+    rig.restart()
+    rig.host.folders.set(sessionID, "/place")
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "interrupted" }, work: { files: ["a"] } },
+    })
+    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test("that had answered when its process died was not checked", async () => {
+    rig.onPrompt("FIND", { text: "done" })
+    rig.host.onEvent = () => "lose"
+    const { id } = await rig.launch({ check: "exit 1" })
+    await rig.clock.advance(1000)
+    rig.restart()
+    await rig.manager.recover()
+    const { status, outcome } = await rig.ended(id)
+    expect(status).toBe("error")
+    expect(outcome?.reason).toMatchObject({ code: "interrupted", text: expect.stringContaining("before its check") })
+  })
+})
+
+describe("merging", () => {
+  test("by itself at a completed end, and only then", async () => {
+    const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
+    expect(done.outcome?.work?.merge).toEqual({ kind: "merged", files: ["a"] })
+    expect(rig.notices()[0]?.hidden).toContain("Merged into your files, uncommitted.")
+    places.calls.length = 0
+    rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })
+    await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true, prompt: "FAIL" })).id)
+    expect(places.calls).not.toContain("merge")
+  })
+
+  test("by itself in vain: the notification says why, and what to do", async () => {
+    places.onMerge = () => Promise.reject(new CallError("in the middle of a rebase"))
+    await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
+    expect(rig.notices()[0]?.hidden).toMatch(/Not merged yet: .*It was not merged by itself: in the middle of a rebase/)
+    places.onMerge = async () => ({ kind: "conflict", files: ["a"] })
+    const { id } = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
+    expect(rig.notices()[1]?.hidden).toContain(`conflict in a. Resume it with superagents_task(resume="${id}")`)
+  })
+
+  test("on demand, under the caller's permission to edit, and remembered", async () => {
+    const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    const asked: unknown[] = []
+    const refused = { ...rig.caller, permit: () => Promise.reject(new Error("the user said no")) }
+    await expect(rig.manager.merge(id, refused)).rejects.toThrow(/Merging task .* not allowed: the user said no/)
+    expect(places.calls).not.toContain("merge")
+    const permit = async (what: unknown) => void asked.push(what)
+    const view = await rig.manager.merge(id, { ...rig.caller, permit })
+    expect(asked).toEqual([{ kind: "edit", files: ["a"] }])
+    expect(view.task.outcome?.work?.merge).toEqual({ kind: "merged", files: ["a"] })
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
+  })
+
+  test("is an error for what runs, for what worked here, and where git says so", async () => {
+    rig.onPrompt("FIND", { hang: true })
+    const running = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(100)
+    await expect(rig.manager.merge(running.id, rig.caller)).rejects.toThrow(/still running/)
+    rig.onPrompt("HERE", { text: "done" })
+    const here = await rig.ended((await rig.launch({ prompt: "HERE" })).id)
+    await expect(rig.manager.merge(here.id, rig.caller)).rejects.toThrow(/works in your own folder/)
+    const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, prompt: "HERE" })).id)
+    places.onMerge = () => Promise.reject(new CallError("in the middle of a merge"))
+    await expect(rig.manager.merge(done.id, rig.caller)).rejects.toThrow(/was not merged: in the middle of a merge/)
+  })
+})
+
+describe("what is kept", () => {
+  test("of unmerged work is named when the session's tasks are cleared", async () => {
+    const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    places.kept = [id]
+    expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 1, stopped: 0, unmerged: [id] })
+  })
+
+  test("is looked after at a start, and what fails there is logged", async () => {
+    await rig.manager.sweep("/project")
+    expect(places.calls).toEqual(["sweep", "expire"])
+    places.sweep = () => Promise.reject(new Error("broken"))
+    await rig.manager.sweep("/project")
+    expect(rig.host.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
+  })
+
+  test("tasks that work here ask for nothing of it", async () => {
+    const { id } = await rig.ended((await rig.launch()).id)
+    await rig.manager.output(id, rig.caller)
+    await rig.manager.clear(rig.parent)
+    expect(places.calls).toEqual([])
+    expect(rig.host.calls).not.toContain("move")
+  })
+})
+
+test("a check is asked for at the launch and at a resume: without leave nothing is launched", async () => {
+  const permit = () => Promise.reject(new Error("no"))
+  const request = { description: "d", prompt: "p", agent: "general", fork: false, check: "npm test" }
+  await expect(rig.manager.launch(request, { ...rig.caller, permit })).rejects.toThrow(
+    /check `npm test` was not allowed/,
+  )
+  const merging = { ...request, check: undefined, place: "worktree", merge: true } as const
+  await expect(rig.manager.launch(merging, { ...rig.caller, permit })).rejects.toThrow(
+    /Merging what it changes was not/,
+  )
+  const { id } = await rig.ended((await rig.launch()).id)
+  const resume = rig.manager.resume(id, { prompt: "p", check: "npm test" }, { ...rig.caller, permit })
+  await expect(resume).rejects.toThrow(/was not allowed/)
+})
