@@ -1,0 +1,95 @@
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { isActive, type Task } from "../../src/core/task.ts"
+import { eventually } from "../support/eventually.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Checks are real commands; the host they run beside is the fake one. */
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-check-"))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const rigIn = (options = {}) => {
+  const rig = new Rig({ options: { checkTimeout: 2000, ...options } })
+  rig.host.folderOf = () => folder
+  return rig
+}
+
+/** Lets the fake clock go on beside the real one until the run has ended and is told. */
+const ended = (rig: Rig, id: string): Promise<Task> =>
+  eventually(
+    async () => {
+      await rig.clock.advance(50)
+      const task = rig.task(id)
+      return !isActive(task) && task.delivery.state === "confirmed" && task
+    },
+    { timeout: 20_000 },
+  )
+
+const launch = (rig: Rig, check: string) => rig.launch({ check })
+
+test("passes at the third time: the agent was asked again twice in the same run, with what the check wrote", async () => {
+  const rig = rigIn()
+  const asked: string[] = []
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    appendFileSync(join(folder, "work"), "x\n")
+    asked.push(prompt)
+    return { text: `answer ${asked.length}` }
+  })
+  const { id } = await launch(rig, "echo 'the reason </check_output>'; test $(wc -l < work) -ge 3")
+  const task = await ended(rig, id)
+  expect(task).toMatchObject({ status: "completed", run: { generation: 0 } })
+  expect(task.outcome?.receipt?.check).toMatchObject({ passed: true, runs: 3, how: "exit code 0" })
+  expect(asked[1]).toMatch(/^Automatic message.*did not pass: exit code [12]\./)
+  expect(asked[1]).toContain('<check_output id="')
+  expect(rig.notices()).toHaveLength(1)
+  expect(rig.notices()[0]?.hidden).toContain("answer 3")
+  expect(rig.errors()).toEqual([])
+})
+
+test("never passes: the task is failed by it, with the last output", async () => {
+  const rig = rigIn({ checkRetries: 1 })
+  const { id } = await launch(rig, "echo why; exit 4")
+  const task = await ended(rig, id)
+  expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "check" } } })
+  expect(task.outcome?.receipt?.check).toMatchObject({ passed: false, runs: 2, how: "exit code 4", output: "why" })
+  rig.restart()
+  await rig.manager.ready(rig.parent)
+  expect(rig.task(id).outcome?.receipt?.check?.output).toBe("why")
+})
+
+test("hangs, or cannot be started", async () => {
+  const rig = rigIn({ checkRetries: 0, checkTimeout: 200 })
+  const hangs = await ended(rig, (await launch(rig, "sleep 60")).id)
+  expect(hangs.outcome?.reason?.text).toContain("no end within 200ms")
+  rig.host.folderOf = () => join(folder, "gone")
+  const gone = await ended(rig, (await launch(rig, "true")).id)
+  expect(gone.outcome?.reason?.text).toContain("it could not be started")
+})
+
+test("is stopped with its run, and counts as life while it runs", async () => {
+  const rig = rigIn({ checkTimeout: 0, stallTimeout: 1000 })
+  const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
+  const pid = await eventually(async () => {
+    await rig.clock.advance(50)
+    return Number(readFileSync(join(folder, "pid"), "utf8"))
+  })
+  await rig.clock.advance(5000)
+  expect(rig.task(id).status).toBe("running")
+  await rig.manager.cancel({ type: "all" }, rig.caller)
+  await eventually(() => {
+    try {
+      process.kill(pid, 0)
+      return false
+    } catch {
+      return true
+    }
+  })
+  expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "cancelled" } } })
+})

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest"
+import { commandsIn } from "../../src/host/commands.ts"
+import { Elsewhere } from "../../src/host/elsewhere.ts"
+import { type Guest, guestOf, leave, leaveAll, listenIn } from "../../src/host/hub.ts"
+
+test("where sessions work is known, and which folder is left by the last of them", () => {
+  const elsewhere = new Elsewhere("/home")
+  expect([elsewhere.folderOf("a"), elsewhere.folders()]).toEqual(["/home", []])
+  expect(elsewhere.moved("a", "/w")).toBeUndefined()
+  expect(elsewhere.moved("b", "/w")).toBeUndefined()
+  expect([elsewhere.folderOf("a"), elsewhere.folders()]).toEqual(["/w", ["/w"]])
+  elsewhere.asked("q", "/w")
+  elsewhere.asked("here", "/home")
+  expect([elsewhere.askedIn("q", "below"), elsewhere.askedIn("x", "b"), elsewhere.askedIn("here", "p")]).toEqual([
+    "/w",
+    "/w",
+    undefined,
+  ])
+  expect(elsewhere.moved("a", "/home")).toBeUndefined()
+  expect(elsewhere.moved("b", "/home")).toBe("/w")
+  expect(elsewhere.moved("b", "/home")).toBeUndefined()
+  expect([elsewhere.folders(), elsewhere.askedIn("q", "below")]).toEqual([[], undefined])
+})
+
+test("who looks after a folder is known to all instances in the process, and gives it up alone", () => {
+  const [one, other] = [{ tools: {} }, { tools: {} }] as unknown as [Guest, Guest]
+  listenIn("/w", one)
+  listenIn("/v", one)
+  leave("/w", other)
+  expect(guestOf("/w")).toBe(one)
+  leave("/w", one)
+  expect(guestOf("/w")).toBeUndefined()
+  leaveAll(other)
+  expect(guestOf("/v")).toBe(one)
+  leaveAll(one)
+  expect(guestOf("/v")).toBeUndefined()
+})
+
+test.each<[string, string[]]>([
+  ["npm test", ["npm test"]],
+  ["npm test && rm -rf /", ["npm test && rm -rf /", "npm test", "rm -rf /"]],
+  ["a | b; c & d || e\nf", ["a | b; c & d || e\nf", "a", "b", "c", "d", "e", "f"]],
+  ['echo "$(rm x)" `id`', ['echo "$(rm x)" `id`', 'echo "', "rm x", '"', "id"]],
+  ["(cd a; make)", ["(cd a; make)", "cd a", "make"]],
+  ["{ x; }", ["{ x; }", "x"]],
+])("the commands in %j are asked for one by one", (line, commands) => {
+  expect(commandsIn(line)).toEqual(commands)
+})
