@@ -33,6 +33,7 @@ const CHECK_OPTIONS = "superagents: check your options"
 const WRONG_HOST = "superagents: another OpenCode is needed"
 /** Where tasks' worktrees are made. */
 const WORKTREES = join(dataFolder(), "worktrees")
+const DAY_MS = 24 * 3_600_000
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 /** Beside this file, built or not. One for all instances in the process; no thread runs until a fork needs it. */
@@ -63,7 +64,11 @@ const server: Plugin = async (input, given) => {
     development: isDevelopment(),
     worktrees: async () => {
       const { Worktrees } = await import("./place/worktrees.ts")
-      const ownership = (keeper: unknown) => ownershipOf(keeper as Owner, instance)
+      // A marker is not renewed: one of which the system tells nothing is somebody's for a day.
+      const ownership = (keeper: unknown) => {
+        const owner = keeper as Owner
+        return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
+      }
       return new Worktrees({
         root: WORKTREES,
         settings: options.worktree,

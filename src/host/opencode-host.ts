@@ -113,7 +113,12 @@ export class OpencodeHost implements Host {
 
   async move(sessionID: string, folder: string): Promise<void> {
     const destination = { directory: folder }
-    await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
+    try {
+      await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
+    } catch (error) {
+      // One that was deleted works nowhere any more.
+      if (folder !== this.#surroundings.folder || (await this.session(sessionID))) throw error
+    }
     this.#heard.forget(sessionID)
     const left = this.#elsewhere.moved(sessionID, folder)
     if (folder !== this.#surroundings.folder) this.#surroundings.entered(folder)

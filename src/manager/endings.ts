@@ -112,6 +112,23 @@ export class Endings {
     return true
   }
 
+  /** Closes an end that a dead process had written and perhaps not closed. Never rejects. */
+  async closeAgain(task: Task): Promise<Task> {
+    const { store, clock, journal } = this.#parts
+    const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
+    let { outcome } = task
+    for (const step of this.#steps) {
+      const closing = { task: { ...task, outcome }, ending: { type, reason: outcome?.reason } as const, messages: [] }
+      const more = await this.#attempt(() => step(closing), task)
+      if (outcome && more) outcome = { ...outcome, ...more }
+    }
+    if (!outcome || outcome === task.outcome) return task
+    const event = { type: "closed", generation: task.run.generation, outcome } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return { ...task, outcome }
+  }
+
   /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
   async closed(taskID: string): Promise<void> {
     await this.#closing.get(taskID)

@@ -122,6 +122,8 @@ export class Recovery {
   async #adopt({ task, owner }: TaskRecord): Promise<void> {
     const { host } = this.#parts
     try {
+      // Read where its folder was, a session would start the host's instance of that folder again.
+      if (isUnclosed(task)) await host.move(task.sessionID, task.place?.folder ?? "")
       if (isActive(task)) await this.#settle(task, owner.seenAt)
       else if (isOwed(task)) this.#tell(task, owner.seenAt)
     } catch (error) {
@@ -134,13 +136,12 @@ export class Recovery {
     this.#own(task)
     const mayWake = this.#wakes(seenAt) || delivery.state === "none"
     const owing = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
-    this.#outbox.post(owing, undefined, true)
+    const closed = isUnclosed(task) ? this.#endings.closeAgain(owing) : undefined
+    this.#outbox.post(owing, closed, true)
   }
 
   async #settle(task: Task, seenAt: number): Promise<void> {
     const { host } = this.#parts
-    // Read where its folder was, a session would start the host's instance of that folder again.
-    if (task.place) await host.move(task.sessionID, task.place.folder)
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const ending = unchecked(task, judge(messages, "orphaned"))
@@ -169,3 +170,6 @@ function unchecked(task: Task, ending: Ending | undefined): Ending | undefined {
   const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
   return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }
+
+/** It worked in a place of its own, and what became of that was not written down. */
+const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined

@@ -155,6 +155,22 @@ describe("a task in a worktree", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("whose process died between its end and what follows is put away, merged and told", async () => {
+    places.onPutAway = () => new Promise(() => {})
+    const { id, sessionID } = await rig.launch({ ...IN_WORKTREE, merge: true })
+    await rig.clock.advance(1000)
+    expect([rig.task(id).status, rig.notices()]).toEqual(["completed", []])
+    rig.restart()
+    rig.host.folders.set(sessionID, "/place")
+    places.onPutAway = async () => CHANGED
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "merged" } } } })
+    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("Merged into your files")
+  })
+
   test("that had answered when its process died was not checked", async () => {
     rig.onPrompt("FIND", { text: "done" })
     rig.host.onEvent = () => "lose"
