@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs"
 import { readFile, writeFile } from "node:fs/promises"
 import { answersCase } from "./cases/answers.ts"
+import { boardCase } from "./cases/board.ts"
 import { burstCase } from "./cases/burst.ts"
 import { callsCase } from "./cases/calls.ts"
 import { crowdCase } from "./cases/crowd.ts"
@@ -27,6 +28,7 @@ const CASES: Readonly<Record<string, Case>> = {
   calls: callsCase,
   fork: forkCase,
   worktrees: worktreesCase,
+  board: boardCase,
 }
 
 const PAGE = new URL("../docs/benchmarks.md", import.meta.url)

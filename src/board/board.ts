@@ -353,9 +353,10 @@ function archivedBy(change: Change): Archived {
   })
 }
 
-const frozen = (task: BoardTask): BoardTask =>
-  Object.freeze({
-    ...task,
-    steps: Object.freeze(task.steps.map((step) => Object.freeze({ ...step }))),
-    resources: Object.freeze(task.resources.map((each) => Object.freeze({ ...each }))),
-  })
+/** What is on the board is never changed in place: it is frozen where it stands, once. */
+const frozen = (task: BoardTask): BoardTask => (Object.isFrozen(task) ? task : freeze(task))
+
+function freeze(task: BoardTask): BoardTask {
+  for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)
+  return Object.freeze(task)
+}

@@ -44,12 +44,13 @@ export function follow(state: BoardState, ended: ArchivedTask): Leaving {
  */
 export function wake(state: BoardState, id: string, cause: WakeCause, at: string): BoardState {
   if (findTask(state, id)?.status !== "active") return state
-  const pulse = pulseOf(state, id)
-  return setPulse(state, id, {
-    ...pulse,
-    wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
-  })
+  return setPulse(state, id, wokenAt(pulseOf(state, id), cause, at))
 }
+
+export const wokenAt = (pulse: Pulse, cause: WakeCause, at: string): Pulse => ({
+  ...pulse,
+  wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
+})
 
 /** A task that rested after failures may run again. */
 export function touch(state: BoardState, id: string): BoardState {

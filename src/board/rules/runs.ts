@@ -1,6 +1,6 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, pulseOf } from "../state.ts"
-import { type ArchivedTask, archive, follow, setPulse, touch, wake } from "./archive.ts"
+import { type ArchivedTask, archive, follow, setPulse, touch, wake, wokenAt } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of, RunResult } from "./command.ts"
 import { openTask, put, threadTask, unchanged } from "./common.ts"
@@ -72,8 +72,8 @@ export function tick(state: BoardState, { now, isRunning, agents }: Facts): Chan
   const due = state.tasks.filter(
     (task) => task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isHeld(state, task),
   )
-  const ticked: BoardState = { ...state, tick: now }
-  return unchanged(due.reduce((next, { id }) => wake(next, id, "clock", now), ticked))
+  const woken = due.map(({ id }) => [id, wokenAt(pulseOf(state, id), "clock", now)] as const)
+  return unchanged({ ...state, tick: now, pulses: { ...state.pulses, ...Object.fromEntries(woken) } })
 }
 
 export function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: Facts): Change {

@@ -1,0 +1,124 @@
+import { rmSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import { archived, blockOf, boardFile, call, historyFile, taskOf } from "../test/support/board.ts"
+import { openSession } from "../test/support/drive.ts"
+import { type Host, startHost } from "../test/support/host.ts"
+import { type ModelRequest, type Reply, startModel } from "../test/support/model.ts"
+import { makeHome } from "./home.ts"
+import { quoted, Screen } from "./screen.ts"
+
+/**
+ * The demo's second act: a task of the board with three steps, one of them a subtask of another agent, done by the
+ * scripted model and woken by events alone.
+ */
+
+const PROMPT =
+  'Put "Write the coffee guide" on the board, for general: read what the machine does, have the explorer look up the grind, write the guide.'
+const LOOK_MS = 100
+const LIMIT_MS = 60_000
+const PACE_MS = 900
+
+const screen = new Screen()
+const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
+
+/** What each agent says next, by what its task's block shows: the plan is the script. */
+function play(request: ModelRequest): Reply | undefined {
+  if (request.lastUser.startsWith("Put "))
+    return request.sinceUser.length === 0 ? create : { text: "Task #1 is on the board." }
+  const id = taskOf(request)
+  if (id === undefined) return undefined
+  const reply = next(id, blockOf(request))
+  return { ...reply, delay: PACE_MS }
+}
+
+const create = call("create_task", {
+  title: "Write the coffee guide",
+  owner: "general",
+  description: "For people with a new machine.",
+})
+
+function next(task_id: string, block: string): Reply {
+  const done = (step_index: number) => call("update_step", { task_id, step_index, done: true })
+  if (!block.includes("Status: active")) return { text: "Done." }
+  if (block.includes("Owner: explore")) return call("complete_task", { task_id })
+  if (block.includes("no plan yet"))
+    return call("update_steps", {
+      task_id,
+      steps: ["Read the machine", "Look up the grind", "Write the guide"].map((title) => ({ title })),
+    })
+  if (block.includes("0. [ ]")) return done(0)
+  if (/1\. \[ \][^\n]*: done/.test(block)) return done(1)
+  if (/1\. \[ \][^\n]*->/.test(block)) return { text: "The explorer is at it. I wait for #2." }
+  if (block.includes("1. [ ]"))
+    return call("create_subtask", { task_id, step_index: 1, title: "Look up the grind", owner: "explore" })
+  if (block.includes("2. [ ]")) return done(2)
+  return call("complete_task", { task_id })
+}
+
+/** The board in one text, as it changes. */
+function shown(host: Host): string[] {
+  const all = [...historyFile(host), ...openTasks(host)].sort((a, b) => Number(a.id) - Number(b.id))
+  return all.flatMap(({ id, title, owner, status, steps }) => [
+    `#${id} ${title} (${owner}): ${status}`,
+    ...steps.map((step) => `   [${step.done ? "x" : " "}] ${step.title}${step.taskId ? ` -> #${step.taskId}` : ""}`),
+  ])
+}
+
+function openTasks(host: Host) {
+  try {
+    return boardFile(host).tasks
+  } catch {
+    return []
+  }
+}
+
+async function main(): Promise<void> {
+  const home = makeHome()
+  const model = await startModel()
+  model.use(play)
+  screen.log("Starting OpenCode with the board, in a throw-away project.")
+  const host = await startHost({ home, model, plugin: [[plugin, { board: {} }]] })
+  try {
+    const sessionID = await openSession(host, { title: "Demo" })
+    screen.log("", screen.paint("bold", "You:"), ...quoted(PROMPT, screen.width))
+    await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
+    await follow(host)
+    const guide = await archived(host, "1", LIMIT_MS)
+    const requests = model.requests.filter((request) => taskOf(request) !== undefined && request.sinceUser.length === 0)
+    screen.log(
+      "",
+      screen.paint(
+        "green",
+        `All went as it should: #1 is ${guide.status}, after ${requests.length} runs, each woken by an event.`,
+      ),
+    )
+  } finally {
+    screen.close()
+    await host.stop()
+    await model.close()
+    rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+  }
+}
+
+/** Shows each state of the board until the task has ended. */
+async function follow(host: Host): Promise<void> {
+  const deadline = Date.now() + LIMIT_MS
+  for (let before = ""; Date.now() < deadline; await sleep(LOOK_MS)) {
+    const lines = shown(host)
+    const text = lines.join("\n")
+    if (text !== "" && text !== before)
+      screen.log("", screen.paint("bold", "The board:"), ...lines.map((line) => `  ${line}`))
+    before = text
+    if (historyFile(host).some(({ id }) => id === "1")) return
+  }
+  throw new Error(`The task did not end within ${LIMIT_MS / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+}
+
+try {
+  await main()
+  process.exit(0)
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error)
+  process.exit(1)
+}
