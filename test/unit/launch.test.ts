@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import { CALL, Rig } from "../support/rig.ts"
 
@@ -252,6 +252,8 @@ describe("a launch is refused, and leaves no session,", () => {
     const request = { description: "find it", prompt: "FIND", agent: "general", fork }
     const launching = rig.manager.launch(request, { ...rig.caller, abort: turn.signal })
     const refused = expect(launching).rejects.toThrow("The call was stopped while the task was being made.")
+    // A fork's history is counted in a thread of its own, which takes real time.
+    await vi.waitFor(() => expect(rig.host.calls).toContain("createSession"), { timeout: 4000 })
     await rig.clock.advance(500)
     turn.abort()
     await rig.clock.advance(1000)
