@@ -1,6 +1,5 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
-import { Collector } from "../core/collector.ts"
 import type {
   Activity,
   AgentInfo,
@@ -17,7 +16,6 @@ import type {
   TaskRecord,
   Toast,
 } from "../core/ports.ts"
-import { HostError, LEASE_MS } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { describePermission, describeQuestion } from "./asks.ts"
@@ -26,22 +24,15 @@ import { toAgent, toMessage } from "./convert.ts"
 import { Elsewhere } from "./elsewhere.ts"
 import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
-import { call } from "./opencode.ts"
-import { ownerNow, ownershipOf } from "./owner.ts"
-import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
-import { remember } from "./remember.ts"
+import { call, find } from "./opencode.ts"
+import { OpencodeLog } from "./opencode-log.ts"
+import { OpencodeRecords } from "./opencode-records.ts"
+import { ownershipOf } from "./owner.ts"
 import type { Signer } from "./signature.ts"
 import { Transcripts } from "./transcripts.ts"
 
 /** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
 const KEEP_MS = 300_000
-/**
- * How long what is no trouble may wait to be written to the log: with the next call, whatever it is for. Waking the
- * host's one thread costs it 25 ms, another call in the same moment 1 to 3.
- */
-const LOG_WAIT_MS = 10_000
-/** Sessions whose last write is remembered at most; one more costs a read before its next write. */
-const MOST_RENEWALS = 1024
 /** The most sessions that one look-up takes in. */
 const MOST_SESSIONS = 5000
 /** How many of the newest messages are read, until the one looked for is among them. */
@@ -62,19 +53,14 @@ const HERE_ALONE: Surroundings = { folder: "", entered: () => {}, left: () => {}
 
 /** OpenCode 1.x, over the routes of its server. */
 export class OpencodeHost implements Host {
-  readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
   readonly #client: OpencodeClient
   readonly #instance: string
-  readonly #signer: Signer
-  readonly #clock: Clock
   readonly #surroundings: Surroundings
   readonly #elsewhere: Elsewhere
-  /** When each session's record was last written here. */
-  readonly #renewals = new Map<string, number>()
+  readonly #records: OpencodeRecords
+  readonly #log: OpencodeLog
   readonly #heard = new EventCache()
   readonly #transcripts = new Transcripts()
-  /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
-  readonly #writes = new Map<string, Promise<void>>()
   readonly #agents = new Cached<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
 
@@ -90,13 +76,15 @@ export class OpencodeHost implements Host {
     this.#elsewhere = new Elsewhere(surroundings.folder)
     this.#client = client
     this.#instance = instance
-    this.#signer = signer
-    this.#clock = clock
-    this.#infos = new Collector(clock, LOG_WAIT_MS, (lines) => {
-      const [first] = lines
-      if (first && lines.length === 1) this.#writeLog("info", first.message, first.fields)
-      else this.#writeLog("info", `${lines.length} lines`, { lines })
+    this.#records = new OpencodeRecords({
+      client,
+      clock,
+      instance,
+      folder: surroundings.folder || undefined,
+      signer,
+      heard: (sessionID) => this.#heard.row(sessionID)?.metadata,
     })
+    this.#log = new OpencodeLog(client, clock)
   }
 
   /** Takes in an event of the host: what it tells need not be asked for. `folder`: where it was heard. */
@@ -129,7 +117,7 @@ export class OpencodeHost implements Host {
 
   /** The host is called: lines of the log that wait go along. */
   called(): void {
-    this.#infos.flush()
+    this.#log.flush()
   }
 
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
@@ -144,10 +132,10 @@ export class OpencodeHost implements Host {
         agent,
         model: model && { providerID: model.provider, id: model.id, variant: model.variant },
         permission: [...rules],
-        metadata: { [RECORD_KEY]: this.#record(draft) },
+        metadata: this.#records.metadataOf(draft),
       }),
     )
-    this.#renewed(session.id)
+    this.#records.renewed(session.id)
     return session.id
   }
 
@@ -158,7 +146,7 @@ export class OpencodeHost implements Host {
   }
 
   async session(sessionID: string): Promise<SessionInfo | undefined> {
-    const session = await this.#find("read a session", this.#client.session.get({ sessionID }))
+    const session = await find("read a session", this.#client.session.get({ sessionID }))
     return session && this.#toSession(session)
   }
 
@@ -181,7 +169,7 @@ export class OpencodeHost implements Host {
   }
 
   async abort(sessionID: string): Promise<void> {
-    await this.#find("abort a session", this.#client.session.abort({ sessionID }))
+    await find("abort a session", this.#client.session.abort({ sessionID }))
   }
 
   async activity(): Promise<ReadonlyMap<string, Activity>> {
@@ -201,7 +189,7 @@ export class OpencodeHost implements Host {
     const heard = this.#transcripts.take(sessionID, messageID)
     if (heard) return heard
     for (const limit of PAGE_SIZES) {
-      const page = await this.#find("read messages", this.#client.session.messages({ sessionID, limit }))
+      const page = await find("read messages", this.#client.session.messages({ sessionID, limit }))
       if (!page) return []
       const start = page.findIndex(({ info }) => info.id === messageID)
       if (start >= 0) return page.slice(start).map(toMessage)
@@ -211,7 +199,7 @@ export class OpencodeHost implements Host {
   }
 
   async lastMessage(sessionID: string): Promise<Message | undefined> {
-    const page = await this.#find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     return page?.[0] && toMessage(page[0])
   }
 
@@ -242,7 +230,7 @@ export class OpencodeHost implements Host {
   }
 
   async openTodos(sessionID: string): Promise<number> {
-    const todos = (await this.#find("read todos", this.#client.session.todo({ sessionID }))) ?? []
+    const todos = (await find("read todos", this.#client.session.todo({ sessionID }))) ?? []
     return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
   }
 
@@ -266,7 +254,7 @@ export class OpencodeHost implements Host {
             message: message || undefined,
           })
         : this.#client.question.reject({ ...where, requestID: ask.id })
-    await this.#find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
+    await find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
   }
 
   async openAsks(): Promise<readonly Ask[]> {
@@ -286,43 +274,11 @@ export class OpencodeHost implements Host {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    const record = task && { [RECORD_KEY]: this.#record(task) }
-    return this.#inTurn(sessionID, () => {
-      const known = this.#holds(sessionID) ? this.#heard.row(sessionID)?.metadata : undefined
-      this.#renewed(sessionID)
-      // Nobody else has written here: nothing has to be merged, and the session not to be read first.
-      if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
-        return this.#writeMetadata(sessionID, record ?? {})
-      return this.#edit(sessionID, (metadata, session) => {
-        if (isNewerVersion(metadata)) return undefined
-        this.#refuseTakenOver(session)
-        const { [RECORD_KEY]: _ours, ...others } = metadata
-        return { ...others, ...record }
-      })
-    })
-  }
-
-  #renewed(sessionID: string): void {
-    remember(this.#renewals, sessionID, this.#clock.now(), MOST_RENEWALS)
-  }
-
-  /** Whether nobody can have taken this session's task over since the last write: not so after a long sleep. */
-  #holds(sessionID: string): boolean {
-    return this.#clock.now() - (this.#renewals.get(sessionID) ?? Number.NEGATIVE_INFINITY) < LEASE_MS
-  }
-
-  #refuseTakenOver(session: Session): void {
-    const record = this.#recordIn(session)
-    if (record && this.ownership(record.owner) === "alive")
-      throw new HostError(`another process has taken task ${record.task.id} over`, { takenOver: true })
+    return this.#records.save(sessionID, task)
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {
-    return this.#editMetadata(sessionID, (metadata) => {
-      if (decodeRequest(metadata)?.id !== requestID) return undefined
-      const { [REQUEST_KEY]: _request, ...others } = metadata
-      return others
-    })
+    return this.#records.clearRequest(sessionID, requestID)
   }
 
   async recordsSince(since: number): Promise<readonly TaskRecord[]> {
@@ -333,7 +289,7 @@ export class OpencodeHost implements Host {
       this.#client.session.list({ ...scope, start: since, limit: MOST_SESSIONS }),
     )
     return sessions.flatMap((session) => {
-      const record = this.#recordIn(session)
+      const record = this.#records.in(session)
       // What another folder's instance looks after, or looked after, is for that folder.
       return record && (!scope.scope || (record.owner.folder ?? session.directory) === folder) ? [record] : []
     })
@@ -356,8 +312,8 @@ export class OpencodeHost implements Host {
   }
 
   async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
-    const children = await this.#find("list children", this.#client.session.children({ sessionID: parentID }))
-    return (children ?? []).flatMap((session) => this.#recordIn(session) ?? [])
+    const children = await find("list children", this.#client.session.children({ sessionID: parentID }))
+    return (children ?? []).flatMap((session) => this.#records.in(session) ?? [])
   }
 
   ownership(owner: Owner): "ours" | "alive" | "dead" {
@@ -369,66 +325,11 @@ export class OpencodeHost implements Host {
   }
 
   log(level: LogLevel, message: string, fields: LogFields = {}): void {
-    if (level === "info") this.#infos.add({ message, fields })
-    else this.#writeLog(level, message, fields)
-  }
-
-  #writeLog(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {
-    void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
-  }
-
-  /** Reads, merges and writes a session's metadata, one after the other; `undefined` leaves it as it is. */
-  #editMetadata(
-    sessionID: string,
-    edit: (metadata: Record<string, unknown>) => Record<string, unknown> | undefined,
-  ): Promise<void> {
-    return this.#inTurn(sessionID, () => this.#edit(sessionID, edit))
-  }
-
-  async #edit(
-    sessionID: string,
-    edit: (metadata: Record<string, unknown>, session: Session) => Record<string, unknown> | undefined,
-  ): Promise<void> {
-    const session = await call("read a session", this.#client.session.get({ sessionID }))
-    const metadata = edit(session.metadata ?? {}, session)
-    if (metadata) await this.#writeMetadata(sessionID, metadata)
-  }
-
-  async #writeMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void> {
-    await call("write a session", this.#client.session.update({ sessionID, metadata }))
-  }
-
-  /** Does this after what is being done to the session's metadata. */
-  #inTurn(sessionID: string, work: () => Promise<void>): Promise<void> {
-    const done = (this.#writes.get(sessionID) ?? Promise.resolve()).then(work)
-    const settled = done.catch(() => {})
-    this.#writes.set(sessionID, settled)
-    void settled.then(() => {
-      if (this.#writes.get(sessionID) === settled) this.#writes.delete(sessionID)
-    })
-    return done
+    this.#log.add(level, message, fields)
   }
 
   #message(sessionID: string, messageID: string) {
-    return this.#find("read a message", this.#client.session.message({ sessionID, messageID }))
-  }
-
-  /** The data of a call, or undefined where the host has no such thing. */
-  async #find<Data>(what: string, request: Promise<{ data?: Data; error?: unknown }>): Promise<Data | undefined> {
-    try {
-      return await call(what, request)
-    } catch (error) {
-      if (error instanceof HostError && error.notFound) return undefined
-      throw error
-    }
-  }
-
-  #record(task: TaskDraft): unknown {
-    return encodeRecord(task, ownerNow(this.#instance, this.#surroundings.folder || undefined), this.#signer)
-  }
-
-  #recordIn(session: Session): TaskRecord | undefined {
-    return decodeRecord(session, this.#signer)
+    return find("read a message", this.#client.session.message({ sessionID, messageID }))
   }
 
   #toSession(session: Session): SessionInfo {
@@ -437,7 +338,7 @@ export class OpencodeHost implements Host {
       parentID: session.parentID,
       rules: session.permission ?? [],
       reverted: session.revert !== undefined,
-      record: this.#recordIn(session),
+      record: this.#records.in(session),
     }
   }
 

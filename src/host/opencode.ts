@@ -57,6 +57,16 @@ export async function call<Data>(what: string, request: Promise<Result<Data>>): 
   })
 }
 
+/** The data of a call, or undefined where the host has no such thing. */
+export async function find<Data>(what: string, request: Promise<Result<Data>>): Promise<Data | undefined> {
+  try {
+    return await call(what, request)
+  } catch (error) {
+    if (error instanceof HostError && error.notFound) return undefined
+    throw error
+  }
+}
+
 async function bounded<Data>(what: string, request: Promise<Result<Data>>): Promise<Result<Data>> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const limit = new Promise<never>((_resolve, reject) => {
