@@ -7,7 +7,7 @@ import type { AgentConfig, OpenBoard } from "./board/index.ts"
 import type { HostEvent, LogFields, Owner } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
-import { diffSince } from "./host/diffs.ts"
+import { diffSince, filesOf } from "./host/diffs.ts"
 import { EventReader, type RawEvent } from "./host/events.ts"
 import { type Guest, guestOf, leave, leaveAll, listenIn } from "./host/hub.ts"
 import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
@@ -203,7 +203,9 @@ const server: Plugin = async (input, given) => {
     const { overview } = manager
     const diff = async (id: string) => {
       const task = overview.get(id)?.task
-      return task ? diffSince(client, task.sessionID, task.run.promptID) : []
+      if (!task) return []
+      const patch = await overview.patch(id)
+      return patch === undefined ? diffSince(client, task.sessionID, task.run.promptID) : filesOf(patch)
     }
     return serve({
       worktree: input.worktree,

@@ -23,3 +23,19 @@ export async function diffSince(client: OpencodeClient, sessionID: string, messa
     return []
   }
 }
+
+/** A patch of several files, as git writes it, file by file. */
+export function filesOf(patch: string): FileDiff[] {
+  return patch
+    .split(/^(?=diff --git )/m)
+    .filter((part) => part.startsWith("diff --git "))
+    .map((part) => {
+      const lines = part.slice(Math.max(0, part.indexOf("\n@@"))).split("\n")
+      return {
+        file: /^\+\+\+ b\/(.*)$/m.exec(part)?.[1] ?? /^diff --git a\/(.*) b\/\1$/m.exec(part)?.[1] ?? "a file",
+        patch: part,
+        additions: lines.filter((line) => line.startsWith("+") && !line.startsWith("+++ ")).length,
+        deletions: lines.filter((line) => line.startsWith("-") && !line.startsWith("--- ")).length,
+      }
+    })
+}

@@ -1,4 +1,4 @@
-import { isActive } from "../core/task.ts"
+import { isActive, type Task } from "../core/task.ts"
 import type { Answers } from "./answers.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
@@ -8,6 +8,15 @@ import { type TaskView, viewOf } from "./view.ts"
 /** Clocks of two processes, and a write that was under way, in ms. */
 const SLACK_MS = 5000
 
+type OverviewPorts = {
+  readonly endings: Endings
+  readonly answers: Answers
+  /** Takes in what other processes did since a time; must not reject. */
+  readonly discover: (since: number) => Promise<void>
+  /** What an ended task changed in its own place; must not reject. */
+  readonly shown: (task: Task) => Promise<{ readonly diff: string } | undefined>
+}
+
 /**
  * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
  * it stamps nothing as retrieved.
@@ -16,15 +25,16 @@ export class Overview {
   readonly #parts: Parts
   readonly #endings: Endings
   readonly #answers: Answers
-  readonly #discover: (since: number) => Promise<void>
+  readonly #discover: OverviewPorts["discover"]
+  readonly #shown: OverviewPorts["shown"]
   #refreshedAt: number
 
-  /** `discover` takes in what other processes did since a time, and must not reject. */
-  constructor(parts: Parts, endings: Endings, answers: Answers, discover: (since: number) => Promise<void>) {
+  constructor(parts: Parts, { endings, answers, discover, shown }: OverviewPorts) {
     this.#parts = parts
     this.#endings = endings
     this.#answers = answers
     this.#discover = discover
+    this.#shown = shown
     this.#refreshedAt = parts.clock.now()
   }
 
@@ -57,6 +67,12 @@ export class Overview {
     const view = this.get(id)
     if (!view) return ""
     return isActive(view.task) ? view.lastText : (await this.#answers.of(view.task)).text
+  }
+
+  /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
+  async patch(id: string): Promise<string | undefined> {
+    const task = this.#parts.store.get(id)
+    return task && (await this.#shown(task))?.diff
   }
 
   /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */

@@ -130,9 +130,14 @@ export class TaskManager {
     this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
     this.#teller = new Teller(parts, this.#launcher, (taskID) => this.#watcher.inspect(taskID))
     this.#retention = new Retention(parts, waiting, (task) => this.#forget(task))
-    this.overview = new Overview(parts, endings, this.#answers, async (since) => {
-      await this.#recovery.discover(since)
-      this.#timekeeper.wake()
+    this.overview = new Overview(parts, {
+      endings,
+      answers: this.#answers,
+      discover: async (since) => {
+        await this.#recovery.discover(since)
+        this.#timekeeper.wake()
+      },
+      shown: (task) => this.#shown(task),
     })
     this.#requests = new Requests(parts, {
       endings,

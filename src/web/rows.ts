@@ -1,5 +1,6 @@
 import type { Board, BoardTask } from "../board/service.ts"
-import { billedTokens } from "../core/task.ts"
+import { receiptLine, receiptLines } from "../core/receipt.ts"
+import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
 import type { TaskView } from "../manager/view.ts"
 import type { AgentRow, TaskRow } from "./wire.ts"
 
@@ -21,6 +22,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     status: task.status,
     phase: view.phase,
     forked: task.fork !== undefined,
+    place: task.place && (isUnmerged(task) ? `${task.place.kind}, not merged` : task.place.kind),
+    boardTask: isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined,
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
@@ -37,7 +40,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
     reason: outcome?.reason?.text,
     note: outcome?.note,
-    filesChanged: outcome?.filesChanged ?? [],
+    filesChanged: outcome?.work?.files ?? outcome?.filesChanged ?? [],
+    receipt: outcome?.receipt && [receiptLine(outcome.receipt), ...receiptLines(outcome.receipt)],
     openTodos: outcome?.openTodos ?? 0,
   }
 }

@@ -53,6 +53,8 @@ export type AgentRow = {
   readonly reason?: string
   readonly note?: string
   readonly filesChanged: readonly string[]
+  /** What was really done: the commands that ran, what the tests reported, the check. */
+  readonly receipt?: readonly string[]
   readonly openTodos: number
 }
 

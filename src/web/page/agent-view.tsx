@@ -61,6 +61,7 @@ function Agent(props: { agent: AgentRow }) {
       <Show when={props.agent.reason}>{(reason) => <p class="callout">{reason()}</p>}</Show>
       <Show when={props.agent.note}>{(note) => <p class="callout">{note()}</p>}</Show>
       <Figures agent={props.agent} />
+      <Receipt lines={props.agent.receipt ?? []} />
       <h3>
         {isActive(props.agent)
           ? "What it wrote last"
@@ -95,6 +96,26 @@ function Retry(props: { message: string; again: () => unknown }) {
         Try again
       </button>
     </p>
+  )
+}
+
+/** What was really done, made from what happened. */
+function Receipt(props: { lines: readonly string[] }) {
+  return (
+    <Show when={props.lines.length > 0}>
+      <details>
+        <summary>{props.lines[0]}</summary>
+        <ul class="plain files receipt">
+          <For each={props.lines.slice(1)}>
+            {(line) => (
+              <li>
+                <code>{line.replace(/^[\s-]+/, "")}</code>
+              </li>
+            )}
+          </For>
+        </ul>
+      </details>
+    </Show>
   )
 }
 

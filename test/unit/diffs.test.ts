@@ -1,0 +1,40 @@
+import { expect, test } from "vitest"
+import { diffSince, filesOf } from "../../src/host/diffs.ts"
+
+const PATCH = `diff --git a/src/a b.ts b/src/a b.ts
+index 1..2 100644
+--- a/src/a b.ts
++++ b/src/a b.ts
+@@ -1,2 +1,3 @@
+ one
+-two
++zwei
++drei
+diff --git a/old.ts b/old.ts
+deleted file mode 100644
+--- a/old.ts
++++ /dev/null
+@@ -1 +0,0 @@
+-gone
+diff --git a/pic.png b/pic.png
+Binary files a/pic.png and b/pic.png differ
+`
+
+test("a patch of several files is told apart, with what each gained and lost", () => {
+  expect(filesOf(PATCH).map(({ file, additions, deletions }) => [file, additions, deletions])).toEqual([
+    ["src/a b.ts", 2, 1],
+    ["old.ts", 0, 1],
+    ["pic.png", 0, 0],
+  ])
+  expect(filesOf(PATCH)[0]?.patch).toContain("+drei")
+  expect(filesOf("")).toEqual([])
+})
+
+test("what a session changed is asked of the host; without an answer there is none", async () => {
+  const row = { file: "a.ts", patch: "@@", additions: 1, deletions: 2, status: "modified" }
+  const client = (answer: object) => ({ session: { diff: async () => answer } }) as never
+  expect(await diffSince(client({ data: [row] }), "ses_1", "msg_1")).toEqual([
+    { file: "a.ts", patch: "@@", additions: 1, deletions: 2 },
+  ])
+  expect(await diffSince(client({ error: "no" }), "ses_1", "msg_1")).toEqual([])
+})
