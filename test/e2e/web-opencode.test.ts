@@ -3,8 +3,9 @@ import { join } from "node:path"
 import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { linkOf } from "../../src/web/address.ts"
+import { call, taskOf } from "../support/board.ts"
 import { startBrowser } from "../support/browser.ts"
-import { eventually, openSession, unwrap } from "../support/drive.ts"
+import { eventually, openSession, say, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
@@ -23,7 +24,9 @@ const pages: Page[] = []
 beforeAll(async () => {
   model = await startModel()
   const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
-  host = await startPlugged(model, { web: { port: await freePort() } }, { permission })
+  // In February alone: the clock does not come into what is tested here.
+  const board = { schedule: "0 0 30 2 *", agents: ["build"] }
+  host = await startPlugged(model, { web: { port: await freePort() }, board }, { permission })
 })
 
 afterEach(async () => {
@@ -81,7 +84,7 @@ test("the server in OpenCode's own process answers as the routes do: strangers, 
   expect((await fetch(`${url}/api/agents`, { headers: { ...headers, origin: "https://evil.example" } })).status).toBe(
     403,
   )
-  expect((await ask("/api/tasks")).json).toEqual({ error: "the board is off" })
+  expect((await ask("/api/tasks")).json).toMatchObject({ tasks: [], inFlight: [], agents: [{ name: "build" }] })
   const large = { method: "POST", headers, body: "x".repeat(2_000_000) }
   const refused = await fetch(`${url}/api/agents/bg_x/cancel`, large).then(
     ({ status }) => status,
@@ -153,6 +156,57 @@ describe.skipIf(!browser)("in a browser", () => {
     await host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
     await need.waitFor({ state: "detached" })
     await notified(host, session)
+  })
+
+  test("a board task is made, activated, asked about, answered in its thread, run and completed, another canceled", async () => {
+    model.use((request) => {
+      const id = taskOf(request)
+      if (id === undefined) return undefined
+      if (request.sinceUser.length > 0) return { text: "waiting" }
+      return request.lastUser === "a quarter" ? { text: "turned" } : call("notify_user", { message: "How far?" })
+    })
+    const page = await open()
+    const sheet = page.locator(".sheet")
+    const make = async (title: string) => {
+      await page.getByRole("link", { name: "New task" }).click()
+      await sheet.getByLabel("Title").fill(title)
+      await sheet.getByLabel(/^Steps/).fill("Turn\nTaste")
+      await sheet.getByLabel(/draft/).check()
+      await sheet.getByRole("button", { name: "Make it" }).click()
+      await sheet.getByRole("heading", { name: title }).waitFor()
+    }
+    await make("Grind finer")
+    expect((await ask("/api/tasks/1")).json).toMatchObject({ status: "draft", owner: "build", createdBy: "user" })
+    await sheet.getByRole("button", { name: "Activate" }).click()
+    await sheet.locator(".callout", { hasText: "How far?" }).waitFor()
+    await page.keyboard.press("Escape")
+    const need = page.locator(".need", { hasText: "How far?" })
+    const link = await need.getByRole("link", { name: "Answer in its thread" }).getAttribute("href")
+    const thread = link?.split("/").at(-1) ?? ""
+    expect(await say(host, thread, "a quarter")).toMatchObject({ error: undefined })
+    await need.waitFor({ state: "detached" })
+    await page.locator(".card.task", { hasText: "Grind finer" }).click()
+    await sheet.getByRole("button", { name: "Run now" }).click()
+    await sheet.locator(".callout", { hasText: "How far?" }).waitFor()
+    await sheet
+      .getByRole("region", { name: "Runs" })
+      .getByRole("link", { name: /Grind finer/ })
+      .waitFor()
+    await sheet.getByRole("button", { name: "Complete" }).click()
+    await sheet.locator(".badge", { hasText: "done" }).first().waitFor()
+    await page.keyboard.press("Escape")
+    await page.locator(".column.done .card", { hasText: "Grind finer" }).waitFor()
+    await make("Descale")
+    await sheet.getByRole("button", { name: "Cancel task" }).click()
+    await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
+    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    const { json } = await ask("/api/tasks/history")
+    expect(json.tasks).toMatchObject([
+      { id: "2", status: "canceled" },
+      { id: "1", status: "done" },
+    ])
+    const reopened = await ask("/api/tasks/1/run", { method: "POST" })
+    expect(reopened.status).toBe(409)
   })
 
   test("OpenCode dies and comes back: so does the page, with the same key", async () => {
