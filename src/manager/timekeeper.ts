@@ -79,6 +79,9 @@ export class Timekeeper {
       const running = store.active().filter((task) => !isQueued(task))
       const looks = running.length > 0 && options.pollInterval > 0
       const activity = looks ? await host.activity() : undefined
+      // Where no plugin is loaded, nobody tells of a question.
+      const unheard = looks ? running.filter(({ id, place }) => place && !store.tracker(id)?.heard) : []
+      if (unheard.length > 0) await this.#watcher.lookForAsks(unheard)
       if (stopped.aborted) return
       for (const task of running) this.#lookAt(task, activity)
       // The host is awake now: what could wait goes along.

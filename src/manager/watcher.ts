@@ -151,6 +151,20 @@ export class Watcher {
     }
   }
 
+  /** Asks the host for the open questions of these tasks, of which nothing is heard. */
+  async lookForAsks(tasks: readonly Task[]): Promise<void> {
+    const { host, store } = this.#parts
+    const open = await host.openAsks()
+    for (const task of tasks) {
+      const tracker = store.tracker(task.id)
+      if (!tracker || tracker.heard) continue
+      const known = tracker.snapshot().asks
+      const own = open.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
+      for (const { id } of known) if (!own.some((ask) => ask.id === id)) tracker.replied(id)
+      for (const ask of own) if (!known.some(({ id }) => id === ask.id)) this.#asked(task, tracker, ask)
+    }
+  }
+
   #asked(task: Task, tracker: ProgressTracker, ask: Ask): void {
     const { options, host, toaster } = this.#parts
     tracker.asked(ask)

@@ -1,4 +1,5 @@
-import { existsSync, readdirSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, callTools, eventually, openSession, unwrap } from "../support/drive.ts"
@@ -307,4 +308,42 @@ test("a second process leaves a worktree alone that the first one works in", asy
     await second.stop()
   }
   nothingLeft()
+}, 180_000)
+
+test("where the plugin is not loaded in the worktree, polling finds the end, and questions", async () => {
+  const home = realpathSync(mkdtempSync(join(tmpdir(), "superagents-bare-")))
+  const config = {
+    provider: model.provider(),
+    enabled_providers: ["scripted"],
+    model: "scripted/alpha",
+    small_model: "scripted/alpha",
+    permission: PERMISSION,
+    snapshot: false,
+  }
+  mkdirSync(join(home, "config/opencode"), { recursive: true })
+  writeFileSync(join(home, "config/opencode/opencode.json"), JSON.stringify(config))
+  const bare = await startPlugged(
+    model,
+    { pollInterval: 500, permissionTimeout: 1000 },
+    { home, permission: PERMISSION },
+  )
+  const project = new Repository(bare.directory)
+  try {
+    project.write(".git/info/exclude", "opencode.json\n")
+    const parent = await openSession(bare)
+    model.use(({ sessionID, firstUser, sinceUser }) => {
+      if (sessionID === parent || !firstUser.startsWith("BARE")) return undefined
+      const done = sinceUser.filter(({ role }) => role === "tool").length
+      return [bash("test ! -e opencode.json && echo bare > bare.txt"), bash("rm bare.txt")][done] ?? { text: "done" }
+    })
+    const args = { description: "d", prompt: "BARE", agent: "general", place: "worktree", merge: true }
+    await callTool(bare, model, parent, "superagents_task", args, LONG)
+    const [news] = await notified(bare, parent, 1, 90_000)
+    expect(news?.hidden).toContain("Merged into your files")
+    expect(project.read("bare.txt")).toBe("bare\n")
+    expect(project.worktrees()).toBe(1)
+  } finally {
+    await bare.stop()
+    rmSync(home, { recursive: true, force: true, maxRetries: 5 })
+  }
 }, 180_000)

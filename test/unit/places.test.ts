@@ -155,6 +155,19 @@ describe("a task in a worktree", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("of which nothing is heard is asked for its questions", async () => {
+    rig.host.onEvent = () => "lose"
+    rig.host.asking.add("bash")
+    rig.script(({ toolResults, sessionID }) =>
+      sessionID === rig.parent || toolResults.length > 0 ? undefined : { tools: [{ name: "bash", args: {} }] },
+    )
+    const { id } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(5000)
+    expect(rig.view(id).phase).toBe("waiting for permission")
+    await rig.clock.advance(300_000)
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
   test("whose process died between its end and what follows is put away, merged and told", async () => {
     places.onPutAway = () => new Promise(() => {})
     const { id, sessionID } = await rig.launch({ ...IN_WORKTREE, merge: true })
