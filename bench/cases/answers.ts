@@ -1,16 +1,14 @@
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { openSession } from "../../test/support/drive.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
+import { gate } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
 import { type Bench, native, superagents, withBenches } from "../support/contender.ts"
 import { eventuallyQuiet } from "../support/quiet.ts"
 import { atMostPlus } from "../support/rows.ts"
-import { allTold, epoch, handOver, type Job, jobsOf } from "../support/turn.ts"
+import { allTold, childAskedAt, epoch, handOver, type Job, jobsOf } from "../support/turn.ts"
 
 const TASKS = 5
-/** The children answer when all have been launched and the parent's turn is over. */
-const CHILD_MS = 4000
-
 /** What a short answer says, of which the prompt says nothing. */
 const answerTo = ({ description }: Job): string =>
   `The result of ${description} is good: ${"it was looked at in every corner. ".repeat(8)}`
@@ -53,12 +51,18 @@ async function measure(bench: Bench) {
   const { model, host } = bench
   const jobs = jobsOf(TASKS)
   const sessionID = await openSession(host)
-  const removeChildren = model.use(({ lastUser }) => {
+  // They answer together, when all have been asked and the parent's turn is over.
+  const door = gate()
+  const removeChildren = model.use(async ({ lastUser }) => {
     const job = jobs.find(({ prompt }) => prompt === lastUser)
-    return job && { text: answerTo(job), delay: CHILD_MS }
+    if (!job) return undefined
+    await door.opened
+    return { text: answerTo(job) }
   })
   const removeParent = model.use((request) => (request.sessionID === sessionID ? parentTo(request, jobs) : undefined))
   const turn = await handOver(bench, sessionID, jobs)
+  for (const { child } of turn.launched) await childAskedAt(bench, child)
+  door.open()
   await allTold(bench, sessionID, jobs)
   await eventuallyQuiet(bench)
   removeChildren()
