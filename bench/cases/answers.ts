@@ -9,6 +9,8 @@ import { atMostPlus } from "../support/rows.ts"
 import { allTold, childAskedAt, epoch, handOver, type Job, jobsOf } from "../support/turn.ts"
 
 const TASKS = 5
+/** What a model takes to read a message and answer; what comes meanwhile it reads in one further step. */
+const THINKING_MS = 1500
 /** What a short answer says, of which the prompt says nothing. */
 const answerTo = ({ description }: Job): string =>
   `The result of ${description} is good: ${"it was looked at in every corner. ".repeat(8)}`
@@ -79,11 +81,11 @@ function parentTo(request: ModelRequest, jobs: readonly Job[]) {
   if (request.userTexts.length < 2) return undefined
   const wanted = missing(request, jobs)
   const toFetch = wanted.length > 0 && request.toolResults.length === 0 && request.lastUser.includes("tasks finished.")
-  if (!toFetch) return { text: "I see." }
+  if (!toFetch) return { text: "I see.", delay: THINKING_MS }
   const ids = request.messages.flatMap(({ role, content }) =>
     role === "tool" ? (/Task ID: (bg_\w+)/.exec(String(content))?.[1] ?? []) : [],
   )
-  return { tools: ids.map((task_id) => ({ name: "superagents_output", args: { task_id } })) }
+  return { delay: THINKING_MS, tools: ids.map((task_id) => ({ name: "superagents_output", args: { task_id } })) }
 }
 
 const missing = ({ messages }: ModelRequest, jobs: readonly Job[]): Job[] => {
