@@ -38,6 +38,7 @@ export default defineConfig({
         lines: 90,
         branches: 85,
         "src/core/**": { lines: 100, branches: 100 },
+        "src/board/rules/**": { lines: 100, branches: 100 },
       },
     },
   },

@@ -1,0 +1,78 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
+import { ask, eventually, idle, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { PACKAGE, startPlugged } from "../support/plugin.ts"
+import { startTui, type Tui } from "../support/tui.ts"
+
+/** Where a person comes in: permissions that nobody answers, and the board in the terminal. */
+
+const PERMISSION_TIMEOUT_MS = 3000
+const DIALOG_MS = 300
+
+let model: ScriptedModel
+let host: Host
+let tui: Tui | undefined
+
+beforeAll(async () => {
+  model = await startModel()
+  const options = { board: { schedule: "0 0 30 2 *" }, permissionTimeout: PERMISSION_TIMEOUT_MS }
+  host = await startPlugged(model, options, { permission: { "*": "allow", bash: { "*": "ask" } } })
+  await ask(host, await openSession(host), "warm up")
+})
+afterAll(async () => {
+  await tui?.stop()
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(() => model.reset())
+
+test("a permission that nobody gives is refused in time, and the task says what was asked until somebody writes", async () => {
+  model.use((request) => {
+    if (!taskOf(request) || request.sinceUser.length > 0) return undefined
+    return request.lastUser.includes("Work on the task")
+      ? { tools: [{ name: "bash", args: { command: "rm -r dist", description: "Clean" } }] }
+      : { text: "Thank you." }
+  })
+  const session = await openSession(host)
+  const id = idIn(await callBoard(host, model, session, "create_task", { title: "Clean", owner: "general" }))
+  const shown = () => callBoard(host, model, session, "get_task", { task_id: id })
+  await eventually(async () => /running|needs you: bash: rm -r dist/.test(await shown()), { timeout: 20_000 })
+  const { threadId } = stored(host, id)
+  await model
+    .waitFor(({ sessionID, sinceUser }) => sessionID === threadId && sinceUser.length > 0, { timeout: 30_000 })
+    .catch(() => {})
+  await idle(host, threadId, { timeout: 30_000 })
+  await eventually(async () => (await shown()).includes("needs you: bash: rm -r dist"), {
+    timeout: 20_000,
+    message: () => host.logs(),
+  })
+  await ask(host, threadId, "You may not, leave it")
+  expect(await shown()).not.toContain("needs you")
+  await callBoard(host, model, session, "cancel_task", { task_id: id })
+})
+
+test("the terminal shows active tasks in the sidebar, and /board opens their threads", {
+  timeout: 180_000,
+}, async () => {
+  const session = await openSession(host, { title: "A session of the terminal" })
+  const made = await callBoard(host, model, session, "create_task", {
+    title: "Migrate the loader",
+    steps: ["a", "b", "c"].map((title, index) => ({ title, done: index < 2 })),
+  })
+  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  await tui.waitFor(/Board\s+1 active/, { timeout: 60_000 })
+  await tui.waitFor(new RegExp(`#${idIn(made)} Migrate the loader 2/3`))
+  await tui.keys("/board")
+  await sleep(DIALOG_MS * 3)
+  await tui.keys("Enter")
+  await tui.waitFor(/Board\s+esc/)
+  await sleep(DIALOG_MS)
+  await tui.keys("Enter")
+  await tui.waitFor(`#${idIn(made)} Migrate the loader`)
+  model.use((request) => (taskOf(request) ? call("complete_task", { task_id: idIn(made) }) : undefined))
+  await callBoard(host, model, session, "complete_task", { task_id: idIn(made) })
+  await tui.waitFor((text) => !text.includes("1 active"), { timeout: 30_000 })
+})
