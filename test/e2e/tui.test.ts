@@ -211,8 +211,9 @@ describe.each([
     model.use((request) => (request.lastUser === "And again" ? { text: "Twice." } : undefined))
     await launch(sessionID, "Ask me again")
     await screen.waitFor(/Agent "Ask me again" finished/)
+    // The end is told first; the list follows.
     await openTasks(screen)
-    await screen.keys("Enter")
+    await choose(screen, /✓ Ask me again general, completed/)
     await screen.waitFor("Resume it with a prompt")
     await screen.keys("Down", "Down", "Enter")
     await screen.waitFor("Resume: Ask me again")
@@ -220,8 +221,7 @@ describe.each([
     await screen.keys("Enter")
     await screen.waitFor(/Resume #1 completed/)
     await openTasks(screen)
-    await screen.waitFor(/Ended/)
-    await screen.keys("Enter")
+    await choose(screen, /✓ Ask me again general, completed/)
     await screen.waitFor("Clear it from the list")
     await screen.keys("Up", "Enter")
     await eventually(async () => {
