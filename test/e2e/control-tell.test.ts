@@ -74,7 +74,9 @@ describe("a word reaches a task", () => {
   test("that streams its last text: it goes on and answers", async () => {
     model.use(({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "that too" }
-      return lastUser === "T-WORK" ? { text: "one two three four", chunks: 4, pace: 300 } : undefined
+      return lastUser === "T-WORK"
+        ? { text: "one two three four five six seven eight", chunks: 8, pace: 700 }
+        : undefined
     })
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
@@ -220,7 +222,8 @@ test("a hundred words in the moment of the end: each is read or an error, none i
       const word = String(state.input.prompt)
       const read = model.requests.filter(({ lastUser }) => lastUser === word)
       const [number] = /\d+/.exec(word) ?? []
-      const child = model.requests.find(({ lastUser }) => lastUser.endsWith(` of ${number}`))?.sessionID
+      const work = new RegExp(`^R-WORK \\d+ of ${number}\\b`)
+      const child = model.requests.find(({ lastUser }) => work.test(lastUser))?.sessionID
       const said = await messages(host, String(child))
       const texts = said.at(-1)?.parts.flatMap((part) => (part.type === "text" ? part.text : []))
       if (state.status === "error") {

@@ -15,8 +15,15 @@ import { Rig } from "./rig.ts"
  */
 
 type Step =
-  | { readonly do: "launch"; readonly kind: keyof typeof REPLIES; readonly batch?: string; readonly timeout?: number }
-  | { readonly do: "cancel" | "resume" | "output" | "abort" | "delete" | "say"; readonly which: number }
+  | {
+      readonly do: "launch"
+      readonly kind: keyof typeof REPLIES
+      readonly batch?: string
+      readonly timeout?: number
+      /** Which tasks it waits for. */
+      readonly after?: readonly number[]
+    }
+  | { readonly do: "tell" | "cancel" | "resume" | "output" | "abort" | "delete" | "say"; readonly which: number }
   | { readonly do: "wait"; readonly which: number; readonly ms: number }
   | { readonly do: "pass"; readonly ms: number }
   | { readonly do: "event"; readonly which: number; readonly type: "idle" | "error" | "deleted" }
@@ -65,11 +72,12 @@ const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
         kind: fc.constantFrom(...(Object.keys(REPLIES) as (keyof typeof REPLIES)[])),
         batch: fc.option(fc.constantFrom("one", "two"), { nil: undefined }),
         timeout: fc.option(fc.constantFrom(50, 5000), { nil: undefined }),
+        after: fc.option(fc.array(fc.nat({ max: 5 }), { minLength: 1, maxLength: 2 }), { nil: undefined, freq: 3 }),
       }),
     },
     {
       weight: 3,
-      arbitrary: fc.record({ do: fc.constantFrom("cancel", "resume", "output", "abort", "say"), which }),
+      arbitrary: fc.record({ do: fc.constantFrom("tell", "cancel", "resume", "output", "abort", "say"), which }),
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("wait" as const), which, ms: fc.constantFrom(1, 3000) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("delete" as const), which }) },
@@ -166,7 +174,8 @@ export class Life {
     this.#try(this.other.manager.recover())
     for (const [kind, reply] of Object.entries(REPLIES))
       this.rig.script(({ lastUser, toolResults }) => {
-        if (!lastUser.startsWith(`DO ${kind}`)) return undefined
+        // Behind the answers that it waited for, if it did.
+        if (!lastUser.split("Your task:\n\n").at(-1)?.startsWith(`DO ${kind}`)) return undefined
         return "tools" in reply && toolResults.length > 0 ? { text: "done with tools" } : reply
       })
     this.#arm()
@@ -219,8 +228,9 @@ export class Life {
       case "pass":
         return rig.clock.advance(step.ms)
       case "launch": {
-        const { kind, batch, timeout } = step
-        return this.#try(rig.launch({ prompt: `DO ${kind}`, batch, timeout }))
+        const { kind, batch, timeout, after } = step
+        const ids = after?.flatMap((index) => views[index]?.task.id ?? [])
+        return this.#try(rig.launch({ prompt: `DO ${kind}`, batch, timeout, after: ids?.length ? ids : undefined }))
       }
       case "cancelAll":
         return this.#try(rig.manager.cancel({ type: "all" }, rig.caller))
@@ -246,6 +256,8 @@ export class Life {
     if (!task) return
     const { id, sessionID } = task
     switch (step.do) {
+      case "tell":
+        return this.#try(rig.manager.tell(id, "DO quick", rig.caller))
       case "cancel":
         return this.#try(rig.manager.cancel({ type: "task", reference: id }, rig.caller))
       case "resume":
