@@ -18,7 +18,7 @@ let tui: Tui | undefined
 
 beforeAll(async () => {
   model = await startModel()
-  const options = { board: { schedule: "0 0 30 2 *" }, permissionTimeout: PERMISSION_TIMEOUT_MS }
+  const options = { board: { schedule: "0 0 1 1 *" }, permissionTimeout: PERMISSION_TIMEOUT_MS }
   host = await startPlugged(model, options, { permission: { "*": "allow", bash: { "*": "ask" } } })
   await ask(host, await openSession(host), "warm up")
 })
