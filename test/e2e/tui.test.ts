@@ -241,15 +241,20 @@ describe.each([
       await door.opened
       return { text: "The first thing." }
     })
-    await launch(sessionID, "Keep busy")
+    const child = await launch(sessionID, "Keep busy")
     await openTasks(screen)
     await choose(screen, /Keep busy general, working/)
     await choose(screen, "Say something", "Down", "Down")
     await screen.waitFor("Say to: Keep busy")
     await screen.type("One more thing")
     await screen.keys("Enter")
-    await screen.waitFor((text) => !text.includes("Say to: Keep busy"))
-    await sleep(DIALOG_MS)
+    await eventually(
+      async () => {
+        const said = await unwrap(host.client.session.messages({ sessionID: child }))
+        return JSON.stringify(said).includes("One more thing")
+      },
+      { timeout: 30_000 },
+    )
     door.open()
     await model.waitFor(({ lastUser }) => lastUser === "One more thing", { timeout: 30_000 })
     await screen.waitFor(/Agent "Keep busy" finished/)
