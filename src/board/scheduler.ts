@@ -10,7 +10,7 @@ import type { Store } from "./store/store.ts"
 import type { BoardTask } from "./task.ts"
 
 /** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
-export const HEARTBEAT_MS = 20_000
+const HEARTBEAT_MS = 20_000
 /** A round that comes later than this was missed, and that is said. */
 const LATE_MS = 120_000
 

@@ -104,4 +104,4 @@ export interface Board {
   subscribe(listener: () => void): () => void
 }
 
-export type { BoardStatus, BoardTask, Resource, Step, TaskState }
+export type { BoardTask, Resource, TaskState }

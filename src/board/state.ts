@@ -4,7 +4,7 @@ import type { BoardTask } from "./task.ts"
 export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
 
 /** A wake is kept, once, until a run has begun after it. `at` is an ISO time. */
-export type Wake = { readonly at: string; readonly cause: WakeCause }
+type Wake = { readonly at: string; readonly cause: WakeCause }
 
 /** What has to be remembered of a task beyond a restart. That it runs is not: the manager knows that. */
 export type Pulse = {

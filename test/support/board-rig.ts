@@ -120,7 +120,7 @@ export class FakeThreads implements Threads {
   }
 }
 
-export class FakeSurroundings implements Surroundings {
+class FakeSurroundings implements Surroundings {
   names: string[] = ["build", "librarian", "tester"]
   fails = false
   readonly toasts: string[] = []

@@ -8,7 +8,7 @@ import { MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
  */
 
 const MOST_TITLE_CHARS = 200
-export const MOST_TEXT_CHARS = 20_000
+const MOST_TEXT_CHARS = 20_000
 const MOST_VALUE_CHARS = 2000
 const MOST_ITEMS = 100
 

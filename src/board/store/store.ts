@@ -8,8 +8,8 @@ import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
 import { type Claim, ifMissing, Lock, type Processes } from "./lock.ts"
 
-export const BOARD_FILE = "tasks.json"
-export const HISTORY_FILE = "history.jsonl"
+const BOARD_FILE = "tasks.json"
+const HISTORY_FILE = "history.jsonl"
 /** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
 const LOCK_FOLDER = ".locks"
 const LOCK_PATIENCE_MS = 10_000
