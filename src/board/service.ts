@@ -1,4 +1,4 @@
-import type { BoardStatus, BoardTask, Resource, Step, TaskState } from "./task.ts"
+import type { BoardStatus, BoardTask, Resource, TaskState } from "./task.ts"
 
 /** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
 export type Actor =
