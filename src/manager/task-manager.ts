@@ -9,6 +9,7 @@ import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { Options } from "../options.ts"
 import type { Shown } from "../place/worktrees.ts"
+import { Allowance } from "./allowance.ts"
 import { Answers } from "./answers.ts"
 import { Background } from "./background.ts"
 import { type Caller, permitEdit } from "./checks.ts"
@@ -22,6 +23,7 @@ import { newsOf } from "./news.ts"
 import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { type LoadWorktrees, Places } from "./places.ts"
+import { Queue } from "./queue.ts"
 import { Recovery } from "./recovery.ts"
 import { Requests } from "./requests.ts"
 import { Retention } from "./retention.ts"
@@ -79,6 +81,8 @@ export class TaskManager {
   readonly #endings: Endings
   readonly #checks: Checks
   readonly #places: Places
+  readonly #allowance: Allowance
+  readonly #queue: Queue
   readonly #launcher: Launcher
   readonly #watcher: Watcher
   readonly #timekeeper: Timekeeper
@@ -112,12 +116,13 @@ export class TaskManager {
     const { forks, randomID } = ports
     const watch = () => this.#timekeeper.wake()
     const [ledger, waiting, places, answers] = [this.#ledger, this.#waiting, this.#places, this.#answers]
-    this.#launcher = new Launcher(parts, { endings, places, forks, randomID, ledger, waiting, answers, watch })
+    const allowance = new Allowance(parts, ledger)
+    const queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
+    this.#allowance = allowance
+    this.#queue = queue
+    this.#launcher = new Launcher(parts, { endings, places, forks, randomID, queue, allowance })
     this.#lastWords = new LastWords(parts, endings)
-    const enqueue = (task: Task, prompt: string) => this.#launcher.enqueue(task, prompt)
-    const refuseBeyondLimits: Launcher["refuseBeyondLimits"] = (session, task) =>
-      this.#launcher.refuseBeyondLimits(session, task)
-    this.#unattended = new Unattended(parts, { endings, randomID, enqueue, refuseBeyondLimits })
+    this.#unattended = new Unattended(parts, { endings, randomID, queue, allowance })
     this.#watcher = new Watcher(parts, {
       endings,
       ledger,
@@ -128,7 +133,7 @@ export class TaskManager {
     })
     this.#recovery = new Recovery(parts, endings, this.#outbox)
     this.#timekeeper = new Timekeeper(parts, this.#watcher, this.#recovery, ledger)
-    this.#teller = new Teller(parts, this.#launcher, (taskID) => this.#watcher.inspect(taskID))
+    this.#teller = new Teller(parts, queue, (taskID) => this.#watcher.inspect(taskID))
     this.#retention = new Retention(parts, waiting, (task) => this.#forget(task))
     this.overview = new Overview(parts, {
       endings,
@@ -416,7 +421,7 @@ export class TaskManager {
   /** A slot has become free, and some may wait for the task that has ended. */
   #freed(): void {
     this.#waiting.endStranded(this.#endings)
-    this.#launcher.pump()
+    this.#queue.pump()
     this.#timekeeper.rest()
   }
 
@@ -436,7 +441,7 @@ export class TaskManager {
     if (task) this.#endings.end(task.id, task.run.generation, DELETED)
     store.forgetDescendant(sessionID)
     this.#outbox.parentDeleted(sessionID)
-    this.#launcher.forgetSession(sessionID)
+    this.#allowance.forgetSession(sessionID)
     this.#retention.forgetSession(sessionID)
     this.#recovery.forget(sessionID)
     for (const own of store.ofParent(sessionID).reverse()) {

@@ -1,9 +1,9 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
 import { isActive, type Task } from "../core/task.ts"
-import type { Launcher } from "./launcher.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
+import type { Queue } from "./queue.ts"
 import { persistently } from "./retry.ts"
 import { stopSession } from "./stopping.ts"
 
@@ -13,14 +13,14 @@ import { stopSession } from "./stopping.ts"
  */
 export class Teller {
   readonly #parts: Parts
-  readonly #launcher: Launcher
+  readonly #queue: Queue
   /** A tracker was told that a word will not come: its run may have ended while it waited for that. */
   readonly #lookAgain: (taskID: string) => void
   #lastAt = 0
 
-  constructor(parts: Parts, launcher: Launcher, lookAgain: (taskID: string) => void) {
+  constructor(parts: Parts, queue: Queue, lookAgain: (taskID: string) => void) {
     this.#parts = parts
-    this.#launcher = launcher
+    this.#queue = queue
     this.#lookAgain = lookAgain
   }
 
@@ -30,7 +30,7 @@ export class Teller {
     if (!isActive(task)) throw new CallError(endedText(task))
     if (store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Tell it there.`)
-    if (this.#launcher.append(task.id, text)) return { waits: true }
+    if (this.#queue.append(task.id, text)) return { waits: true }
     const tracker = store.tracker(task.id)
     if (!tracker) throw new CallError(endedText(task))
     if (tracker.lastWord)

@@ -2,9 +2,11 @@ import { recentRuns } from "../core/bill.ts"
 import { CallError } from "../core/errors.ts"
 import { messageID, taskID } from "../core/ids.ts"
 import { type Ending, isActive, isUnattended, NO_FIGURES, NOBODY, type Run, type Task } from "../core/task.ts"
+import type { Allowance } from "./allowance.ts"
 import { findAgent } from "./checks.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
+import type { Queue } from "./queue.ts"
 
 export type UnattendedRequest = {
   /** A session that was there before, and is nobody's child. */
@@ -17,10 +19,8 @@ export type UnattendedRequest = {
 export type UnattendedPorts = {
   readonly endings: Endings
   readonly randomID: () => string
-  /** Starts the run of a task that is in the store, as soon as there is a slot. */
-  readonly enqueue: (task: Task, prompt: string) => Promise<void>
-  /** Rejects where a limit that the run would come under is used up. */
-  readonly refuseBeyondLimits: (sessionID: string, taskID?: string) => Promise<void>
+  readonly queue: Queue
+  readonly allowance: Allowance
 }
 
 /**
@@ -46,14 +46,14 @@ export class Unattended {
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
     const by = { agent: name, model, description }
-    await this.#ports.refuseBeyondLimits(NOBODY, earlier?.id)
+    await this.#ports.allowance.refuseBeyondLimits(NOBODY, earlier?.id)
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
     const { id, run } = task ? { id: task.id, run: this.#next(task) } : this.#first()
     if (task) store.apply(id, { type: "resumed", run, by }, clock.now())
     else store.add(this.#draft(sessionID, id, run, by), clock.now())
     const begun = store.get(id) as Task
-    await this.#ports.enqueue(begun, prompt)
+    await this.#ports.queue.enqueue(begun, prompt)
     return begun
   }
 

@@ -1,0 +1,206 @@
+import { type Answered, withAnswers } from "../core/after.ts"
+import { messageOf } from "../core/errors.ts"
+import { partID } from "../core/ids.ts"
+import { admissible, modelKey } from "../core/limits.ts"
+import { isActive, isQueued, type Task } from "../core/task.ts"
+import type { Allowance } from "./allowance.ts"
+import type { Answers } from "./answers.ts"
+import type { Endings } from "./endings.ts"
+import type { Parts } from "./parts.ts"
+import type { Places } from "./places.ts"
+import { stopSession } from "./stopping.ts"
+import type { Waiting } from "./waiting.ts"
+
+export type QueuePorts = {
+  readonly endings: Endings
+  readonly places: Places
+  readonly allowance: Allowance
+  readonly waiting: Waiting
+  readonly answers: Answers
+  /** Tasks run: look after them. */
+  readonly watch: () => void
+}
+
+/** Begins runs, at once or when there is a slot. Who may begin is derived from the tasks: no slot is counted here. */
+export class Queue {
+  readonly #parts: Parts
+  readonly #ports: QueuePorts
+  /** Tasks whose session is being made: they hold their slot already. */
+  readonly #making = new Set<Task>()
+  /** The prompts of runs that wait for their slot. In memory alone: after a restart nothing is started by itself. */
+  readonly #prompts = new Map<string, string>()
+  /** The prompts of runs whose place is being made ready. */
+  readonly #entering = new Map<string, string>()
+
+  constructor(parts: Parts, ports: QueuePorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** The tasks of a session whose own sessions are being made. */
+  making(parentID: string): readonly Task[] {
+    return [...this.#making].filter((task) => task.parentID === parentID)
+  }
+
+  /** Takes a slot for a task that is being made, or leaves it queued. */
+  reserve(task: Task): Task {
+    const candidates = [...this.#parts.store.active(), ...this.#making, task]
+    const free = this.#admissible(candidates).includes(task)
+    const reserved = free ? { ...task, run: { ...task.run, startedAt: this.#parts.clock.now() } } : task
+    this.#making.add(reserved)
+    return reserved
+  }
+
+  /** The session of such a task could not be made: others may have its slot. */
+  release(reserved: Task): void {
+    this.#making.delete(reserved)
+    this.pump()
+  }
+
+  /** The session of a task is made, in the slot that was reserved for it: its run begins, or waits for its turn. */
+  async begin(task: Task, reserved: Task, prompt: string): Promise<boolean> {
+    const { store, clock, journal, toaster, background } = this.#parts
+    store.add(task, clock.now())
+    this.#making.delete(reserved)
+    if (isQueued(task)) this.#prompts.set(task.id, prompt)
+    if (task.fork) await journal.save(task)
+    if (!this.#runs(task)) return false
+    // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
+    if (!isQueued(task)) background.run("start", () => this.#prompt(task, prompt))
+    toaster.launched(task)
+    this.#logLaunch(task)
+    this.#ports.watch()
+    this.pump()
+    // What it waits for may have failed while its session was made.
+    this.#ports.waiting.endStranded(this.#ports.endings)
+    return true
+  }
+
+  /** Has a run begin that is in the store already, as soon as there is a slot; resolves when it is written down. */
+  async enqueue(task: Task, prompt: string): Promise<void> {
+    this.#prompts.set(task.id, prompt)
+    this.pump()
+    await this.#parts.journal.save(task)
+    this.#logLaunch(task)
+    this.#ports.watch()
+  }
+
+  /** Starts what may start. Called whenever a slot may have become free. */
+  pump(): void {
+    const { store, clock, background, journal, stopped } = this.#parts
+    if (stopped.aborted) return
+    for (const id of this.#prompts.keys()) if (!isWaiting(store.get(id))) this.#prompts.delete(id)
+    for (const task of this.#admissible([...store.active(), ...this.#making])) {
+      const prompt = this.#prompts.get(task.id)
+      if (prompt === undefined || this.#making.has(task)) continue
+      if (this.#endBeyondLimits(task)) continue
+      const event = { type: "admitted", generation: task.run.generation, at: clock.now() } as const
+      const change = store.apply(task.id, event, clock.now())
+      if (!change) continue
+      this.#prompts.delete(task.id)
+      background.run("start", async () => {
+        await journal.save(change.after)
+        await this.#prompt(change.after, prompt)
+      })
+      this.#ports.watch()
+    }
+  }
+
+  /** Puts more behind the prompt of a run that has not begun; false where it has. */
+  append(taskID: string, text: string): boolean {
+    for (const prompts of [this.#prompts, this.#entering]) {
+      const prompt = prompts.get(taskID)
+      if (prompt !== undefined) prompts.set(taskID, `${prompt}\n\n${text}`)
+      if (prompt !== undefined) return true
+    }
+    return false
+  }
+
+  #admissible(active: Iterable<Task>): readonly Task[] {
+    const { store, options } = this.#parts
+    return admissible(
+      active,
+      options,
+      (task) => store.hasActive(task.sessionID),
+      (task) => this.#ports.waiting.waitsFor(task).length > 0,
+    )
+  }
+
+  /** The same for a run that waited for its slot while others spent what there was. */
+  #endBeyondLimits({ id, parentID, run }: Task): boolean {
+    const { allowance, endings } = this.#ports
+    const why = allowance.refusal(parentID, id)
+    const reason = { code: "budget", text: `It never began: ${why}.` } as const
+    return why !== undefined && endings.end(id, run.generation, { type: "failed", reason })
+  }
+
+  /**
+   * Sends a run's prompt, if the run has not ended meanwhile. A failure ends it, since its caller has gone, and stops its
+   * session: the prompt may have been taken all the same.
+   */
+  async #prompt(task: Task, prompt: string): Promise<void> {
+    const { sessionID, agent, model } = task
+    const { generation, createdAt, promptID } = task.run
+    if (!this.#runs(task)) return
+    this.#entering.set(task.id, prompt)
+    const preface = task.place ? await this.#enter(task) : ""
+    const whole = this.#entering.get(task.id) ?? prompt
+    this.#entering.delete(task.id)
+    if (preface === undefined || !this.#runs(task)) return
+    try {
+      const text = withAnswers(whole, await this.#answersFor(task))
+      if (!this.#runs(task)) return
+      const texts = preface === "" ? [{ text }] : [{ text }, { text: preface, synthetic: true }]
+      const parts = texts.map((part, at) => ({ id: partID("prompt", task.id, generation, createdAt, at), ...part }))
+      await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })
+      // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
+      if (!this.#runs(task)) await stopSession(this.#parts, sessionID)
+    } catch (error) {
+      const text = `OpenCode did not take the prompt: ${messageOf(error)}`
+      this.#ports.endings.end(task.id, generation, { type: "failed", reason: { code: "host", text } })
+    }
+  }
+
+  /** What the tasks that a run waited for have answered. */
+  async #answersFor({ run }: Task): Promise<readonly Answered[]> {
+    const tasks = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    return Promise.all(tasks.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
+  }
+
+  /** Makes a run's place ready; undefined where that failed, which ends the run. */
+  async #enter(task: Task): Promise<string | undefined> {
+    const tracker = this.#parts.store.tracker(task.id)
+    tracker?.hold(true)
+    try {
+      return await this.#ports.places.enter(task)
+    } catch (error) {
+      const reason = { code: "place", text: messageOf(error) } as const
+      this.#ports.endings.end(task.id, task.run.generation, { type: "failed", reason })
+      return undefined
+    } finally {
+      tracker?.hold(false)
+      tracker?.sign(this.#parts.clock.now())
+    }
+  }
+
+  /** Whether the run has not ended since. */
+  #runs(task: Task): boolean {
+    const current = this.#parts.store.get(task.id)
+    return current !== undefined && isActive(current) && current.run.generation === task.run.generation
+  }
+
+  #logLaunch(task: Task): void {
+    const { id, sessionID: session, parentID: parent, description, agent, model, run } = task
+    this.#parts.host.log("info", run.generation > 0 ? "task resumed" : "task launched", {
+      task: id,
+      session,
+      parent,
+      description,
+      agent,
+      model: model && modelKey(model),
+      queued: isQueued(task),
+    })
+  }
+}
+
+const isWaiting = (task: Task | undefined): boolean => task !== undefined && isQueued(task)
