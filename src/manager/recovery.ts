@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../core/ports.ts"
-import { type Ending, isActive, isOwed, type Task } from "../core/task.ts"
+import { type Ending, isActive, type Task } from "../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
@@ -8,6 +8,8 @@ import { persistently } from "./retry.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
+/** Between writing itself down as a task's owner and looking whether another process wrote last, in ms. */
+const CLAIM_MS = 300
 /** A parent that waited this recently is woken by what is told after a restart; an older one finds it when it is used. */
 const WAKE_WINDOW_MS = 900_000
 
@@ -26,6 +28,9 @@ export class Recovery {
   readonly #endings: Endings
   readonly #outbox: Outbox
   readonly #loaded = new Map<string, Promise<void>>()
+  /** Tasks that a dead process left and that are not settled yet, with when that process was last seen. */
+  readonly #orphans = new Map<string, number>()
+  readonly #adopting = new Set<string>()
 
   constructor(parts: Parts, endings: Endings, outbox: Outbox) {
     this.#parts = parts
@@ -37,14 +42,14 @@ export class Recovery {
   async recover(): Promise<void> {
     const { host, clock, stopped } = this.#parts
     const since = clock.now() - LOOK_BACK_MS
-    await this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
+    this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
   }
 
   /** Takes in what other processes have launched or ended since then. Never rejects. */
   async discover(since: number): Promise<void> {
     const { host } = this.#parts
     try {
-      await this.#takeIn(await host.recordsSince(since))
+      this.#takeIn(await host.recordsSince(since))
     } catch (error) {
       host.log("warn", "could not look for other processes' tasks", { error: String(error) })
     }
@@ -69,7 +74,7 @@ export class Recovery {
       if (parentID !== undefined && task.parentID !== parentID) continue
       try {
         const record = await this.#recordOf(task)
-        if (record) await this.#takeIn([record])
+        if (record) this.#takeIn([record])
         // Deleted, or cleared by its own process.
         else if (store.isForeign(task.id)) store.remove(task.id)
         if (record && isActive(record.task) && !task.place)
@@ -94,41 +99,59 @@ export class Recovery {
   async #load(parentID: string): Promise<void> {
     const { host } = this.#parts
     try {
-      await this.#takeIn(await host.recordsOf(parentID))
+      this.#takeIn(await host.recordsOf(parentID))
     } catch (error) {
       this.#loaded.delete(parentID)
       host.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
     }
   }
 
-  async #takeIn(records: readonly TaskRecord[]): Promise<void> {
-    const { store, host } = this.#parts
-    const orphans: TaskRecord[] = []
-    for (const record of records) {
-      const { task, owner } = record
+  #takeIn(records: readonly TaskRecord[]): void {
+    const { store, host, background } = this.#parts
+    for (const { task, owner } of records) {
       const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
+      const isOrphan = ownership === "dead" || (ownership === "ours" && this.#orphans.has(task.id))
       // One that ended here may have been asked again elsewhere.
-      if (ownership === "ours" || (known && (isActive(known) || ownership === "dead"))) continue
+      if ((ownership === "ours" && !isOrphan) || (known && (isActive(known) || isOrphan))) continue
       // What a dead process left stays another's until it is settled: what fails is looked at again.
       store.addForeign(task)
-      if (ownership === "dead") orphans.push(record)
-      else if (!isActive(task)) this.#endings.letGo(task.id)
+      if (isOrphan && store.isForeign(task.id)) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
+      if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
     }
-    for (const orphan of orphans) await this.#adopt(orphan)
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
-  async #adopt({ task, owner }: TaskRecord): Promise<void> {
+  async #adopt(task: Task, lastSeenAt: number): Promise<void> {
     const { host } = this.#parts
+    if (this.#adopting.has(task.id)) return
+    const seenAt = this.#orphans.get(task.id) ?? lastSeenAt
+    this.#orphans.set(task.id, seenAt)
+    this.#adopting.add(task.id)
     try {
       // Read where its folder was, a session would start the host's instance of that folder again.
       if (isUnclosed(task)) await host.move(task.sessionID, task.place?.folder ?? "")
-      if (isActive(task)) await this.#settle(task, owner.seenAt)
-      else if (isOwed(task)) this.#tell(task, owner.seenAt)
+      const isMine = await this.#claim(task)
+      if (isMine && isActive(task)) await this.#settle(task, seenAt)
+      else if (isMine) this.#tell(task, seenAt)
+      this.#orphans.delete(task.id)
     } catch (error) {
       host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
+    } finally {
+      this.#adopting.delete(task.id)
     }
+  }
+
+  /**
+   * Writes this process down as the task's owner. Another that does so in the same moment may write last: then the task
+   * is its, and both see that a moment later.
+   */
+  async #claim(task: Task): Promise<boolean> {
+    const { host, clock } = this.#parts
+    await host.saveRecord(task.sessionID, task)
+    await new Promise<void>((resolve) => void clock.after(CLAIM_MS, resolve))
+    const record = (await host.session(task.sessionID))?.record
+    return record !== undefined && host.ownership(record.owner) === "ours"
   }
 
   #tell(task: Task, seenAt: number): void {

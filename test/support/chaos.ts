@@ -166,6 +166,7 @@ export class Life {
   readonly #callFaults: CallFault[]
   readonly #eventFaults: EventFault[]
   #faulty = true
+  #restartedAt = 0
 
   constructor(calls: readonly CallFault[], events: readonly EventFault[]) {
     this.#callFaults = [...calls]
@@ -203,7 +204,8 @@ export class Life {
 
   #check({ seen }: Model): void {
     const views = this.rig.manager.list(this.rig.parent)
-    const holding = views.filter(({ task }) => isActive(task) && !isQueued(task))
+    // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
+    const holding = views.filter(({ task }) => isHolding(task) && task.run.createdAt > this.#restartedAt)
     if (holding.length > CAPS.tasks) throw new Error(`${holding.length} tasks run, ${CAPS.tasks} may`)
     for (const { task } of views) {
       const before = seen.get(task.id)
@@ -321,6 +323,7 @@ export class Life {
     // What was not written down when the process died never was.
     for (const task of model.seen.values()) if (!TERMINAL.includes(this.#recorded(task))) model.seen.delete(task.id)
     this.rig.restart()
+    this.#restartedAt = this.rig.clock.now()
     this.rig.host.asking.add("bash")
     this.#arm()
     this.#try(this.rig.manager.recover())
@@ -333,6 +336,8 @@ export class Life {
     this.rig.host.onEvent = () => (this.#faulty ? this.#eventFaults.shift() : undefined)
   }
 }
+
+const isHolding = (task: Task): boolean => isActive(task) && !isQueued(task)
 
 /** Once all has come to rest: each task has ended in one way, each of its runs was told once, and nothing goes on. */
 export async function expectRest(life: Life, model: Model): Promise<void> {

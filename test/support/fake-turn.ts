@@ -102,9 +102,8 @@ export class Turn {
   }
 
   #isAnswered(asked: StoredMessage): boolean {
-    const answer = this.#session.messages.findLast((message) => message.role === "assistant")
-    if (answer?.parentID !== asked.id) return false
-    return answer.error !== undefined || !["tool-calls", "unknown", undefined].includes(answer.finish)
+    const answers = this.#session.messages.filter(({ parentID }) => parentID === asked.id)
+    return answers.some(({ error, finish }) => error || !["tool-calls", "unknown", undefined].includes(finish))
   }
 
   async #step(asked: StoredMessage): Promise<Step> {
