@@ -36,11 +36,6 @@ export const workOf = ({ id, outcome }: Pick<Task, "id" | "outcome">): string[] 
   outcome?.work ? workLines(id, outcome.work) : []
 
 function workLines(id: string, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
-  const named = (names: readonly string[], most = MOST_FILES) =>
-    listed(
-      names.map((name) => oneLine(name)),
-      most,
-    )
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${added.toLocaleString("en-US")} −${removed.toLocaleString("en-US")}`
   return [
@@ -49,21 +44,25 @@ function workLines(id: string, { files, moreFiles, added, removed, submodules, h
     ...(held
       ? [`Note: its folder stays, for what git cannot keep (${named(held.because)}): ${oneLine(held.folder)}`]
       : []),
-    ...(files.length > 0 ? [mergeLine(id, merge?.kind, merge?.files ?? [], merge?.text)] : []),
+    ...(files.length > 0 ? [mergeLine(id, merge)] : []),
   ]
 }
 
-function mergeLine(id: string, kind: string | undefined, files: readonly string[], text = ""): string {
-  const named = listed(
-    files.map((name) => oneLine(name)),
+const named = (names: readonly string[]): string =>
+  listed(
+    names.map((name) => oneLine(name)),
     MOST_FILES,
   )
+
+function mergeLine(id: string, merge: Work["merge"]): string {
+  const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
+  if (!merge) return advice
+  const { kind, files, text = "" } = merge
   if (kind === "merged") return "Merged into your files, uncommitted."
   if (kind === "nothing") return "Your files have all of it already."
   if (kind === "conflict")
-    return `Not merged, and nothing was touched: conflict in ${named}. Resume it with superagents_task(resume="${id}"): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
-  const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
-  return kind === "refused" ? `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}` : advice
+    return `Not merged, and nothing was touched: conflict in ${named(files)}. Resume it with superagents_task(resume="${id}"): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+  return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
 
 /** How what we put into a session begins for its model, which would else take it for the user's. */

@@ -1,0 +1,69 @@
+import { describe, expect, test } from "vitest"
+import { accountOf } from "../../src/core/account.ts"
+import { isUnmerged, type Work } from "../../src/core/task.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const ended = (work: Partial<Work>) =>
+  taskOf({
+    status: "completed",
+    outcome: outcomeOf({
+      work: { files: ["a"], moreFiles: 0, added: 1200, removed: 7, submodules: [], ...work },
+    }),
+  })
+
+const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
+
+describe("what is said of work in a worktree", () => {
+  test.each<[string, Partial<Work>, string[], unmerged: boolean]>([
+    ["none", { files: [] }, ["Worktree: nothing was changed."], false],
+    ["not merged", {}, ["Worktree: 1 file, +1,200 −7: a", NOT_YET], true],
+    ["much of it", { files: ["a", "b <x>"], moreFiles: 3 }, ["Worktree: 5 files, +1,200 −7: a, b ‹x>", NOT_YET], true],
+    [
+      "merged, but for submodules, and held",
+      {
+        merge: { kind: "merged", files: ["a"] },
+        submodules: ["vendor/lib"],
+        held: { folder: "/w/bg_aaaaaaaa", because: ["vendor/lib"] },
+      },
+      [
+        "Worktree: 1 file, +1,200 −7: a",
+        "Note: submodules are not merged; it changed vendor/lib.",
+        "Note: its folder stays, for what git cannot keep (vendor/lib): /w/bg_aaaaaaaa",
+        "Merged into your files, uncommitted.",
+      ],
+      false,
+    ],
+    [
+      "there already",
+      { merge: { kind: "nothing", files: [] } },
+      ["Worktree: 1 file, +1,200 −7: a", "Your files have all of it already."],
+      false,
+    ],
+    [
+      "a conflict",
+      { merge: { kind: "conflict", files: ["a"] } },
+      ["Worktree: 1 file, +1,200 −7: a", expect.stringMatching(/^Not merged, .*conflict in a\. Resume it with/)],
+      true,
+    ],
+    [
+      "refused",
+      { merge: { kind: "refused", files: [], text: "in the middle\nof a rebase" } },
+      ["Worktree: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: in the middle of a rebase`],
+      true,
+    ],
+    [
+      "refused without a word",
+      { merge: { kind: "refused", files: [] } },
+      ["Worktree: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: `],
+      true,
+    ],
+  ])("%s", (_what, work, lines, unmerged) => {
+    expect(accountOf(ended(work))).toEqual(lines)
+    expect(isUnmerged(ended(work))).toBe(unmerged)
+  })
+
+  test("of a task that worked elsewhere is nothing", () => {
+    expect(accountOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
+    expect([isUnmerged(taskOf()), accountOf(taskOf())]).toEqual([false, []])
+  })
+})
