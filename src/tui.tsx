@@ -6,6 +6,7 @@ import { Badge } from "./sidebar/badge.tsx"
 import { BoardTasks, openBoard } from "./sidebar/board-section.tsx"
 import { createBoardSource } from "./sidebar/board-source.ts"
 import { FirstUse, USED_KEY } from "./sidebar/first-use.tsx"
+import { pageLink } from "./sidebar/page-link.tsx"
 import { BackgroundAgents } from "./sidebar/section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./sidebar/settings.ts"
 import { createSource } from "./sidebar/source.ts"
@@ -56,11 +57,11 @@ const plugin: TuiPluginModule = {
         {
           name: BOARD_COMMAND,
           title: "Board",
-          desc: "See the project's open tasks and go to their threads",
+          desc: "See the project's open tasks, go to their threads, get the link to the page",
           category: "Session",
           namespace: "palette",
           slashName: "board",
-          run: () => void openBoard({ api, board }),
+          run: () => void openBoard({ api, board, link: settings().web ? pageLink(api) : undefined }),
         },
       ],
       bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],

@@ -4,6 +4,7 @@ import { For, Show } from "solid-js"
 import type { BoardTask } from "../board/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { BoardSource } from "./board-source.ts"
+import { showPageLink } from "./page-link.tsx"
 import { cut } from "./view-model.ts"
 
 /** Of the host's sidebar. */
@@ -55,23 +56,36 @@ export function BoardTasks(props: Props) {
   )
 }
 
-/** `/board`: the tasks that are not archived; choosing one opens its thread. */
-export async function openBoard({ api, board }: Props): Promise<void> {
+/** Stands for the page among the threads. */
+const PAGE = "page"
+
+/**
+ * `/board`: the tasks that are not archived, and the link to the page where there is one; choosing a task opens its
+ * thread.
+ */
+export async function openBoard({ api, board, link }: Props & { link: string | undefined }): Promise<void> {
   await board.look()
   const tasks = board.tasks()
+  if (tasks.length === 0 && link !== undefined) return showPageLink(api, link)
   if (tasks.length === 0) return api.ui.toast({ variant: "info", message: "There is no open task on the board." })
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title="Board"
       placeholder="Search tasks"
-      options={tasks.map((task) => ({
-        title: `#${task.id} ${oneLine(task.title)}`,
-        description: board.state(task).text,
-        footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
-        category: task.status === "draft" ? "Drafts" : "Active",
-        value: task.threadId ?? "",
-      }))}
+      options={[
+        ...(link === undefined
+          ? []
+          : [{ title: "The page in the browser", description: "its link", category: "Page", value: PAGE }]),
+        ...tasks.map((task) => ({
+          title: `#${task.id} ${oneLine(task.title)}`,
+          description: board.state(task).text,
+          footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
+          category: task.status === "draft" ? "Drafts" : "Active",
+          value: task.threadId ?? "",
+        })),
+      ]}
       onSelect={({ value }) => {
+        if (value === PAGE && link !== undefined) return showPageLink(api, link)
         api.ui.dialog.clear()
         if (value !== "") return api.route.navigate("session", { sessionID: value })
         api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })

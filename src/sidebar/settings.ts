@@ -18,6 +18,8 @@ export type Settings = {
   readonly maxCostPerSession: number
   /** The board's options, where it is on. */
   readonly board: Options["board"]
+  /** A page in the browser is served (option `web`). */
+  readonly web: boolean
 }
 
 export const DEFAULT_KEYBIND = "<leader>k"
@@ -34,6 +36,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     resumable: server.resumable,
     maxCostPerSession: server.maxCostPerSession,
     board: server.board,
+    web: server.web !== undefined,
   }
 }
 

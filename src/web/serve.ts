@@ -64,7 +64,9 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
   return { sources, feed, seat }
 }
 
-const readPage = (): string => readFileSync(new URL("./page.html", import.meta.url), "utf8")
+/** Beside this file once built; a source has to take the one that was built last. */
+const PAGE = new URL(import.meta.url.endsWith(".ts") ? "../../dist/page.html" : "./page.html", import.meta.url)
+const readPage = (): string => readFileSync(PAGE, "utf8")
 
 function sharedPages(): Map<string, Shared> {
   const shared = globalThis as { [SHARED]?: Map<string, Shared> }

@@ -1,0 +1,44 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { linkOf } from "../../src/web/address.ts"
+import { eventually } from "../support/eventually.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { PACKAGE } from "../support/plugin.ts"
+import { freePort } from "../support/server-process.ts"
+import { startTui, type Tui } from "../support/tui.ts"
+
+/** The page where no OpenCode server listens: the terminal UI alone. */
+
+let model: ScriptedModel
+let tui: Tui
+
+beforeAll(async () => {
+  model = await startModel()
+  const plugin: [string, Record<string, unknown>][] = [[PACKAGE, { web: { port: await freePort() } }]]
+  tui = await startTui({ home: { model, plugin }, plugin: [PACKAGE] })
+}, 120_000)
+
+afterAll(async () => {
+  await tui?.stop()
+  await model?.close()
+})
+
+test("is served by the terminal UI too, and /board shows the link to it", async () => {
+  const folder = join(tui.root, "state", "opencode", "superagents")
+  const address = await eventually(
+    () => {
+      const [file = ""] = readdirSync(folder).filter((name) => name.startsWith("web-"))
+      const found = JSON.parse(readFileSync(join(folder, file), "utf8")) as { url: string; token: string }
+      return found.url !== "" && found
+    },
+    { timeout: 60_000 },
+  )
+  const answer = await fetch(`${address.url}/api/agents`, { headers: { authorization: `Bearer ${address.token}` } })
+  expect(await answer.json()).toEqual({ agents: [] })
+  await tui.type("/board")
+  await tui.waitFor("/board")
+  await tui.keys("Enter")
+  await tui.waitFor("The page in the browser", { timeout: 30_000 })
+  expect(tui.screen().replaceAll(/\s+/g, "")).toContain(linkOf(address))
+}, 120_000)
