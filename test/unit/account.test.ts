@@ -62,6 +62,12 @@ describe("what is said of work in a worktree", () => {
     expect(isUnmerged(ended(work))).toBe(unmerged)
   })
 
+  test("stands beside the receipt", () => {
+    const receipt = { commands: 2, failed: 1, cut: 0, latest: [] }
+    const task = taskOf({ outcome: outcomeOf({ receipt, openTodos: 2 }) })
+    expect(accountOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
+  })
+
   test("of a task that worked elsewhere is nothing", () => {
     expect(accountOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
     expect([isUnmerged(taskOf()), accountOf(taskOf())]).toEqual([false, []])
