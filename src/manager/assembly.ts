@@ -1,0 +1,197 @@
+import { CallError } from "../core/errors.ts"
+import type { Clock, Host } from "../core/ports.ts"
+import { isActive, type Task } from "../core/task.ts"
+import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
+import { Outbox } from "../delivery/outbox.ts"
+import { Toaster } from "../delivery/toaster.ts"
+import type { ForkHost } from "../fork/ports.ts"
+import type { Options } from "../options.ts"
+import type { Shown } from "../place/worktrees.ts"
+import { Allowance } from "./allowance.ts"
+import { Answers } from "./answers.ts"
+import { Background } from "./background.ts"
+import { type ClosingStep, Endings } from "./endings.ts"
+import { Journal } from "./journal.ts"
+import { LastWords } from "./last-words.ts"
+import { Launcher } from "./launcher.ts"
+import { Ledger } from "./ledger.ts"
+import { newsOf } from "./news.ts"
+import { Overview } from "./overview.ts"
+import type { Parts } from "./parts.ts"
+import { type LoadWorktrees, Places } from "./places.ts"
+import { Queue } from "./queue.ts"
+import { Recovery } from "./recovery.ts"
+import { Requests } from "./requests.ts"
+import { Retention } from "./retention.ts"
+import { TaskStore } from "./store.ts"
+import { Teller } from "./teller.ts"
+import { Timekeeper } from "./timekeeper.ts"
+import { Unattended } from "./unattended.ts"
+import { Waiting } from "./waiting.ts"
+import { Watcher } from "./watcher.ts"
+import { Checks } from "./work-checks.ts"
+
+export type ManagerPorts = {
+  readonly host: Host
+  readonly forks: ForkHost
+  readonly clock: Clock
+  readonly options: Options
+  /** Eight random lower-case letters or digits. */
+  readonly randomID: () => string
+  /** Marks notifications that carry a hidden hint. */
+  readonly development: boolean
+  /** Loads what makes places of their own for tasks; not called where no task has one. */
+  readonly worktrees?: LoadWorktrees
+}
+
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
+
+export type Assembly = ReturnType<typeof assemble>
+
+/**
+ * Makes all that works on tasks and shows each part the others that it needs. What calls back, calls later: a part may
+ * be named in a function before it is made.
+ */
+export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
+  const { forks, randomID } = ports
+  const parts = partsOf(ports, stopped)
+  const { store, journal, host } = parts
+  const answers = new Answers(parts)
+  const ledger = new Ledger(parts)
+  const allowance = new Allowance(parts, ledger)
+  const waiting = new Waiting(parts)
+  const checks = new Checks(parts, () => endings)
+  const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
+  const places = new Places(parts, load, checks)
+  const outbox: Outbox = outboxOf(ports, parts, {
+    answers,
+    told: (task, state, handedOver) => endings.told(task, state, handedOver),
+    inspect: (taskID) => watcher.inspect(taskID),
+  })
+  // What is done between a run's end and its parent's being told, in this order.
+  const steps: readonly ClosingStep[] = [(closing) => places.leave(closing), (closing) => checks.close(closing)]
+  const endings: Endings = new Endings(parts, outbox, answers, steps, () => {
+    // A slot has become free, and some may wait for the task that has ended.
+    waiting.endStranded(endings)
+    queue.pump()
+    timekeeper.rest()
+  })
+  const watch = () => timekeeper.wake()
+  const queue: Queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
+  const launcher = new Launcher(parts, { endings, places, forks, randomID, queue, allowance })
+  const unattended = new Unattended(parts, { endings, randomID, queue, allowance })
+  const lastWords = new LastWords(parts, endings)
+  const watcher: Watcher = new Watcher(parts, {
+    endings,
+    ledger,
+    lastWords,
+    owesNews: (sessionID) => outbox.owes(sessionID),
+    lookAgainAt: (at) => timekeeper.at(at),
+    mayComplete: (task) => checks.mayComplete(task),
+  })
+  const recovery = new Recovery(parts, endings, outbox)
+  const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
+  const teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
+  const retention = new Retention(parts, waiting, forget)
+  const overview = new Overview(parts, {
+    endings,
+    answers,
+    discover: async (since) => {
+      await recovery.discover(since)
+      timekeeper.wake()
+    },
+    shown,
+  })
+  const requests = new Requests(parts, {
+    endings,
+    forget,
+    resume: (task, prompt) => launcher.resume(task, { prompt }),
+    tell: (task, text) => teller.tell(task, text),
+  })
+  return {
+    ...{ parts, answers, ledger, allowance, places, outbox, endings, launcher, unattended, lastWords, watcher },
+    ...{ recovery, timekeeper, teller, retention, overview, requests, forget, shown },
+  }
+
+  async function forget(task: Task): Promise<void> {
+    ledger.keep(store.get(task.id) ?? task)
+    store.remove(task.id)
+    waiting.endStranded(endings)
+    answers.forget(task.id)
+    checks.forget(task.id)
+    await journal.erase(task)
+  }
+
+  /** What a task changed in a place of its own. A diff that cannot be had is no reason to keep an answer back. */
+  async function shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await places.show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+}
+
+function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
+  const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
+    host.log("info", "transition", {
+      task: after.id,
+      event: type,
+      generation: after.run.generation,
+      from: before.status,
+      to: after.status,
+    })
+  const store = new TaskStore(options.verbose ? logged : undefined)
+  const background = new Background((what, error) => {
+    if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
+  })
+  const own = (id: string) => (store.isForeign(id) ? undefined : store.get(id))
+  const journal = new Journal(host, clock, stopped, { newest: own, takenOver: (id) => store.disown(id) })
+  return { host, clock, options, store, journal, toaster: new Toaster({ host, clock, options }), background, stopped }
+}
+
+function outboxOf(
+  { options, development }: ManagerPorts,
+  parts: Parts,
+  ports: {
+    readonly answers: Answers
+    readonly told: Endings["told"]
+    readonly inspect: (taskID: string) => void
+  },
+): Outbox {
+  const { host, clock, store, journal, toaster, background, stopped } = parts
+  return new Outbox({
+    host,
+    clock,
+    stopped,
+    isKnown: (id) => store.get(id) !== undefined,
+    compose: async (task) => {
+      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
+      const answer = wanted ? await answerTo(task, parts, ports.answers) : undefined
+      return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
+    },
+    told: ports.told,
+    drained: (parentID, woken) => {
+      toaster.flush()
+      journal.flush(parentID)
+      // A task that was told of its own without being woken may have ended long before.
+      const parent = store.bySession(parentID)
+      if (!woken && parent && isActive(parent)) ports.inspect(parent.id)
+    },
+    run: (what, work) => background.run(what, work),
+  })
+}
+
+/** What a run has to tell its parent; undefined where that cannot be read now. */
+async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
+  const current = store.get(task.id)
+  const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
+  try {
+    return await answers.ofClosed(task, next)
+  } catch (error) {
+    host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
+    return undefined
+  }
+}
