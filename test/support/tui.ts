@@ -7,6 +7,8 @@ import { BINARY } from "./server-process.ts"
 import { type Colours, openTerminal, type Shown } from "./terminal.ts"
 
 const START_MS = 45_000
+const SELECT_MS = 5000
+const SELECT_TRIES = 8
 /** Wide enough for the sidebar beside the conversation. */
 const SIDEBAR_COLUMNS = 200
 
@@ -80,8 +82,14 @@ export const startTui = async ({ host, home = {}, sessionID, size, colours, ...r
   const show = async ({ id, title }: { id: string; title: string }, [columns, rows]: readonly [number, number]) => {
     if (!host) throw new Error("a terminal that is its own host has no door for this")
     terminal.resize(SIDEBAR_COLUMNS, rows)
-    await host.client.tui.selectSession({ sessionID: id })
-    await terminal.waitFor(title)
+    // A terminal that has only just begun may not hear it yet.
+    for (let tries = 1; ; tries++) {
+      await host.client.tui.selectSession({ sessionID: id })
+      const shown = await terminal.waitFor(title, { timeout: SELECT_MS }).catch((error) => {
+        if (tries === SELECT_TRIES) throw error
+      })
+      if (shown) break
+    }
     if (columns === SIDEBAR_COLUMNS) return
     terminal.resize(columns, rows)
     if (columns < SIDEBAR_COLUMNS) await terminal.waitFor((text) => !text.includes(title))
