@@ -1,6 +1,7 @@
 /**
  * Ids that are derived, so that doing a thing twice names the same thing: a prompt or a notification that is sent
- * again is the same message to the host. The host sorts ids as text; they begin with the time in 12 hex digits.
+ * again is the same message to the host. They begin with a time in 12 hex digits, as the host's own do; it sorts
+ * messages by when it stored them, and by id only within a millisecond.
  */
 
 const SUFFIX_LENGTH = 14

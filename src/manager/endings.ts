@@ -20,7 +20,7 @@ import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
 
 /** How long the record of an end may wait that its session's messages prove. */
-export const PROVEN_RECORD_MS = 1000
+const PROVEN_RECORD_MS = 1000
 
 /** What goes with an end besides how the run ended. */
 export type Circumstances = {

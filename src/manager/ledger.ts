@@ -82,7 +82,7 @@ export class Ledger {
 }
 
 /** The task as its limits see it: the time for which this process slept does not count. */
-export const awake = (task: Task, { asleep }: ProgressTracker): Task => {
+const awake = (task: Task, { asleep }: ProgressTracker): Task => {
   const { startedAt } = task.run
   return startedAt === undefined || asleep === 0
     ? task
