@@ -16,9 +16,9 @@ export class Ticker {
     this.#tick = tick
   }
 
-  /** How long ago a tick should have come that has not; 0 where none is overdue. */
+  /** How long ago a tick should have come that has not; 0 where none is overdue, and while one goes on. */
   get late(): number {
-    return Math.max(0, this.#clock.now() - this.#due)
+    return this.#ticking ? 0 : Math.max(0, this.#clock.now() - this.#due)
   }
 
   /** Makes sure that a tick comes at `time` at the latest. */

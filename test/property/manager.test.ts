@@ -1,5 +1,5 @@
 import fc from "fast-check"
-import { test } from "vitest"
+import { afterAll, test } from "vitest"
 import { callFaults, eventFaults, expectRest, Life, lifeCommands, Model } from "../support/chaos.ts"
 
 /** More of them by hand: `PROPERTY_RUNS=5000 npx vitest run test/property`. */
@@ -24,3 +24,7 @@ test("whatever comes, in whatever order: one end and one notification a run, and
 test("the same when the process dies at any moment and comes back", { timeout: TIMEOUT_MS }, () =>
   fc.assert(live(true), { numRuns: RUNS, timeout: LIFE_MS }),
 )
+
+afterAll(() => {
+  if (process.env.PROPERTY_RUNS) console.log(`${2 * RUNS} lives, ${Life.commands} commands`)
+})

@@ -182,7 +182,11 @@ export class Life {
     this.#arm()
   }
 
+  /** Commands that were carried out, in all lives. */
+  static commands = 0
+
   async live(step: Step, model: Model): Promise<void> {
+    Life.commands++
     await this.#do(step, model)
     await this.rig.settle()
     if (this.rig.host.isDead) await this.#restart(model)

@@ -384,6 +384,22 @@ describe("another process on the same project", () => {
     expect(other.manager.list(rig.parent)).toEqual([])
   })
 
+  test("that took a task over has it: what ran it here writes and ends it no more", async () => {
+    const { rig, id, sessionID } = await running({ stallTimeout: 0, taskTimeout: 0 })
+    const { other } = second(rig)
+    const fail = new HostError("taken over", { takenOver: true })
+    rig.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
+    await rig.clock.advance(LEASE_MS / 2)
+    await other.host.saveRecord(sessionID, rig.task(id))
+    rig.host.calls.length = 0
+    expect(await rig.manager.cancel({ type: "all" }, rig.caller)).toEqual([])
+    rig.host.abortByUser(sessionID)
+    await rig.clock.advance(20_000)
+    expect(rig.task(id).status).toBe("running")
+    expect(rig.host.calls).not.toContain("saveRecord")
+    expect(rig.errors()).toEqual([])
+  })
+
   test("knows by its renewed lease that a task is looked after", async () => {
     const { rig, task } = await running({ stallTimeout: 0 })
     const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
