@@ -337,7 +337,7 @@ export class OpencodeHost implements Host {
       id: session.id,
       parentID: session.parentID,
       rules: session.permission ?? [],
-      reverted: session.revert !== undefined,
+      reverted: Boolean(session.revert),
       record: this.#records.in(session),
     }
   }
