@@ -71,12 +71,13 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   })
   // What is done between a run's end and its parent's being told, in this order.
   const steps: readonly ClosingStep[] = [(closing) => places.leave(closing), (closing) => checks.close(closing)]
-  const endings: Endings = new Endings(parts, outbox, answers, steps, () => {
-    // A slot has become free, and some may wait for the task that has ended.
+  // A slot may have become free, and some may wait for the task that has ended.
+  const freed = () => {
     waiting.endStranded(endings)
     queue.pump()
     timekeeper.rest()
-  })
+  }
+  const endings: Endings = new Endings(parts, outbox, answers, steps, freed)
   const watch = () => timekeeper.wake()
   const queue: Queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
   const launcher = new Launcher(parts, { endings, places, forks, randomID, queue, allowance })
@@ -90,7 +91,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     lookAgainAt: (at) => timekeeper.at(at),
     mayComplete: (task) => checks.mayComplete(task),
   })
-  const recovery = new Recovery(parts, endings, outbox)
+  const recovery = new Recovery(parts, endings, outbox, freed)
   const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
   const teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
   const retention = new Retention(parts, waiting, forget)

@@ -27,15 +27,18 @@ export class Recovery {
   readonly #parts: Parts
   readonly #endings: Endings
   readonly #outbox: Outbox
+  readonly #changed: () => void
   readonly #loaded = new Map<string, Promise<void>>()
   /** Tasks that a dead process left and that are not settled yet, with when that process was last seen. */
   readonly #orphans = new Map<string, number>()
   readonly #adopting = new Set<string>()
 
-  constructor(parts: Parts, endings: Endings, outbox: Outbox) {
+  /** `changed` is called when other processes' tasks have ended or gone: some here may have waited for them. */
+  constructor(parts: Parts, endings: Endings, outbox: Outbox, changed: () => void) {
     this.#parts = parts
     this.#endings = endings
     this.#outbox = outbox
+    this.#changed = changed
   }
 
   /** Takes in the tasks of all sessions that changed lately. Rejects with a `HostError`. */
@@ -76,7 +79,7 @@ export class Recovery {
         const record = await this.#recordOf(task)
         if (record) this.#takeIn([record])
         // Deleted, or cleared by its own process.
-        else if (store.isForeign(task.id)) store.remove(task.id)
+        else if (store.isForeign(task.id)) this.#remove(task.id)
         if (record && isActive(record.task) && !task.place)
           store.readForeign(task.id, await host.messagesSince(task.sessionID, record.task.run.promptID))
       } catch (error) {
@@ -119,6 +122,13 @@ export class Recovery {
       if (isOrphan && store.isForeign(task.id)) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
       if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
     }
+    if (records.length > 0) this.#changed()
+  }
+
+  #remove(taskID: string): void {
+    this.#parts.store.remove(taskID)
+    this.#endings.letGo(taskID)
+    this.#changed()
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */

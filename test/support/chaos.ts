@@ -60,7 +60,10 @@ const passing = fc.record({ do: fc.constant("pass" as const), ms: fc.constantFro
 
 /** The commands of a life. `restart` adds the process's death and return to what one process can live through. */
 export const lifeCommands = (restart: boolean): fc.Arbitrary<Iterable<fc.AsyncCommand<Model, Life>>> =>
-  fc.commands([stepArbitrary(restart).map((step) => new Command(step))], { maxCommands: 30, size: process.env.PROPERTY_RUNS ? "max" : undefined })
+  fc.commands([stepArbitrary(restart).map((step) => new Command(step))], {
+    maxCommands: 30,
+    size: process.env.PROPERTY_RUNS ? "max" : undefined,
+  })
 
 const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
   fc.oneof(
