@@ -56,9 +56,19 @@ export class Transcripts {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
     if (last.finish !== "stop" || last.error || last.time.completed === undefined) return undefined
+    const told = messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
+    if (!told.every(isWhole)) return undefined
     this.#sessions.delete(sessionID)
-    return messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
+    return told
   }
+}
+
+/** An answer that lacks what it ended with was not heard in full. */
+function isWhole({ role, finish, parts }: Message): boolean {
+  if (role === "user") return true
+  if (finish === "stop") return parts.some((part) => part.type === "text" && part.text !== "")
+  const calls = parts.flatMap((part) => (part.type === "tool" ? [part.state] : []))
+  return calls.length > 0 && calls.every((state) => state === "completed" || state === "error")
 }
 
 /** The host's order: a message's time counts, and its id only between two of one moment. */

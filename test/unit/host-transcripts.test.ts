@@ -28,6 +28,8 @@ const part = (messageID: string, id: string, more: object): Told => [
 ]
 const text = (messageID: string, id: string, words: string) => part(messageID, id, { type: "text", text: words })
 
+const said = text("msg_3", "prt_9", "done")
+
 /** A session that was asked with msg_2, and what it was heard to say then. */
 const heard = (...events: Told[]) => {
   const transcripts = new Transcripts()
@@ -37,6 +39,29 @@ const heard = (...events: Told[]) => {
 }
 
 describe("what was heard since a prompt", () => {
+  test.each<[string, Told[]]>([
+    ["the text of the last answer", [assistant("msg_3", "msg_2", { finish: "stop" })]],
+    [
+      "a tool call",
+      [
+        assistant("msg_3", "msg_2", { finish: "tool-calls" }),
+        assistant("msg_4", "msg_2", { finish: "stop" }),
+        text("msg_4", "prt_3", "done"),
+      ],
+    ],
+    [
+      "the end of a tool call",
+      [
+        assistant("msg_3", "msg_2", { finish: "tool-calls" }),
+        part("msg_3", "prt_2", { type: "tool", callID: "c", tool: "read", state: { status: "running" } }),
+        assistant("msg_4", "msg_2", { finish: "stop" }),
+        text("msg_4", "prt_3", "done"),
+      ],
+    ],
+  ])("is not relied on where %s was not heard", (_what, told) => {
+    expect(heard(user("msg_2"), text("msg_2", "prt_1", "do it"), ...told).take(SESSION, "msg_2")).toBeUndefined()
+  })
+
   test("is handed over once, when it ends with a complete answer", () => {
     const write = { type: "tool", callID: "c", tool: "write" }
     const transcripts = heard(
@@ -66,43 +91,46 @@ describe("what was heard since a prompt", () => {
     expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
   })
 
-  test("is in the order of the messages' ids, however it is told", () => {
-    const transcripts = heard(assistant("msg_3", "msg_2", { finish: "stop" }), user("msg_2"))
+  test("is in the order in which messages were stored, however it is told", () => {
+    const transcripts = heard(assistant("msg_3", "msg_2", { finish: "stop" }), said, user("msg_2"))
     expect(transcripts.take(SESSION, "msg_2")?.map(({ id }) => id)).toEqual(["msg_2", "msg_3"])
   })
 
-  const ended = assistant("msg_3", "msg_2", { finish: "stop" })
+  const ended = [assistant("msg_3", "msg_2", { finish: "stop" }), said]
   test.each<[string, Told[]]>([
     ["nothing was heard", []],
-    ["the prompt itself was not heard", [ended]],
+    ["the prompt itself was not heard", [...ended]],
     ["there is no answer yet", [user("msg_2")]],
     ["the answer is still open", [user("msg_2"), assistant("msg_3", "msg_2")]],
     ["the host goes on", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "tool-calls" })]],
-    ["the answer was cut short", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "length" })]],
-    ["it failed", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", error: { name: "APIError" } })]],
-    ["it is not stored to the end", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", time: {} })]],
-    ["somebody has asked again", [user("msg_2"), ended, user("msg_4")]],
-    ["it answers something else", [user("msg_2"), assistant("msg_3", "msg_1", { finish: "stop" })]],
-    ["a message was removed", [user("msg_2"), ended, ["message.removed", { sessionID: SESSION, messageID: "msg_3" }]]],
-    ["a part was removed", [user("msg_2"), ended, ["message.part.removed", { sessionID: SESSION }]]],
-    ["the session was deleted", [user("msg_2"), ended, ["session.deleted", { info: { id: SESSION } }]]],
+    ["the answer was cut short", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "length" }), said]],
+    ["it failed", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", error: { name: "APIError" } }), said]],
+    ["it is not stored to the end", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", time: {} }), said]],
+    ["somebody has asked again", [user("msg_2"), ...ended, user("msg_4")]],
+    ["it answers something else", [user("msg_2"), assistant("msg_3", "msg_1", { finish: "stop" }), said]],
+    [
+      "a message was removed",
+      [user("msg_2"), ...ended, ["message.removed", { sessionID: SESSION, messageID: "msg_3" }]],
+    ],
+    ["a part was removed", [user("msg_2"), ...ended, ["message.part.removed", { sessionID: SESSION }]]],
+    ["the session was deleted", [user("msg_2"), ...ended, ["session.deleted", { info: { id: SESSION } }]]],
     ["an event has no content", [user("msg_2"), ["message.updated", undefined], ["message.part.updated", {}]]],
   ])("is not relied on where %s", (_where, events) => {
     expect(heard(...events).take(SESSION, "msg_2")).toBeUndefined()
   })
 
   test("is forgotten with the next prompt, and not kept of sessions nobody follows", () => {
-    const transcripts = heard(user("msg_2"), ended)
+    const transcripts = heard(user("msg_2"), ...ended)
     transcripts.follow(SESSION, "msg_5")
     expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
     expect(transcripts.take("ses_2", "msg_2")).toBeUndefined()
   })
 
   test("is kept of so many sessions and no more", () => {
-    const transcripts = heard(user("msg_2"), ended)
+    const transcripts = heard(user("msg_2"), ...ended)
     for (let index = 0; index < 255; index++) transcripts.follow(`ses_other_${index}`, "msg_1")
     expect(transcripts.take(SESSION, "msg_2")).toBeDefined()
-    const full = heard(user("msg_2"), ended)
+    const full = heard(user("msg_2"), ...ended)
     for (let index = 0; index < 256; index++) full.follow(`ses_other_${index}`, "msg_1")
     expect(full.take(SESSION, "msg_2")).toBeUndefined()
   })
