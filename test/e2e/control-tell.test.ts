@@ -53,19 +53,22 @@ const endsWith = async (session: string, id: string, answer: string) => {
 }
 
 describe("a word reaches a task", () => {
-  test("at work in a tool: it reads it at its next step", async () => {
-    model.use(({ lastUser, sinceUser }) => {
+  test("at work: it reads it at its next step", async () => {
+    const door = gate()
+    model.use(async ({ lastUser, sinceUser }) => {
       if (lastUser === "T-MORE") return { text: "both done" }
       if (lastUser !== "T-WORK") return undefined
+      await door.opened
       return sinceUser.length > 0
         ? { text: "one done" }
-        : { tools: [{ name: "read", args: { filePath: "README.md" } }], delay: 700 }
+        : { tools: [{ name: "read", args: { filePath: "README.md" } }] }
     })
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     const { output, status } = await tell(session, id, "T-MORE")
     expect(status).toBe("completed")
     expect(output).toContain(id)
+    door.open()
     await endsWith(session, id, "both done")
     expect(await isBusy(child)).toBe(false)
     expect(await outputOf(session, id)).not.toContain("(resumed)")
@@ -75,7 +78,7 @@ describe("a word reaches a task", () => {
     model.use(({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "that too" }
       return lastUser === "T-WORK"
-        ? { text: "one two three four five six seven eight", chunks: 8, pace: 700 }
+        ? { text: "one two three four five six seven eight", chunks: 16, pace: 600 }
         : undefined
     })
     const session = await openSession(host)
@@ -223,7 +226,8 @@ test("a hundred words in the moment of the end: each is read or an error, none i
       const read = model.requests.filter(({ lastUser }) => lastUser === word)
       const [number] = /\d+/.exec(word) ?? []
       const work = new RegExp(`^R-WORK \\d+ of ${number}\\b`)
-      const child = model.requests.find(({ lastUser }) => work.test(lastUser))?.sessionID
+      // A word that came before the first step is read with the prompt.
+      const child = model.requests.find(({ userTexts }) => userTexts.some((text) => work.test(text)))?.sessionID
       const said = await messages(host, String(child))
       const texts = said.at(-1)?.parts.flatMap((part) => (part.type === "text" ? part.text : []))
       if (state.status === "error") {
