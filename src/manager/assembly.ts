@@ -90,10 +90,11 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     owesNews: (sessionID) => outbox.owes(sessionID),
     lookAgainAt: (at) => timekeeper.at(at),
     mayComplete: (task) => checks.mayComplete(task),
+    tellAgain: (task, tracker, text) => parts.background.run("tell again", () => teller.again(task, tracker, text)),
   })
   const recovery = new Recovery(parts, endings, outbox, freed)
   const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
-  const teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
+  const teller: Teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
   const retention = new Retention(parts, waiting, forget)
   const overview = new Overview(parts, {
     endings,

@@ -74,6 +74,22 @@ export class ProgressTracker {
     this.error = undefined
   }
 
+  /** What the run was told, by message: until it is known to have been read. */
+  readonly words = new Map<string, string>()
+
+  /**
+   * The text of a word that the session has let lie: what came while it began to answer something else may stand before
+   * that answer, and the host takes it for answered.
+   */
+  unread(messages: readonly Message[]): string | undefined {
+    const asked = messages.findLast(({ role }) => role === "user")
+    const text = asked && this.words.get(asked.id)
+    const passedOver = messages.at(-1)?.role === "assistant" && messages.every(({ parentID }) => parentID !== asked?.id)
+    if (!asked || text === undefined || !passedOver) return undefined
+    this.words.delete(asked.id)
+    return text
+  }
+
   /** This message will come: the run cannot end before it is among its messages. */
   expect(messageID: string): void {
     this.#expected.add(messageID)

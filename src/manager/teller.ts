@@ -39,6 +39,15 @@ export class Teller {
     return { waits: false }
   }
 
+  /** Says it once more, as a message of now: the session has let the first one lie. */
+  async again(task: Task, tracker: ProgressTracker, text: string): Promise<void> {
+    try {
+      await this.#send(task, tracker, text)
+    } catch (error) {
+      this.#parts.host.log("warn", "a task was not told again", { task: task.id, error: messageOf(error) })
+    }
+  }
+
   async #send(task: Task, tracker: ProgressTracker, text: string): Promise<void> {
     const { host, store, clock, stopped } = this.#parts
     const { id, sessionID, agent, model, run } = task
@@ -54,6 +63,7 @@ export class Teller {
       this.#lookAgain(id)
       throw new CallError(`Task ${id} was not told: ${messageOf(error)} Try again.`)
     }
+    tracker.words.set(word, text)
     if (store.tracker(id) === tracker) return
     // It was ended meanwhile, by a limit or a cancel: the message may have started its model again.
     await stopSession(this.#parts, sessionID)

@@ -26,6 +26,8 @@ export type WatcherPorts = {
   readonly lastWords: LastWords
   /** True while a session is still to be told of its own tasks. */
   readonly owesNews: (sessionID: string) => boolean
+  /** What a run was told was passed over by its host, which has let it rest. */
+  readonly tellAgain: (task: Task, tracker: ProgressTracker, text: string) => void
   /** Something is due at this time: look again then at the latest. */
   readonly lookAgainAt: (at: number) => void
   /** Asked when a run is about to end as completed: false where it goes on, and will be looked at again. */
@@ -217,6 +219,8 @@ export class Watcher {
       if ((await host.activity()).has(sessionID)) return
       // What was said between the two looks is not in the messages yet.
       messages = await host.messagesSince(sessionID, run.promptID)
+      const unread = tracker.unread(messages)
+      if (unread !== undefined) return this.#ports.tellAgain(task, tracker, unread)
       ending = this.#patiently(task, tracker, judge(messages, "idle", tracker.error))
     }
     tracker.read(messages)

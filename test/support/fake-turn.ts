@@ -101,9 +101,15 @@ export class Turn {
     this.#resolveAsk?.({ refused, feedback })
   }
 
+  /** As the host sees it: also where an answer to something else has a later id than what was asked. */
   #isAnswered(asked: StoredMessage): boolean {
-    const answers = this.#session.messages.filter(({ parentID }) => parentID === asked.id)
-    return answers.some(({ error, finish }) => error || !["tool-calls", "unknown", undefined].includes(finish))
+    const { messages } = this.#session
+    const answers = messages.filter(({ parentID }) => parentID === asked.id)
+    const later = messages.slice(messages.indexOf(asked)).filter(({ role, error }) => role === "assistant" && !error)
+    return (
+      answers.some(({ error }) => error) ||
+      [...answers, ...later].some(({ finish }) => !["tool-calls", "unknown", undefined].includes(finish))
+    )
   }
 
   async #step(asked: StoredMessage): Promise<Step> {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { messageID } from "../../src/core/ids.ts"
 import { HostError } from "../../src/core/ports.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -62,6 +63,31 @@ describe("a word to a task", () => {
     await told
     await rig.ended(id)
     expect(await answerOf(rig, id)).toBe("heard MORE")
+  })
+
+  test("that the host passed over, since an answer that had begun by then stands behind it, is said again", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { text: "first", delay: 300 })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    // It is stored with an id older than that of the answer, as the host's own clock told them.
+    rig.host.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? "forget" : undefined)
+    const word = messageID("word", id, 0, rig.clock.now())
+    await rig.manager.tell(id, "MORE", rig.caller)
+    rig.host.onCall = () => undefined
+    const { messages } = rig.host.stored(sessionID)
+    const [prompt] = messages
+    if (!prompt) throw new Error("no prompt")
+    messages.splice(1, 0, {
+      ...prompt,
+      id: word,
+      parts: [{ type: "text", id: "prt_w", text: "MORE", synthetic: false }],
+    })
+    const task = await rig.ended(id)
+    expect(task.status).toBe("completed")
+    expect(await answerOf(rig, id)).toBe("heard MORE")
+    expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(3000)
+    expect(rig.notices()).toHaveLength(1)
   })
 
   test("is an error where the host does not take it, and the run then ends by itself", async () => {
