@@ -197,7 +197,7 @@ test("a hundred words in the moment of the end: each is read or an error, none i
   const ROUNDS = 25
   const outcomes = { told: 0, late: 0 }
   model.use(({ lastUser, sessionID, parentSessionID, messages: said }) => {
-    if (lastUser.startsWith("R-WORK")) return { text: "first answer", delay: Number(lastUser.split(" ")[1]) }
+    if (lastUser.startsWith("R-WORK")) return { text: "first answer", delay: 20 }
     if (lastUser.startsWith("R-MORE")) return { text: `answer to ${lastUser}` }
     // The parent launches, and says a word as soon as it has the task's id.
     const [, number, delay] = /^race (\d+) (\d+)$/.exec(lastUser) ?? []
@@ -208,13 +208,14 @@ test("a hundred words in the moment of the end: each is read or an error, none i
     if (results.length === 0) return { tools: [{ name: "superagents_task", args }] }
     const id = /\bbg_[a-z0-9]{8}\b/.exec(JSON.stringify(results[0]?.content))?.[0]
     if (results.length > 1) return { text: "ok" }
-    return { tools: [{ name: "superagents_task", args: { tell: id, prompt: `R-MORE ${number}.` } }] }
+    const word = { name: "superagents_task", args: { tell: id, prompt: `R-MORE ${number}.` } }
+    return { tools: [word], delay: Number(delay) }
   })
   const runIn = async (first: number) => {
     const session = await openSession(host)
     for (let round = 0; round < ROUNDS; round++) {
       const number = first + round
-      await say(host, session, `race ${number} ${20 + ((number * 37) % 240)}`, PATIENT)
+      await say(host, session, `race ${number} ${(number * 37) % 900}`, PATIENT)
       await notified(host, session, round + 1, PATIENT.timeout)
     }
     const calls = (await toolParts(host, session)).filter(
