@@ -149,7 +149,7 @@ function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): 
   const background = new Background((what, error) => {
     if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
   })
-  const own = (id: string) => (store.isForeign(id) ? undefined : store.get(id))
+  const own = (id: string) => (store.isWritten(id) ? store.get(id) : undefined)
   const journal = new Journal(host, clock, stopped, { newest: own, takenOver: (id) => store.disown(id) })
   return { host, clock, options, store, journal, toaster: new Toaster({ host, clock, options }), background, stopped }
 }

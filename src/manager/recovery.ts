@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../core/ports.ts"
-import { type Ending, isActive, type Task } from "../core/task.ts"
+import { type Ending, isActive, isOwed, type Task } from "../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
@@ -110,7 +110,7 @@ export class Recovery {
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    const { store, host, background } = this.#parts
+    const { store, host, clock, background } = this.#parts
     for (const { task, owner } of records) {
       const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
@@ -118,7 +118,8 @@ export class Recovery {
       // One that ended here may have been asked again elsewhere.
       if ((ownership === "ours" && !isOrphan) || (known && (isActive(known) || isOrphan))) continue
       // What a dead process left stays another's until it is settled: what fails is looked at again.
-      store.addForeign(task)
+      if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
+      else store.addForeign(task)
       if (isOrphan && store.isForeign(task.id)) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
       if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
     }

@@ -16,6 +16,8 @@ export class TaskStore {
   readonly #trackers = new Map<string, ProgressTracker>()
   /** Tasks that another process runs, or has ended and not told of: shown, looked at now and then, and left alone. */
   readonly #foreign = new Set<string>()
+  /** Tasks whose record another living process writes: those, and what it has ended and told of. */
+  readonly #borrowed = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
   readonly #left = new Map<string, Figures>()
@@ -87,6 +89,11 @@ export class TaskStore {
     return this.#foreign.has(id)
   }
 
+  /** True where this process has to write the task's record. */
+  isWritten(id: string): boolean {
+    return !this.#borrowed.has(id)
+  }
+
   get foreignCount(): number {
     return this.#foreign.size
   }
@@ -99,6 +106,7 @@ export class TaskStore {
   addForeign(task: Task): void {
     this.#link(task)
     this.#active.delete(task.id)
+    this.#borrowed.add(task.id)
     if (isActive(task) || isOwed(task)) this.#foreign.add(task.id)
     else this.#foreign.delete(task.id)
     if (!isActive(task)) this.#trackers.delete(task.id)
@@ -111,6 +119,7 @@ export class TaskStore {
     this.#active.delete(id)
     this.#trackers.delete(id)
     this.#foreign.add(id)
+    this.#borrowed.add(id)
     this.noticed(id)
   }
 
@@ -126,6 +135,7 @@ export class TaskStore {
 
   add(task: Task, now: number): void {
     this.#foreign.delete(task.id)
+    this.#borrowed.delete(task.id)
     this.#link(task)
     this.#index(task, now)
     this.noticed(task.id)
@@ -144,6 +154,8 @@ export class TaskStore {
     if (!before) return undefined
     const after = transition(before, event)
     if (after === before) return undefined
+    // Who asks a task again is the one who runs it.
+    if (event.type === "resumed") this.#borrowed.delete(id)
     this.#tasks.set(id, after)
     if (isActive(after) !== isActive(before)) this.#index(after, now)
     this.#changed?.(before, after, event)
@@ -161,6 +173,7 @@ export class TaskStore {
     this.#active.delete(id)
     this.#trackers.delete(id)
     this.#foreign.delete(id)
+    this.#borrowed.delete(id)
     const siblings = this.#byParent.get(task.parentID)
     siblings?.delete(id)
     if (siblings?.size === 0) this.#byParent.delete(task.parentID)

@@ -121,7 +121,7 @@ export class TaskManager {
     const { text: answer, gone } = await this.#all.answers.of(task)
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
-    if (change && !store.isForeign(task.id)) journal.saveLater(change.after)
+    if (change) journal.saveLater(change.after)
     const shown = await this.#all.shown(task)
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
   }

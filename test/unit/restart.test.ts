@@ -400,6 +400,20 @@ describe("another process on the same project", () => {
     expect(rig.errors()).toEqual([])
   })
 
+  test("writes nothing of a task that the first one looks after, though it has ended", async () => {
+    const rig = new Rig()
+    rig.onPrompt("AGAIN", { text: "second", delay: 30_000 })
+    const { id, sessionID } = await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(1000)
+    const { other } = second(rig)
+    await other.manager.ready(rig.parent)
+    expect(await other.manager.output(id, rig.caller)).toMatchObject({ firstLook: false, answer: "ok" })
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    await rig.clock.advance(20_000)
+    expect((await rig.host.session(sessionID))?.record?.task.run.generation).toBe(1)
+    expect(other.host.calls).not.toContain("saveRecord")
+  })
+
   test("knows by its renewed lease that a task is looked after", async () => {
     const { rig, task } = await running({ stallTimeout: 0 })
     const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
