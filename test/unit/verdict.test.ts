@@ -209,6 +209,12 @@ describe("empty answers", () => {
 describe("a run's messages tell", () => {
   const files = (...paths: string[]): MessagePart => ({ type: "files", paths })
 
+  test("which commands ran, and how they ended", () => {
+    const command: MessagePart = { type: "command", command: "npm test", exitCode: 1 }
+    expect(factsOf([user(), answer({ parts: [command] })]).receipt).toMatchObject({ commands: 1, failed: 1 })
+    expect(factsOf([user(), answer()])).not.toHaveProperty("receipt")
+  })
+
   test("which files were changed, each once, in the order of their first change", () => {
     const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
     expect(factsOf(messages)).toMatchObject({ filesChanged: ["b", "a", "c"], moreFiles: 0 })

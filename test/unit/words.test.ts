@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { batchFor, batchName, batchProgress, namedBatch } from "../../src/core/batch.ts"
 import { duration } from "../../src/core/duration.ts"
-import { CallError, listed, nearest } from "../../src/core/errors.ts"
+import { CallError, listed, messageOf, nearest } from "../../src/core/errors.ts"
 import { isTaskID, messageID, partID, taskID } from "../../src/core/ids.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -102,4 +102,9 @@ describe("a batch", () => {
     expect(batchProgress("auto:bg_1", tasks)).toEqual({ done: 1, total: 3, running: 2 })
     expect(batchProgress("none", tasks)).toEqual({ done: 0, total: 0, running: 0 })
   })
+})
+
+test("what was thrown is told by its message, or as it is", () => {
+  expect(messageOf(new CallError("not so"))).toBe("not so")
+  expect(messageOf("thrown as a text")).toBe("thrown as a text")
 })
