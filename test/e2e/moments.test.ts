@@ -72,7 +72,7 @@ async function lifeThatDies(moment: Moment, name = "") {
 const ROUNDS = Number(process.env.SUPERAGENTS_GAP_ROUNDS ?? 2)
 
 test(`between two steps of the child, ${ROUNDS} times of ${ROUNDS}`, {
-  timeout: 60_000 + ROUNDS * 20_000,
+  timeout: 60_000 + ROUNDS * 60_000,
 }, async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const { host, session, ids, told } = await lifeThatDies(

@@ -23,6 +23,7 @@ const setUp = () => {
   const world = {
     busy: false,
     reverted: false,
+    parentFailures: [] as HostError[],
     agent: "build",
     agents: [BUILD],
     stores: true,
@@ -38,7 +39,11 @@ const setUp = () => {
   const host = {
     persona: async () => ({ agent: world.agent }),
     agents: async () => world.agents,
-    parent: async () => ({ id: PARENT, rules: [], reverted: world.reverted }),
+    parent: async () => {
+      const failure = world.parentFailures.shift()
+      if (failure) throw failure
+      return { id: PARENT, rules: [], reverted: world.reverted }
+    },
     activity: async () => {
       world.looks++
       return new Map<string, Activity>(world.busy ? [[PARENT, { type: "busy" }]] : [])
@@ -217,6 +222,16 @@ describe("a message", () => {
     world.reverted = false
     outbox.parentChanged(PARENT)
     await clock.advance(0)
+    expect(told()).toEqual(["visible bg_aaaaaaaa"])
+  })
+
+  test("waits, too, while it is not known whether something may be sent", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.parentFailures = [new HostError("no"), new HostError("no")]
+    outbox.post(owing("bg_aaaaaaaa"))
+    await clock.advance(2500)
+    expect(told()).toEqual([])
+    await clock.advance(2000)
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
   })
 
