@@ -19,7 +19,11 @@ export class EventCache {
 
   /** Takes in an event of the host; most tell nothing that is kept. */
   hear({ type, properties }: RawEvent): void {
-    const { info, part } = (properties ?? {}) as { info?: Session | Message; part?: Part }
+    const { info, part, messageID } = (properties ?? {}) as {
+      info?: Session | Message
+      part?: Part
+      messageID?: string
+    }
     if (type === "session.created" || type === "session.updated") {
       if (info) remember(this.#rows, info.id, info as Session, MOST_SESSIONS)
     } else if (type === "session.deleted" && info) {
@@ -30,6 +34,8 @@ export class EventCache {
       if (message?.role === "user") this.#spoke(message)
     } else if (type === "message.part.updated" && part) {
       this.#messages.get(part.messageID)?.add(part.id)
+    } else if (type === "message.removed" && messageID) {
+      this.#messages.delete(messageID)
     }
   }
 

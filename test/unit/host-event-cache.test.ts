@@ -53,6 +53,8 @@ describe("what the host has told by itself", () => {
     known.hear({ type: "message.part.updated", properties: { part: { id: "prt_2", messageID: "msg_1" } } })
     expect(known.partsOf("msg_1")).toBe(2)
     expect(known.partsOf("msg_2")).toBe(-1)
+    known.hear({ type: "message.removed", properties: { sessionID: "ses_1", messageID: "msg_1" } })
+    expect(known.partsOf("msg_1")).toBe(-1)
   })
 
   test("is forgotten, the oldest first, before it fills the memory", () => {
@@ -70,6 +72,7 @@ describe("what the host has told by itself", () => {
       "session.deleted",
       "message.updated",
       "message.part.updated",
+      "message.removed",
       "x",
     ])
       for (const properties of [undefined, null, {}, { info: null, part: null }]) heard([type, properties])
