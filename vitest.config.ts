@@ -19,8 +19,8 @@ export default defineConfig({
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
           // Generous, since a busy machine is slow: tests wait for states.
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
           // A shared machine may stand still for seconds. What passes at the second try is told as retried.
           retry: process.env.CI ? 1 : 0,
           // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
