@@ -84,7 +84,10 @@ function steady(text: string): string {
 }
 
 /** Without what may differ where nothing that is said has changed: figures. */
-export const structureOf = (page: string): string => page.replace(/\d[\d.,]*/g, "#")
+export const structureOf = (page: string): string => page.replace(LATEST_TEXT, "").replace(/\d[\d.,]*/g, "#")
+
+/** Whether a running task has said something yet is a matter of moments. */
+const LATEST_TEXT = /Latest text:\n<task_output[^>]*>\n[\s\S]*?<\/task_output>\n/g
 
 export const recorded = (): string => readFileSync(PAGE, "utf8")
 
