@@ -5,6 +5,8 @@ import type { Parts } from "./parts.ts"
 
 /** Waits before a further look at whether the host has closed the message that it was stopped in. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
+/** How much is kept together, in UTF-16 units: memory does not grow with the answers. The oldest go first. */
+const MOST_KEPT_CHARS = 1_000_000
 
 /**
  * The answers of ended runs: read from their sessions, and kept for `resultCacheTTL` so that reading on at an offset
@@ -56,8 +58,14 @@ export class Answers {
     const { clock, options } = this.#parts
     if (options.resultCacheTTL === 0) return
     const now = clock.now()
-    for (const [each, entry] of this.#kept) if (entry.until <= now) this.#kept.delete(each)
+    this.#kept.delete(id)
     this.#kept.set(id, { text, gone, generation: run.generation, until: now + options.resultCacheTTL })
+    let chars = [...this.#kept.values()].reduce((sum, entry) => sum + entry.text.length, 0)
+    for (const [each, entry] of this.#kept) {
+      if (entry.until > now && chars <= MOST_KEPT_CHARS) break
+      this.#kept.delete(each)
+      chars -= entry.text.length
+    }
   }
 
   forget(taskID: string): void {

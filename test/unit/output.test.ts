@@ -55,7 +55,7 @@ describe("looking at a task", () => {
     expect(reads).toBe(1)
   })
 
-  test("keeps no answer with a time of 0, and lets old ones go", async () => {
+  test("keeps no answer with a time of 0", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     const { id } = await rig.launch()
     await rig.ended(id)
@@ -63,13 +63,24 @@ describe("looking at a task", () => {
     const before = rig.host.calls.length
     await rig.manager.output(id, rig.caller)
     expect(rig.host.calls.length).toBeGreaterThan(before)
-    const other = new Rig({ options: { resultCacheTTL: 1000 } })
-    for (let count = 0; count < 3; count++) {
-      const task = await other.launch()
-      await other.ended(task.id)
-      await other.manager.output(task.id, other.caller)
-      await other.clock.advance(2000)
+  })
+
+  test("keeps a million characters of answers, the latest ones", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "long ".repeat(120_000) })
+    const first = await rig.launch()
+    await rig.ended(first.id)
+    const second = await rig.launch()
+    await rig.ended(second.id)
+    const read: string[] = []
+    rig.host.onCall = (method, session) => {
+      if (method === "messagesSince" && session) read.push(session)
+      return undefined
     }
+    await rig.manager.output(second.id, rig.caller)
+    expect(read).toEqual([])
+    await rig.manager.output(first.id, rig.caller)
+    expect(read).toEqual([first.sessionID])
   })
 
   test("waits up to a time for the end, and no longer than the call lives", async () => {
