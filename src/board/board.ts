@@ -1,9 +1,8 @@
 import { type BlockInput, taskBlock } from "./block.ts"
-import type { Clock, Runs, Surroundings, Threads } from "./ports.ts"
-import type { ArchivedTask } from "./rules/archive.ts"
-import type { Change, Command, Facts } from "./rules/command.ts"
-import { decide } from "./rules/decide.ts"
-import type { Schedule } from "./schedule.ts"
+import { Changes } from "./changes.ts"
+import type { Threads } from "./ports.ts"
+import { Present, type PresentPorts } from "./present.ts"
+import type { Change, Command } from "./rules/command.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
   type Actor,
@@ -17,47 +16,42 @@ import {
   type StepPatch,
   type TaskPatch,
 } from "./service.ts"
-import { type BoardState, findTask, subtasksOf } from "./state.ts"
-import { isInFlight, type Moment, stateOf } from "./status.ts"
+import { archivedBy, frozen, taskOf } from "./snapshot.ts"
+import { type BoardState, findTask } from "./state.ts"
+import { stateOf } from "./status.ts"
 import type { Store } from "./store/store.ts"
-import type { BoardStatus, BoardTask, Resource, TaskState } from "./task.ts"
+import type { BoardTask, Resource, TaskState } from "./task.ts"
+import { ThreadMaker } from "./thread-maker.ts"
 
-export type BoardPorts = {
+export type BoardPorts = PresentPorts & {
   readonly store: Store
   readonly threads: Threads
-  readonly runs: Runs
-  readonly surroundings: Surroundings
-  readonly clock: Clock
-  readonly schedule: Schedule
-  /** The agents that may own tasks; undefined for all that are not hidden. */
-  readonly agents?: readonly string[]
   readonly maxConcurrentRuns: number
   /** Whether this instance of the plugin serves the project's main folder. */
   readonly isHome: boolean
 }
 
-/** A thread that the host does not make within this time is made at the task's first run. */
-const THREAD_PATIENCE_MS = 5000
-/** What other processes run is looked at no more often than this. */
-const REFRESH_MS = 2000
 const DEFAULT_HISTORY = 20
 const MOST_HISTORY = 1000
 
 /**
- * The board's service: has the rules decide, the store write, the scheduler act. Holds nothing that a restart would
- * lose.
+ * The board's service: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that
+ * a restart would lose.
  */
 export class TaskBoard implements Board {
   readonly #ports: BoardPorts
+  readonly #present: Present
+  readonly #threads: ThreadMaker
+  readonly #changes: Changes
   readonly #scheduler: Scheduler
   readonly #listeners = new Set<() => void>()
-  /** As last read, for answers that cannot wait. */
-  #agents: readonly BoardAgent[] = []
-  #refreshedAt = 0
 
   constructor(ports: BoardPorts) {
     this.#ports = ports
     const { store, runs, surroundings, clock, schedule, maxConcurrentRuns, isHome, threads } = ports
+    this.#present = new Present(ports)
+    this.#threads = new ThreadMaker(threads, surroundings, clock)
+    this.#changes = new Changes({ store, present: this.#present, threads: this.#threads, clock })
     this.#scheduler = new Scheduler({
       store,
       runs,
@@ -68,7 +62,7 @@ export class TaskBoard implements Board {
       home: { isHere: isHome, wake: () => threads.wakeHome() },
       moment: async () => {
         await this.agents()
-        return this.#moment()
+        return this.#present.moment()
       },
       change: (command) => this.#do(command),
       threadOf: (task) => this.#threadOf(task),
@@ -116,8 +110,7 @@ export class TaskBoard implements Board {
 
   async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
     const change = await this.#do({ type: "update", id: plainID(id), patch, by })
-    const task = taskOf(change)
-    if (patch.title !== undefined && task.threadId !== undefined) void this.#rename(task, task.threadId)
+    if (patch.title !== undefined) void this.#threads.rename(taskOf(change))
     return archivedBy(change)
   }
 
@@ -161,25 +154,16 @@ export class TaskBoard implements Board {
   }
 
   state(task: BoardTask): TaskState {
-    return stateOf(this.#ports.store.latest, task, this.#moment())
+    return stateOf(this.#ports.store.latest, task, this.#present.moment())
   }
 
-  async agents(): Promise<readonly BoardAgent[]> {
-    const { surroundings, agents: allowed } = this.#ports
-    try {
-      const all = await surroundings.agents()
-      this.#agents = all
-        .filter(({ name }) => allowed?.includes(name) ?? true)
-        .map(({ name, description }) => Object.freeze({ name, description }))
-    } catch (error) {
-      throw new BoardError("unavailable", `OpenCode did not tell which agents there are: ${String(error)}`)
-    }
-    return this.#agents
+  agents(): Promise<readonly BoardAgent[]> {
+    return this.#present.agents()
   }
 
   inFlight(): readonly string[] {
     const tasks = this.#ports.store.latest.tasks.filter(
-      (task) => this.#isRunning(task) || this.state(task).state === "queued",
+      (task) => this.#present.isRunning(task) || this.state(task).state === "queued",
     )
     return tasks.map(({ id }) => id)
   }
@@ -216,70 +200,16 @@ export class TaskBoard implements Board {
       await this.#do({ type: "written", threadId: sessionID })
   }
 
-  /** Has the rules decide on what stands in the files now, and writes what they make of it. */
   async #do(command: Command): Promise<Change> {
-    const { store } = this.#ports
-    const agents = (await this.agents()).map(({ name }) => name)
     await this.#refresh()
-    let threadId: string | undefined
-    const change = await store.change(async (state) => {
-      const facts = await this.#facts(state, command, agents)
-      let decided = this.#decide(state, command, facts)
-      const made = decided.subtask ?? (command.type === "create" ? decided.task : undefined)
-      if (made) {
-        threadId ??= await this.#newThread(made, "by" in command ? command.by : undefined)
-        decided = this.#decide(state, { ...command, threadId } as Command, facts)
-      }
-      return { state: decided.state, archived: decided.archived, value: decided }
-    })
-    if ("by" in command && command.by.kind === "agent") this.#endsItself(change.archived, command.by.sessionID)
+    const change = await this.#changes.carryOut(command)
+    if ("by" in command && command.by.kind === "agent") {
+      const { sessionID } = command.by
+      if (change.archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
+    }
     void this.#scheduler.follow()
     this.#tell()
     return change
-  }
-
-  #decide(state: BoardState, command: Command, facts: Facts): Change {
-    const decided = decide(state, command, facts)
-    if (decided.ok) return decided
-    throw new BoardError(decided.code, decided.message)
-  }
-
-  async #facts(state: BoardState, command: Command, agents: readonly string[]): Promise<Facts> {
-    const ended = new Map<string, BoardStatus>()
-    const id = "id" in command ? command.id : undefined
-    const step =
-      command.type === "create subtask" && id !== undefined ? findTask(state, id)?.steps[command.index] : undefined
-    for (const wanted of [id, step?.taskId]) {
-      if (wanted === undefined || findTask(state, wanted)) continue
-      const found = await this.#ports.store.find(wanted)
-      if (found) ended.set(wanted, found.status)
-    }
-    return {
-      now: new Date(this.#ports.clock.now()).toISOString(),
-      agents,
-      isRunning: (wanted) => {
-        const task = findTask(state, wanted)
-        return task !== undefined && this.#isRunning(task)
-      },
-      ended: (wanted) => ended.get(wanted),
-    }
-  }
-
-  #endsItself(archived: readonly ArchivedTask[], sessionID: string): void {
-    if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
-  }
-
-  #isRunning = ({ threadId }: BoardTask): boolean => threadId !== undefined && isInFlight(this.#ports.runs.of(threadId))
-
-  #moment(): Moment {
-    const { clock, schedule, runs } = this.#ports
-    const now = clock.now()
-    const next = schedule.next(now)
-    return {
-      runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
-      agents: this.#agents.map(({ name }) => name),
-      nextTick: next === undefined ? "" : schedule.text(next, now),
-    }
   }
 
   async #read(): Promise<BoardState> {
@@ -287,49 +217,15 @@ export class TaskBoard implements Board {
     return this.#ports.store.read()
   }
 
-  /** What another process runs is not heard of here. */
+  /** Who runs tasks hears of all that runs. */
   async #refresh(): Promise<void> {
-    const { clock, runs } = this.#ports
-    if (this.#scheduler.leads || clock.now() - this.#refreshedAt < REFRESH_MS) return
-    this.#refreshedAt = clock.now()
-    await runs.refresh()
+    if (!this.#scheduler.leads) await this.#present.refresh()
   }
 
-  /** The session in which a task is worked on, made where there is none (any more). */
   async #threadOf(task: BoardTask): Promise<string> {
-    const { threads } = this.#ports
-    if (task.threadId !== undefined && (await threads.exists(task.threadId))) return task.threadId
-    const threadId = await threads.create(threadFor(task))
-    await this.#do({ type: "thread", id: task.id, threadId })
+    const threadId = await this.#threads.forRun(task)
+    if (threadId !== task.threadId) await this.#do({ type: "thread", id: task.id, threadId })
     return threadId
-  }
-
-  async #newThread(task: BoardTask, by: Actor | undefined): Promise<string | undefined> {
-    const { threads, clock, surroundings } = this.#ports
-    let cancel = () => {}
-    const late = new Promise<never>((_resolve, reject) => {
-      cancel = clock.after(THREAD_PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
-    })
-    try {
-      const model =
-        by?.kind === "agent" && by.messageID !== undefined
-          ? await threads.modelOf(by.sessionID, by.messageID)
-          : undefined
-      return await Promise.race([threads.create({ ...threadFor(task), model }), late])
-    } catch (error) {
-      surroundings.log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
-      return undefined
-    } finally {
-      cancel()
-    }
-  }
-
-  async #rename(task: BoardTask, threadId: string): Promise<void> {
-    try {
-      await this.#ports.threads.rename(threadId, threadFor(task).title)
-    } catch (error) {
-      this.#ports.surroundings.log("warn", "a thread keeps its old title", { task: task.id, error: String(error) })
-    }
   }
 
   #tell(): void {
@@ -337,26 +233,4 @@ export class TaskBoard implements Board {
   }
 }
 
-const threadFor = ({ id, title, owner }: BoardTask) => ({ taskID: id, title: `#${id} ${title}`, agent: owner })
-
 const plainID = (id: string): string => String(id).trim().replace(/^#/, "")
-
-const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
-
-function archivedBy(change: Change): Archived {
-  const [, ...canceled] = change.archived
-  const task = taskOf(change)
-  return Object.freeze({
-    task,
-    canceled: canceled.map(frozen),
-    open: task.status === "done" ? subtasksOf(change.state, task).map(frozen) : [],
-  })
-}
-
-/** What is on the board is never changed in place: it is frozen where it stands, once. */
-const frozen = (task: BoardTask): BoardTask => (Object.isFrozen(task) ? task : freeze(task))
-
-function freeze(task: BoardTask): BoardTask {
-  for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)
-  return Object.freeze(task)
-}

@@ -33,8 +33,8 @@ export type StepPatch = { readonly title?: string; readonly details?: string; re
 export type NewSubtask = { readonly title: string; readonly description?: string; readonly owner: string }
 
 /**
- * Why a call was refused. `invalid`: an argument is wrong (400). `not found`: no such task, step or resource (404).
- * `conflict`: the state forbids it (409). `unavailable`: the board's files cannot be read or written (503).
+ * Why a call was refused. `invalid`: an argument is wrong. `not found`: no such task, step or resource. `conflict`: the
+ * state forbids it. `unavailable`: the board's files cannot be read or written.
  */
 export type BoardErrorCode = "invalid" | "not found" | "conflict" | "unavailable"
 

@@ -15,6 +15,7 @@ export class WebError extends Error {
   }
 }
 
+/** What each kind of refusal is in HTTP: said here alone. */
 const BOARD_STATUS: Readonly<Record<BoardErrorCode, ContentfulStatusCode>> = {
   invalid: 400,
   "not found": 404,

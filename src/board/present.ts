@@ -1,0 +1,65 @@
+import type { Clock, Runs, Surroundings } from "./ports.ts"
+import type { Schedule } from "./schedule.ts"
+import { type BoardAgent, BoardError } from "./service.ts"
+import { isInFlight, type Moment } from "./status.ts"
+import type { BoardTask } from "./task.ts"
+
+export type PresentPorts = {
+  readonly runs: Runs
+  readonly surroundings: Surroundings
+  readonly clock: Clock
+  readonly schedule: Schedule
+  /** The agents that may own tasks; undefined for all that are not hidden. */
+  readonly agents?: readonly string[]
+}
+
+/** What other processes run is looked at no more often than this. */
+const REFRESH_MS = 2000
+
+/** What goes on beside the files: which agents there are, what runs, what the clock says. */
+export class Present {
+  readonly #ports: PresentPorts
+  /** As last read, for answers that cannot wait. */
+  #agents: readonly BoardAgent[] = []
+  #refreshedAt = 0
+
+  constructor(ports: PresentPorts) {
+    this.#ports = ports
+  }
+
+  async agents(): Promise<readonly BoardAgent[]> {
+    const { surroundings, agents: allowed } = this.#ports
+    try {
+      const all = await surroundings.agents()
+      this.#agents = all
+        .filter(({ name }) => allowed?.includes(name) ?? true)
+        .map(({ name, description }) => Object.freeze({ name, description }))
+    } catch (error) {
+      throw new BoardError("unavailable", `OpenCode did not tell which agents there are: ${String(error)}`)
+    }
+    return this.#agents
+  }
+
+  /** Looks at what other processes run, of which nothing is heard here. Never rejects. */
+  async refresh(): Promise<void> {
+    const { clock, runs } = this.#ports
+    if (clock.now() - this.#refreshedAt < REFRESH_MS) return
+    this.#refreshedAt = clock.now()
+    await runs.refresh()
+  }
+
+  isRunning({ threadId }: BoardTask): boolean {
+    return threadId !== undefined && isInFlight(this.#ports.runs.of(threadId))
+  }
+
+  moment(): Moment {
+    const { clock, schedule, runs } = this.#ports
+    const now = clock.now()
+    const next = schedule.next(now)
+    return {
+      runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
+      agents: this.#agents.map(({ name }) => name),
+      nextTick: next === undefined ? "" : schedule.text(next, now),
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import type { Clock, Surroundings, Threads } from "./ports.ts"
+import type { Actor } from "./service.ts"
+import type { BoardTask } from "./task.ts"
+
+/** A thread that the host does not make within this time is made at the task's first run. */
+const PATIENCE_MS = 5000
+
+/** Makes the threads of tasks, and has them named as the tasks are. */
+export class ThreadMaker {
+  readonly #threads: Threads
+  readonly #surroundings: Surroundings
+  readonly #clock: Clock
+
+  constructor(threads: Threads, surroundings: Surroundings, clock: Clock) {
+    this.#threads = threads
+    this.#surroundings = surroundings
+    this.#clock = clock
+  }
+
+  /** Of a task that is being made, with its maker's model. Undefined, soon, where the host does not do it. */
+  async forNew(task: BoardTask, by: Actor): Promise<string | undefined> {
+    let cancel = () => {}
+    const late = new Promise<never>((_resolve, reject) => {
+      cancel = this.#clock.after(PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
+    })
+    try {
+      const model =
+        by.kind === "agent" && by.messageID !== undefined
+          ? await this.#threads.modelOf(by.sessionID, by.messageID)
+          : undefined
+      return await Promise.race([this.#threads.create({ ...threadOf(task), model }), late])
+    } catch (error) {
+      this.#surroundings.log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
+      return undefined
+    } finally {
+      cancel()
+    }
+  }
+
+  /** The session in which a task is worked on: a new one where there is none (any more). */
+  async forRun(task: BoardTask): Promise<string> {
+    if (task.threadId !== undefined && (await this.#threads.exists(task.threadId))) return task.threadId
+    return this.#threads.create(threadOf(task))
+  }
+
+  /** Gives a thread its task's present title. Never rejects. */
+  async rename(task: BoardTask): Promise<void> {
+    if (task.threadId === undefined) return
+    try {
+      await this.#threads.rename(task.threadId, threadOf(task).title)
+    } catch (error) {
+      this.#surroundings.log("warn", "a thread keeps its old title", { task: task.id, error: String(error) })
+    }
+  }
+}
+
+const threadOf = ({ id, title, owner }: BoardTask) => ({ taskID: id, title: `#${id} ${title}`, agent: owner })
