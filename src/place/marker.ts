@@ -1,5 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
-import { join } from "node:path"
+import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { z } from "zod"
 
 /** Who looks after a worktree; the same that stands in a task's record. */
@@ -55,9 +54,3 @@ export async function marked(room: string): Promise<readonly string[]> {
     throw error
   }
 }
-
-export async function makeRoom(room: string): Promise<void> {
-  await mkdir(room, { recursive: true, mode: 0o700 })
-}
-
-export const folderOf = (room: string, taskID: string): string => join(room, taskID)

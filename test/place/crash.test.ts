@@ -3,28 +3,22 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Worktrees } from "../../src/place/worktrees.ts"
-import { Bench, Repository } from "../support/repository.ts"
+import { Bench, ID, Repository, text } from "../support/repository.ts"
 
 /** The process dies at each step; nothing may be lost, and after the next start nothing may be left over. */
 
-const ID = "bg_aaaaaaaa"
 const STEP = fileURLToPath(new URL("../support/fixtures/place-step.ts", import.meta.url))
 let bench: Bench
 let user: Repository
-let places: Worktrees
 
 beforeEach(() => {
   bench = new Bench()
-  user = bench.repository()
-  places = bench.worktrees({ isAlive: () => false })
+  user = bench.user
+  bench.places = bench.worktrees({ isAlive: () => false })
   user.write("a", text()).write("b", text()).write("c", text()).write("gone", "x").commit()
   user.write("a", text({ 0: "mine, uncommitted" })).write("untracked", "mine")
 })
 afterEach(() => bench.close())
-
-const text = (changed: Record<number, string> = {}) =>
-  Array.from({ length: 20 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
 
 function dies(step: string, moment: string, nth = 1) {
   const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step, moment, nth })
@@ -40,13 +34,8 @@ const nothingLeft = () => {
   expect(existsSync(stages) ? readdirSync(stages) : []).toEqual([])
 }
 
-async function ready(again = false, taskID = ID) {
-  if (!again) await places.capture(taskID, user.top)
-  return new Repository((await places.ready({ taskID, folder: user.top, timeLimit: 0 })).directory)
-}
-
 async function atWork() {
-  const child = await ready()
+  const child = await bench.ready()
   child
     .write("a", text({ 0: "mine, uncommitted", 10: "theirs" }))
     .write("b", text({ 10: "theirs" }))
@@ -63,34 +52,34 @@ describe("making ready", () => {
   test.each(["capture: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
     const before = user.state()
     dies("ready", moment)
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
     expect(user.state()).toEqual(before)
-    expect(await places.unmerged(user.top)).toEqual(new Set())
-    expect((await ready()).read("a")).toBe(text({ 0: "mine, uncommitted" }))
+    expect(await bench.unmerged()).toEqual([])
+    expect((await bench.ready()).read("a")).toBe(text({ 0: "mine, uncommitted" }))
   })
 
   test.each(["ready: marked", "ready: added", "ready: set up"])("again, dies at %s: the work stays", async (moment) => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     const kept = user.git("rev-parse", `refs/superagents/${ID}`)
     dies("again", moment)
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
     expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
-    expect((await ready(true)).read("new/file")).toBe("theirs\n")
+    expect((await bench.ready({ again: true })).read("new/file")).toBe("theirs\n")
   })
 
   test("dies within git itself: a half-made checkout is nobody's work", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     const kept = user.git("rev-parse", `refs/superagents/${ID}`)
     dies("again", "ready: added")
     const [room = ""] = readdirSync(bench.root)
     const folder = join(bench.root, room, ID)
     for (const name of ["a", "b", "c"]) rmSync(join(folder, name))
     writeFileSync(join(user.top, ".git/worktrees", ID, "locked"), "initializing")
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
     expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
   })
@@ -101,33 +90,33 @@ describe("an agent at work or putting away", () => {
     await atWork()
     const before = user.state()
     dies("putAway", moment)
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
     expect(user.state()).toEqual(before)
-    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
   })
 
   test("half removed: what is gone of the folder is not taken for the agent's work", async () => {
     const child = await atWork()
     dies("putAway", "away: marked")
     child.remove("b").remove("new")
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
-    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
   })
 
   test("the sweep dies, too", async () => {
     await atWork()
     dies("sweep", "away: state kept")
     dies("sweep", "away: removed")
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     nothingLeft()
-    expect(await places.putAway(ID, user.top)).toMatchObject(WORK)
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
   })
 
   test("another's, or one that runs here, is left alone", async () => {
     const child = await atWork()
-    await places.sweep(user.top, (taskID) => taskID === ID)
+    await bench.places.sweep(user.top, (taskID) => taskID === ID)
     await bench.worktrees({ isOthers: () => true }).sweep(user.top, () => false)
     expect(child.has("a")).toBe(true)
   })
@@ -159,7 +148,7 @@ describe("a merge", () => {
     ["merge: done", 1],
   ])("dies at %s (%i): every file is its old or its new self, and the next start finishes it", async (moment, nth) => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     const before = user.files()
     const repository = user.repositoryState()
     dies("merge", moment, nth)
@@ -171,41 +160,41 @@ describe("a merge", () => {
       ]).toContain(was)
       expect(now).not.toBe(undefined)
     }
-    await places.sweep(user.top, () => false)
-    if (moment === "merge: mine kept") await places.merge(ID, user.top)
+    await bench.places.sweep(user.top, () => false)
+    if (moment === "merge: mine kept") await bench.places.merge(ID, user.top)
     isMerged()
     expect(user.repositoryState()).toEqual(repository)
-    expect(await places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
   })
 
   test("and the one that finishes it dies as well", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
     dies("sweep", "merge: one file", 1)
     dies("merge", "merge: one file", 1)
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     isMerged()
   })
 
   test("is finished before another begins", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 2)
     const other = "bg_bbbbbbbb"
-    const child = await ready(false, other)
+    const child = await bench.ready({ id: other })
     child.write("other", "x")
-    await places.putAway(other, user.top)
-    expect(await places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
+    await bench.places.putAway(other, user.top)
+    expect(await bench.places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
     isMerged()
   })
 
   test("what the user changed since stays; elsewhere it is finished, or it is a conflict", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
     user.write("b", text({ 0: "since then" })).write("untracked", "since then")
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     expect(user.read("b")).toBe(text({ 0: "since then", 10: "theirs" }))
     expect(user.read("untracked")).toBe("since then")
     expect(user.read("c")).toBe(RESULT.c)
@@ -214,22 +203,22 @@ describe("a merge", () => {
 
   test("where that does not fit, nothing more is touched, and it says so", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
     user.write("b", text({ 10: "since then" }))
     const before = user.state()
-    const [swept] = await places.sweep(user.top, () => false)
+    const [swept] = await bench.places.sweep(user.top, () => false)
     expect(swept?.what).toMatch(/was cut off.*: b; merge it again/)
     expect(user.state()).toEqual(before)
-    expect(await places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
+    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
   })
 
   test("a lock that a dead process left is broken, and one of a living one is waited for", async () => {
     await atWork()
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     const lock = join(user.top, ".git/superagents-merge.lock")
     writeFileSync(lock, "")
-    expect((await places.merge(ID, user.top)).kind).toBe("merged")
+    expect((await bench.places.merge(ID, user.top)).kind).toBe("merged")
     writeFileSync(lock, JSON.stringify({ pid: 1, startedAt: 0, instance: "x", seenAt: 0 }))
     let alive = true
     const waiting = bench.worktrees({ isAlive: () => alive }).merge(ID, user.top)
@@ -268,22 +257,22 @@ describe("a full disk", () => {
     small.write("big", noise(600_000))
     const before = small.state()
     fill(100)
-    await expect(places.capture(ID, small.top)).rejects.toThrow(/No space left|unable to write|write/i)
+    await expect(bench.places.capture(ID, small.top)).rejects.toThrow(/No space left|unable to write|write/i)
     expect(small.state()).toEqual(before)
     expect(bench.leftovers()).toEqual([])
     free()
-    await places.capture(ID, small.top)
-    const child = new Repository((await places.ready({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
+    await bench.places.capture(ID, small.top)
+    const child = new Repository((await bench.places.ready({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
     child.write("big", noise(700_000)).write("a", text({ 3: "theirs" }))
     fill(100)
-    await expect(places.putAway(ID, small.top)).rejects.toThrow()
+    await expect(bench.places.putAway(ID, small.top)).rejects.toThrow()
     expect(child.read("a")).toBe(text({ 3: "theirs" }))
     free()
-    expect(await places.putAway(ID, small.top)).toMatchObject({ files: ["a", "big"] })
+    expect(await bench.places.putAway(ID, small.top)).toMatchObject({ files: ["a", "big"] })
     fill(200)
-    await expect(places.merge(ID, small.top)).rejects.toThrow()
+    await expect(bench.places.merge(ID, small.top)).rejects.toThrow()
     free()
     expect(small.state()).toEqual(before)
-    expect(await places.merge(ID, small.top)).toMatchObject({ kind: "merged", files: ["a", "big"] })
+    expect(await bench.places.merge(ID, small.top)).toMatchObject({ kind: "merged", files: ["a", "big"] })
   })
 })

@@ -1,35 +1,18 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Worktrees } from "../../src/place/worktrees.ts"
-import { Bench, Repository } from "../support/repository.ts"
+import { Bench, ID, Repository, text } from "../support/repository.ts"
 
-const ID = "bg_aaaaaaaa"
 let bench: Bench
 let user: Repository
-let places: Worktrees
 
 beforeEach(() => {
   bench = new Bench()
-  user = bench.repository()
-  places = bench.worktrees()
+  user = bench.user
 })
 afterEach(() => bench.close())
 
-async function ready(taskID = ID, again = false, folder = user.top) {
-  if (!again) await places.capture(taskID, folder)
-  return new Repository((await places.ready({ taskID, folder, timeLimit: 0 })).directory)
-}
-
-/** A whole run of a task in a worktree. */
-async function worked(work: (child: Repository) => void, id = ID, again = false) {
-  work(await ready(id, again))
-  return places.putAway(id, user.top)
-}
-const merge = (id = ID) => places.merge(id, user.top)
-
-const LINES = Array.from({ length: 40 }, (_, index) => `line ${index}`)
-const text = (changed: Record<number, string> = {}) => LINES.map((line, at) => `${changed[at] ?? line}\n`).join("")
+const merge = (id = ID) => bench.places.merge(id, user.top)
 
 describe("a merge", () => {
   test("leaves a dirty parent byte for byte as it was, but for the merged lines", async () => {
@@ -40,11 +23,11 @@ describe("a merge", () => {
     user.write("staged.txt", text({ 5: "mine, staged" })).git("add", "staged.txt")
     user.write("staged.txt", text({ 5: "mine, staged", 20: "mine, not staged" }))
     user.write("untracked.txt", text()).write("ignored", "i").write("private", "p", 0o600)
-    const child = await ready()
+    const child = await bench.ready()
     child.write("shared.txt", text({ 0: "mine, uncommitted", 39: "theirs" }))
     child.write("staged.txt", text({ 5: "mine, staged", 20: "mine, not staged", 35: "theirs" }))
     child.write("untracked.txt", text({ 10: "theirs" })).write("new/file.txt", "theirs\n")
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     user.write("shared.txt", text({ 0: "mine, uncommitted", 20: "mine, meanwhile" }))
     const before = user.state()
     expect(await merge()).toEqual({
@@ -67,22 +50,21 @@ describe("a merge", () => {
 
   test("twice is harmless; after a resume it brings the rest, over what the user changed since", async () => {
     user.write("a", text()).commit()
-    await worked((child) => child.write("a", text({ 1: "first run" })))
+    await bench.worked((child) => child.write("a", text({ 1: "first run" })))
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
-    expect(await places.unmerged(user.top)).toEqual(new Set())
+    expect(await bench.unmerged()).toEqual([])
     user.write("a", text({ 1: "first run, and the user" }))
     const before = user.state()
     expect(await merge()).toEqual({ kind: "nothing" })
     expect(user.state()).toEqual(before)
-    await worked(
+    await bench.worked(
       (child) => {
         expect(child.read("a")).toBe(text({ 1: "first run" }))
         child.write("a", text({ 1: "first run", 30: "second run" }))
       },
-      ID,
-      true,
+      { again: true },
     )
-    expect(await places.unmerged(user.top)).toEqual(new Set([ID]))
+    expect(await bench.unmerged()).toEqual([ID])
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
     expect(user.read("a")).toBe(text({ 1: "first run, and the user", 30: "second run" }))
   })
@@ -90,7 +72,7 @@ describe("a merge", () => {
   test("of work that is not there, or of none at all", async () => {
     user.write("a", "a").commit()
     await expect(merge()).rejects.toThrow(/nothing to merge/)
-    await worked(() => {})
+    await bench.worked(() => {})
     expect(await merge()).toEqual({ kind: "nothing" })
   })
 
@@ -108,7 +90,7 @@ describe("a merge", () => {
       .link("link", "binary")
     user.commit()
     const before = user.repositoryState()
-    await worked((child) => {
+    await bench.worked((child) => {
       child.write("binary", turned).remove("gone").write("tool", "#!/bin/sh\n", 0o755)
       child.git("mv", "old name", "new name")
       child.write("new name", text({ 3: "renamed" })).write("kept private", "b\n")
@@ -124,7 +106,7 @@ describe("a merge", () => {
     const changed = (await merge()) as { files: readonly string[] }
     expect(changed.files).toHaveLength(16)
     const files = user.files()
-    const shown = new Repository((await ready("bg_bbbbbbbb")).top).files()
+    const shown = new Repository((await bench.ready({ id: "bg_bbbbbbbb" })).top).files()
     expect(files).toEqual({ ...shown, "kept private": shown["kept private"]?.replace("644", "600") })
     expect(readFileSync(join(user.top, "binary")).equals(turned)).toBe(true)
     expect(files).toMatchObject({ link: "-> tool", "new link": "-> nowhere", "with\nnew line": expect.any(String) })
@@ -138,7 +120,7 @@ describe("a merge", () => {
     user.git("config", "core.autocrlf", autocrlf)
     user.write("dos.txt", autocrlf === "input" ? text() : crlf(text())).write("bytes", Buffer.from([0, 13, 10, 1]))
     user.commit()
-    await worked((child) => {
+    await bench.worked((child) => {
       child.write("dos.txt", child.read("dos.txt").replace("line 7", "theirs"))
       child.write("bytes", Buffer.from([0, 13, 10, 2]))
     })
@@ -151,7 +133,7 @@ describe("a merge", () => {
 
   test("keeps line ends that .gitattributes ask for", async () => {
     user.write(".gitattributes", "*.bat eol=crlf\n").write("run.bat", "one\r\ntwo\r\nthree\r\n").commit()
-    await worked((child) => child.write("run.bat", "one\r\ntwo\r\nTHREE\r\n").write("new.bat", "x\r\n"))
+    await bench.worked((child) => child.write("run.bat", "one\r\ntwo\r\nTHREE\r\n").write("new.bat", "x\r\n"))
     await merge()
     expect([user.read("run.bat"), user.read("new.bat")]).toEqual(["one\r\ntwo\r\nTHREE\r\n", "x\r\n"])
   })
@@ -159,7 +141,7 @@ describe("a merge", () => {
   test("comes home to a parent that has committed, switched branches and pulled meanwhile", async () => {
     user.write("a", text()).commit()
     user.write("a", text({ 0: "uncommitted at the launch" }))
-    await worked((child) => child.write("a", text({ 0: "uncommitted at the launch", 39: "theirs" })))
+    await bench.worked((child) => child.write("a", text({ 0: "uncommitted at the launch", 39: "theirs" })))
     user.commit("what was uncommitted")
     user.git("checkout", "--quiet", "-b", "feature")
     user.write("a", text({ 0: "uncommitted at the launch", 20: "on the branch" })).commit()
@@ -170,9 +152,9 @@ describe("a merge", () => {
 
   test("keeps the folder that somebody works in", async () => {
     user.write("sub/only", "x").write("a", "a").commit()
-    ;(await ready(ID, false, join(user.top, "sub"))).remove("only")
-    await places.putAway(ID, join(user.top, "sub"))
-    expect(await places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
+    ;(await bench.ready({ folder: join(user.top, "sub") })).remove("only")
+    await bench.places.putAway(ID, join(user.top, "sub"))
+    expect(await bench.places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
     expect(existsSync(join(user.top, "sub"))).toBe(true)
   })
 })
@@ -181,11 +163,11 @@ test("ten tasks that change one file in ten places all come home, every change t
   user.write("shared.txt", text()).commit()
   user.write("shared.txt", text({ 39: "the user's own" }))
   const ids = Array.from({ length: 10 }, (_, index) => `bg_aaaaaaa${index}`)
-  const children = await Promise.all(ids.map((id) => ready(id)))
+  const children = await Promise.all(ids.map((id) => bench.ready({ id })))
   children.forEach((child, index) => {
     child.write("shared.txt", text({ 39: "the user's own", [index * 3]: `task ${index}` })).write(`own ${index}`, "x")
   })
-  await Promise.all(ids.map((id) => places.putAway(id, user.top)))
+  await Promise.all(ids.map((id) => bench.places.putAway(id, user.top)))
   const merged = await Promise.all(ids.map((id) => merge(id)))
   expect(merged.map(({ kind }) => kind)).toEqual(ids.map(() => "merged"))
   const all = Object.fromEntries(ids.map((_, index) => [index * 3, `task ${index}`]))
@@ -200,28 +182,28 @@ describe("a conflict", () => {
 
   test("names the files and changes nothing; resumed, the agent has both sides and solves it", async () => {
     user.write("a", text()).write("b", text()).commit()
-    const [first, second] = [await ready(), await ready(SECOND)]
+    const [first, second] = [await bench.ready(), await bench.ready({ id: SECOND })]
     first.write("a", text({ 5: "first" }))
     second.write("a", text({ 5: "second" })).write("b", text({ 5: "second" }))
-    await Promise.all([places.putAway(ID, user.top), places.putAway(SECOND, user.top)])
+    await Promise.all([bench.places.putAway(ID, user.top), bench.places.putAway(SECOND, user.top)])
     expect((await merge()).kind).toBe("merged")
     const before = user.state()
     expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
     expect(user.state()).toEqual(before)
-    expect(await places.unmerged(user.top)).toEqual(new Set([SECOND]))
+    expect(await bench.unmerged()).toEqual([SECOND])
     const request = { taskID: SECOND, folder: user.top, timeLimit: 0 }
-    const again = await places.ready(request)
+    const again = await bench.places.ready(request)
     expect(again.conflicts).toEqual(["a"])
     const child = new Repository(again.directory)
     expect(child.read("a")).toMatch(/<<<<<<<.*\nsecond\n=======\nfirst\n>>>>>>>/)
     expect(child.read("b")).toBe(text({ 5: "second" }))
     // Left as it is, it must not come home.
-    await places.putAway(SECOND, user.top)
+    await bench.places.putAway(SECOND, user.top)
     expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
     expect(user.state()).toEqual(before)
-    const solving = new Repository((await places.ready(request)).directory)
+    const solving = new Repository((await bench.places.ready(request)).directory)
     solving.write("a", text({ 5: "both" }))
-    expect(await places.putAway(SECOND, user.top)).toMatchObject({ files: ["a", "b"], added: 2, removed: 2 })
+    expect(await bench.places.putAway(SECOND, user.top)).toMatchObject({ files: ["a", "b"], added: 2, removed: 2 })
     expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["a", "b"] })
     expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 5: "second" })])
     expect(await merge(SECOND)).toEqual({ kind: "nothing" })
@@ -290,7 +272,7 @@ describe("a conflict", () => {
     ],
   ])("is %s: nothing is touched", async (_what, theirs, mine, files) => {
     user.write("a", "a\n").write("src/main", "m").write("z", text()).write(".gitignore", "*.log\n").commit()
-    await worked((child) => {
+    await bench.worked((child) => {
       child.write("z", text({ 1: "theirs" }))
       theirs(child)
     })
@@ -306,7 +288,7 @@ describe("a conflict", () => {
 
   test("a file that is the same on both sides is none", async () => {
     user.write("a", "a").commit()
-    await worked((child) => child.write("new", "same\n"))
+    await bench.worked((child) => child.write("new", "same\n"))
     user.write("new", "same\n")
     expect((await merge()).kind).toBe("nothing")
   })
@@ -317,7 +299,7 @@ describe("a conflict", () => {
     user.write("a", "other\n").commit()
     user.git("checkout", "--quiet", "main")
     user.write("a", "main\n").commit()
-    await worked((child) => child.write("b", "b"))
+    await bench.worked((child) => child.write("b", "b"))
     expect(() => user.git("merge", "other")).toThrow()
     const before = user.state()
     await expect(merge()).rejects.toThrow(/in the middle of a merge/)
@@ -329,12 +311,12 @@ describe("a merge that cannot be finished is put back:", () => {
   test("a file that the user writes in that very moment stays the user's, and the others as they were", async () => {
     user.write("a", text()).write("b", text()).write("c", text()).commit()
     let count = 0
-    places = bench.worktrees({
+    bench.places = bench.worktrees({
       fault: (moment) => {
         if (moment === "merge: one file" && ++count === 2) user.write("c", "written meanwhile\n")
       },
     })
-    await worked((child) => {
+    await bench.worked((child) => {
       child.remove("a")
       child
         .write("b", text({ 1: "theirs" }))
@@ -349,7 +331,7 @@ describe("a merge that cannot be finished is put back:", () => {
 
   test.skipIf(process.getuid?.() === 0)("a folder that may not be written to", async () => {
     user.write("a", text()).write("locked/b", text()).commit()
-    await worked((child) => child.write("a", text({ 1: "theirs" })).write("locked/b", text({ 1: "theirs" })))
+    await bench.worked((child) => child.write("a", text({ 1: "theirs" })).write("locked/b", text({ 1: "theirs" })))
     chmodSync(join(user.top, "locked"), 0o555)
     const before = user.state()
     await expect(merge()).rejects.toThrow(/EACCES/)
@@ -361,24 +343,24 @@ describe("a merge that cannot be finished is put back:", () => {
 describe("what the parent changed since", () => {
   test("is brought into the worktree before it is checked again", async () => {
     user.write("a", text()).commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("a", text({ 1: "theirs" }))
-    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+    expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
     user.write("a", text({ 30: "mine" })).write("new", "n")
-    expect(await places.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
+    expect(await bench.places.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
     expect(child.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
-    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
-    expect(await places.putAway(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
+    expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
     expect(user.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
   })
 
   test("and does not fit is a conflict that leaves the worktree as it is", async () => {
     user.write("a", text()).commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("a", text({ 1: "theirs" }))
     user.write("a", text({ 1: "mine" }))
-    expect(await places.bringIn(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
+    expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
     expect(child.read("a")).toBe(text({ 1: "theirs" }))
   })
 })
@@ -386,12 +368,12 @@ describe("what the parent changed since", () => {
 describe("refs", () => {
   test("of merged and empty work go when they are cleared, unmerged work stays and is named", async () => {
     user.write("a", "a").commit()
-    await worked((child) => child.write("one", "1"), "bg_merged00")
-    await worked(() => {}, "bg_empty000")
-    await worked((child) => child.write("two", "2"), "bg_unmerged")
+    await bench.worked((child) => child.write("one", "1"), { id: "bg_merged00" })
+    await bench.worked(() => {}, { id: "bg_empty000" })
+    await bench.worked((child) => child.write("two", "2"), { id: "bg_unmerged" })
     await merge("bg_merged00")
-    expect(await places.unmerged(user.top)).toEqual(new Set(["bg_unmerged"]))
-    expect(await places.clear(user.top, ["bg_merged00", "bg_empty000", "bg_unmerged", "bg_never000"])).toEqual([
+    expect(await bench.unmerged()).toEqual(["bg_unmerged"])
+    expect(await bench.places.clear(user.top, ["bg_merged00", "bg_empty000", "bg_unmerged", "bg_never000"])).toEqual([
       "bg_unmerged",
     ])
     expect(user.ours()).toEqual(["refs/superagents-base/bg_unmerged", "refs/superagents/bg_unmerged"])
@@ -399,12 +381,12 @@ describe("refs", () => {
 
   test("that are old go at a start, unmerged ones only when it is said", async () => {
     user.write("a", "a").commit()
-    await worked(() => {}, "bg_empty000")
-    await worked((child) => child.write("two", "2"), "bg_unmerged")
-    expect(await places.expire(user.top, 0, true)).toEqual([])
+    await bench.worked(() => {}, { id: "bg_empty000" })
+    await bench.worked((child) => child.write("two", "2"), { id: "bg_unmerged" })
+    expect(await bench.places.expire(user.top, 0, true)).toEqual([])
     const later = Date.now() + 60_000
-    expect(await places.expire(user.top, later, false)).toEqual(["bg_empty000"])
-    expect(await places.expire(user.top, later, true)).toEqual(["bg_unmerged"])
+    expect(await bench.places.expire(user.top, later, false)).toEqual(["bg_empty000"])
+    expect(await bench.places.expire(user.top, later, true)).toEqual(["bg_unmerged"])
     expect(user.ours()).toEqual([])
   })
 })

@@ -1,18 +1,14 @@
 import { chmodSync, existsSync, readFileSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Worktrees } from "../../src/place/worktrees.ts"
-import { Bench, Repository } from "../support/repository.ts"
+import { Bench, ID, Repository } from "../support/repository.ts"
 
-const ID = "bg_aaaaaaaa"
 let bench: Bench
 let user: Repository
-let places: Worktrees
 
 beforeEach(() => {
   bench = new Bench()
-  user = bench.repository()
-  places = bench.worktrees()
+  user = bench.user
 })
 afterEach(() => bench.close())
 
@@ -34,16 +30,11 @@ function dirty() {
   user.remove("gone.txt")
 }
 
-async function ready(folder = user.top, taskID = ID, again = false, timeLimit = 0) {
-  if (!again) await places.capture(taskID, folder)
-  return new Repository((await places.ready({ taskID, folder, timeLimit })).directory)
-}
-
 describe("a fresh worktree", () => {
   test("has what the parent sees, uncommitted and untracked work included, and nothing of the user's is touched", async () => {
     dirty()
     const before = user.state()
-    const child = await ready()
+    const child = await bench.ready()
     const { "my.env": _env, "ignored/cache": _cache, ...seen } = user.files()
     // Git keeps who may run a file, not who may read it.
     expect(child.files()).toEqual({ ...seen, "private.txt": seen["private.txt"]?.replace("600", "644") })
@@ -54,7 +45,7 @@ describe("a fresh worktree", () => {
 
   test("of a clean checkout begins with its very commit", async () => {
     const head = user.write("a", "a").commit()
-    const child = await ready()
+    const child = await bench.ready()
     expect(child.git("rev-parse", "HEAD").trim()).toBe(head)
   })
 
@@ -69,27 +60,27 @@ describe("a fresh worktree", () => {
     sameTime("racy")
     expect(user.git("status", "--porcelain")).toBe(" M racy\n")
     sameTime(".git/index")
-    expect((await ready()).read("racy")).toBe("behind")
+    expect((await bench.ready()).read("racy")).toBe("behind")
   })
 
   test("runs no hook of the user's", async () => {
     user.write("a", "a").commit()
     for (const hook of ["post-checkout", "pre-commit", "reference-transaction", "post-index-change"])
       user.write(`.git/hooks/${hook}`, `#!/bin/sh\necho ${hook} >> ${bench.folder}/hooked\n`, 0o755)
-    const child = await ready()
+    const child = await bench.ready()
     child.write("b", "b")
-    await places.putAway(ID, user.top)
-    await places.merge(ID, user.top)
+    await bench.places.putAway(ID, user.top)
+    await bench.places.merge(ID, user.top)
     expect(existsSync(join(bench.folder, "hooked"))).toBe(false)
     expect(user.read("b")).toBe("b")
   })
 
   test("for a parent in a subfolder is the same subfolder, there or not in git", async () => {
     user.write("packages/one/a", "a").commit()
-    const one = await ready(join(user.top, "packages/one"))
+    const one = await bench.ready({ folder: join(user.top, "packages/one") })
     expect(one.files()).toEqual({ a: expect.any(String) })
     user.write("packages/empty/.gitignore", "*\n")
-    const empty = await ready(join(user.top, "packages/empty"), "bg_bbbbbbbb")
+    const empty = await bench.ready({ folder: join(user.top, "packages/empty"), id: "bg_bbbbbbbb" })
     expect(empty.top.endsWith("packages/empty")).toBe(true)
   })
 
@@ -97,39 +88,39 @@ describe("a fresh worktree", () => {
     user.write(".gitignore", "*.env\nconfig/local/\nnode_modules/\n").write("a", "a").commit()
     user.write("my.env", "1").write("deep/er/other.env", "2").write("config/local/x/y", "3")
     user.write("node_modules/big", "4").write("run.env", "#!/bin/sh\n", 0o755)
-    places = bench.worktrees({ settings: { setup: "", copy: ["*.env", "/config/local"] } })
-    const child = await ready()
+    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env", "/config/local"] } })
+    const child = await bench.ready()
     const before = Object.keys(child.files()).sort()
     expect(before).toEqual([".gitignore", "a", "config/local/x/y", "deep/er/other.env", "my.env", "run.env"])
     expect(child.files()["run.env"]).toBe(user.files()["run.env"])
-    expect(await places.putAway(ID, user.top)).toMatchObject({ files: [] })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [] })
   })
 
   test("is set up by the option's command; one that fails leaves nothing behind", async () => {
     user.write("a", "a").write(".gitignore", "made\n").commit()
-    places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [] } })
-    expect((await ready()).read("made")).toBe("yes\n")
-    places = bench.worktrees({ settings: { setup: "echo first; echo the reason >&2; exit 3", copy: [] } })
-    await expect(ready(user.top, "bg_bbbbbbbb")).rejects.toThrow(/exit code 3.*\nfirst\nthe reason$/s)
-    places = bench.worktrees({ settings: { setup: "sleep 60", copy: [] } })
-    await expect(ready(user.top, "bg_cccccccc", false, 200)).rejects.toThrow(/ran out of time/)
+    bench.places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [] } })
+    expect((await bench.ready()).read("made")).toBe("yes\n")
+    bench.places = bench.worktrees({ settings: { setup: "echo first; echo the reason >&2; exit 3", copy: [] } })
+    await expect(bench.ready({ id: "bg_bbbbbbbb" })).rejects.toThrow(/exit code 3.*\nfirst\nthe reason$/s)
+    bench.places = bench.worktrees({ settings: { setup: "sleep 60", copy: [] } })
+    await expect(bench.ready({ id: "bg_cccccccc", timeLimit: 200 })).rejects.toThrow(/ran out of time/)
     expect(bench.leftovers().sort()).toEqual([ID, `${ID}.json`])
     expect(user.worktrees()).toBe(2)
   })
 
   test("of a worktree begins with that worktree's state, and comes home to it", async () => {
     user.write("a", "a\n").commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("b", "made by the child\n")
-    const grandchild = await ready(child.top, "bg_bbbbbbbb")
+    const grandchild = await bench.ready({ folder: child.top, id: "bg_bbbbbbbb" })
     expect(grandchild.read("b")).toBe("made by the child\n")
     grandchild.write("c", "made by the grandchild\n")
-    await places.putAway("bg_bbbbbbbb", child.top)
-    expect(await places.merge("bg_bbbbbbbb", child.top)).toMatchObject({ kind: "merged", files: ["c"] })
+    await bench.places.putAway("bg_bbbbbbbb", child.top)
+    expect(await bench.places.merge("bg_bbbbbbbb", child.top)).toMatchObject({ kind: "merged", files: ["c"] })
     expect(child.read("c")).toBe("made by the grandchild\n")
     expect(user.has("c")).toBe(false)
-    expect(await places.putAway(ID, user.top)).toMatchObject({ files: ["b", "c"] })
-    expect(await places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b", "c"] })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["b", "c"] })
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b", "c"] })
   })
 
   test("leaves repositories within the parent's folder out", async () => {
@@ -137,7 +128,7 @@ describe("a fresh worktree", () => {
     Repository.init(join(user.top, "nested")).write("x", "x").commit()
     Repository.init(join(user.top, "unborn")).write("y", "y")
     const before = user.state()
-    const child = await ready()
+    const child = await bench.ready()
     expect(Object.keys(child.files())).toEqual(["a"])
     expect(user.state()).toEqual(before)
   })
@@ -145,7 +136,7 @@ describe("a fresh worktree", () => {
 
 describe("no worktree is made, and it is said why,", () => {
   const refused = async (text: RegExp, folder = user.top) => {
-    await expect(ready(folder)).rejects.toThrow(text)
+    await expect(bench.ready({ folder })).rejects.toThrow(text)
     expect(bench.leftovers()).toEqual([])
   }
 
@@ -184,13 +175,13 @@ describe("putting away", () => {
   test("keeps the state with the child's own commits, and nothing else is left", async () => {
     dirty()
     const before = user.state()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("plain.txt", "ONE\ntwo\nthree\nfour\nFIVE\n").commit("the child's own")
     child.git("checkout", "--quiet", "-b", "childs-branch")
     child.git("checkout", "--quiet", "--detach")
     child.git("branch", "--delete", "--force", "childs-branch")
     child.write("more.txt", "uncommitted\n").remove("tool.sh")
-    const kept = await places.putAway(ID, user.top)
+    const kept = await bench.places.putAway(ID, user.top)
     expect(kept).toEqual({
       files: ["more.txt", "plain.txt", "tool.sh"],
       added: 2,
@@ -203,18 +194,18 @@ describe("putting away", () => {
     expect(user.state()).toEqual(before)
     expect(user.git("show", `refs/superagents/${ID}:more.txt`)).toBe("uncommitted\n")
     expect(user.git("log", "--format=%s", `refs/superagents/${ID}`)).toContain("the child's own")
-    const shown = await places.show(ID, user.top, 300)
+    const shown = await bench.places.show(ID, user.top, 300)
     expect(shown.diff).toContain("+ONE")
     expect(user.git(...shown.command.split(" ").slice(1))).toContain("+uncommitted")
-    expect((await places.show(ID, user.top, 3)).diff.split("\n")).toHaveLength(3)
+    expect((await bench.places.show(ID, user.top, 3)).diff.split("\n")).toHaveLength(3)
   })
 
   test("twice is as once", async () => {
     user.write("a", "a").commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("b", "b")
-    const first = await places.putAway(ID, user.top)
-    expect(await places.putAway(ID, user.top)).toEqual(first)
+    const first = await bench.places.putAway(ID, user.top)
+    expect(await bench.places.putAway(ID, user.top)).toEqual(first)
   })
 
   test.each<[string, (child: Repository) => void]>([
@@ -245,49 +236,49 @@ describe("putting away", () => {
     user.write("a", "a").commit("first")
     user.write("a", "b").commit("second")
     user.write("untracked", "u")
-    const child = await ready()
+    const child = await bench.ready()
     const base = user.git("rev-parse", `refs/superagents-base/${ID}`).trim()
     child.write("work", "done\n")
     spoil(child)
-    expect((await places.putAway(ID, user.top)).files).toContain("work")
+    expect((await bench.places.putAway(ID, user.top)).files).toContain("work")
     user.git("merge-base", "--is-ancestor", base, `refs/superagents/${ID}`)
     expect(bench.leftovers()).toEqual([])
     expect(user.worktrees()).toBe(1)
-    await places.merge(ID, user.top)
+    await bench.places.merge(ID, user.top)
     expect(user.read("work")).toBe("done\n")
   })
 
   test("of a worktree whose folder is gone keeps what was kept", async () => {
     user.write("a", "a").commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.remove(".")
-    expect(await places.putAway(ID, user.top)).toMatchObject({ files: [] })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [] })
     expect(user.worktrees()).toBe(1)
   })
 
   test("removes folders that may not be written to", async () => {
     user.write("a", "a").write(".gitignore", "cache/\n").commit()
-    const child = await ready()
+    const child = await bench.ready()
     child.write("cache/deep/file", "x", 0o444)
     chmodSync(join(child.top, "cache/deep"), 0o555)
-    await places.putAway(ID, user.top)
+    await bench.places.putAway(ID, user.top)
     expect(bench.leftovers()).toEqual([])
   })
 
   test("holds the folder where a repository within it has work that a ref cannot keep; a resume goes on in it", async () => {
     user.write("a", "a").commit()
-    const child = await ready()
+    const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
     child.write("b", "b")
-    const kept = await places.putAway(ID, user.top)
+    const kept = await bench.places.putAway(ID, user.top)
     expect(kept).toMatchObject({ files: ["b"], unsaved: ["nested"], held: child.top })
-    await places.sweep(user.top, () => false)
+    await bench.places.sweep(user.top, () => false)
     expect(readFileSync(join(child.top, "nested/x"), "utf8")).toBe("precious")
-    expect(await places.clear(user.top, [ID])).toEqual([ID])
-    const again = await ready(user.top, ID, true)
+    expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    const again = await bench.ready({ again: true })
     expect(again.top).toBe(child.top)
     again.remove("nested")
-    expect((await places.putAway(ID, user.top)).held).toBeUndefined()
+    expect((await bench.places.putAway(ID, user.top)).held).toBeUndefined()
     expect(bench.leftovers()).toEqual([])
   })
 })
@@ -306,22 +297,22 @@ describe("submodules", () => {
     const mine = new Repository(join(user.top, "vendor/lib"))
     mine.write("lib.txt", "v2, not pushed\n").commit()
     const before = user.state()
-    const child = await ready()
+    const child = await bench.ready()
     expect(child.read("vendor/lib/lib.txt")).toBe("v2, not pushed\n")
     expect(user.state()).toEqual(before)
     child.write("b", "b\n")
-    expect(await places.putAway(ID, user.top)).toMatchObject({ files: ["b"], unsaved: [] })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["b"], unsaved: [] })
     expect(bench.leftovers()).toEqual([])
   })
 
   test("are never merged, but named, and work in them is not lost", async () => {
-    const child = await ready()
+    const child = await bench.ready()
     child.write("vendor/lib/lib.txt", "the child's\n").write("b", "b\n")
     new Repository(join(child.top, "vendor/lib")).commit()
-    const kept = await places.putAway(ID, user.top)
+    const kept = await bench.places.putAway(ID, user.top)
     expect(kept).toMatchObject({ files: ["b"], submodules: ["vendor/lib"], unsaved: ["vendor/lib"], held: child.top })
     const before = user.git("ls-tree", "HEAD", "vendor/lib")
-    expect(await places.merge(ID, user.top)).toEqual({ kind: "merged", files: ["b"], submodules: ["vendor/lib"] })
+    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "merged", files: ["b"], submodules: ["vendor/lib"] })
     expect(user.read("vendor/lib/lib.txt")).toBe("v1\n")
     expect(user.git("ls-tree", "HEAD", "vendor/lib")).toBe(before)
     expect(user.git("status", "--porcelain")).toBe("?? b\n")

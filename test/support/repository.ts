@@ -15,7 +15,9 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
-import { type WorktreePorts, Worktrees } from "../../src/place/worktrees.ts"
+import { find } from "../../src/place/checkout.ts"
+import { isUnmerged, remembered } from "../../src/place/refs.ts"
+import { Worktrees } from "../../src/place/worktrees.ts"
 
 /** Git as a user runs it, under a configuration of the test's own. */
 function userGit(cwd: string, ...args: string[]): string {
@@ -137,25 +139,54 @@ export class Repository {
   }
 }
 
-/** A folder for a test, and worktrees made in it. */
+/** The task that most tests are about. */
+export const ID = "bg_aaaaaaaa"
+
+/** Forty lines, of which these are changed. */
+export const text = (changed: Record<number, string> = {}): string =>
+  Array.from({ length: 40 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
+
+type Ports = Partial<ConstructorParameters<typeof Worktrees>[0]>
+type Wanted = { id?: string; folder?: string; again?: boolean; timeLimit?: number }
+
+/** A folder for a test, a user's repository and worktrees made in it. */
 export class Bench {
   readonly folder = realpathSync(mkdtempSync(join(tmpdir(), "superagents-place-")))
   readonly root = join(this.folder, "worktrees")
-  alive = true
+  readonly user = this.repository("project")
+  places = this.worktrees()
 
-  repository(name = "project"): Repository {
+  repository(name: string): Repository {
     return Repository.init(join(this.folder, name))
   }
 
-  worktrees(ports: Partial<WorktreePorts> = {}): Worktrees {
+  worktrees(ports: Ports = {}): Worktrees {
     return new Worktrees({
       root: this.root,
       settings: { setup: "", copy: [] },
       keeper: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
       isOthers: () => false,
-      isAlive: () => this.alive,
+      isAlive: () => true,
       ...ports,
     })
+  }
+
+  /** A task's worktree: a first one, or `again` at what its last run left. */
+  async ready({ id = ID, folder = this.user.top, again = false, timeLimit = 0 }: Wanted = {}): Promise<Repository> {
+    if (!again) await this.places.capture(id, folder)
+    return new Repository((await this.places.ready({ taskID: id, folder, timeLimit })).directory)
+  }
+
+  /** A whole run of a task in a worktree. */
+  async worked(work: (child: Repository) => void, wanted: Wanted = {}) {
+    work(await this.ready(wanted))
+    return this.places.putAway(wanted.id ?? ID, wanted.folder ?? this.user.top)
+  }
+
+  /** The tasks whose work is kept and not merged. */
+  async unmerged(): Promise<string[]> {
+    const home = await find(this.user.top)
+    return home ? (await remembered(home)).filter(isUnmerged).map(({ taskID }) => taskID) : []
   }
 
   /** What is left in the folder of the worktrees. */

@@ -1,6 +1,9 @@
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import type { MergeResult, PutAway, Ready, ReadyRequest, Worktrees } from "../../src/place/worktrees.ts"
+import type { MergeResult } from "../../src/place/homecoming.ts"
+import type { Ready, ReadyRequest } from "../../src/place/making.ts"
+import type { PutAway, Worktrees } from "../../src/place/worktrees.ts"
+
 import { Rig } from "../support/rig.ts"
 
 /** What is done with places, as the manager asks for it; git itself has tests of its own. */

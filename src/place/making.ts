@@ -1,0 +1,105 @@
+import { existsSync } from "node:fs"
+import { mkdir } from "node:fs/promises"
+import { join } from "node:path"
+import { CallError } from "../core/errors.ts"
+import { type Checkout, checkoutAround } from "./checkout.ts"
+import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
+import { mergeTrees } from "./merge.ts"
+import { readRef, refOf, writeRefs } from "./refs.ts"
+import { clean, targetOf, type WorktreePorts } from "./room.ts"
+import { lastLines, runCommand } from "./run-command.ts"
+import { commitOf, snapshot } from "./snapshot.ts"
+import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
+
+export type ReadyRequest = {
+  readonly taskID: string
+  /** Where its parent works. */
+  readonly folder: string
+  /** Time for the setup command, in ms; 0 for any. */
+  readonly timeLimit: number
+  readonly signal?: AbortSignal
+}
+
+export type Ready = {
+  /** The worktree's counterpart of the parent's folder. */
+  readonly directory: string
+  /** Files with conflict marks in them, since the parent's state was merged in. */
+  readonly conflicts: readonly string[]
+}
+
+/** The commit a worktree begins with; `mine` where the parent's state was merged into it. */
+type Start = { readonly commit: string; readonly mine?: string; readonly conflicts: readonly string[] }
+
+/** Does this work when those before it are done: each reads the whole of the parent's files. */
+export type InTurn = <Value>(work: () => Promise<Value>) => Promise<Value>
+
+const SETUP_LINES = 30
+
+/**
+ * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
+ * left behind but that state.
+ */
+export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: ReadyRequest): Promise<Ready> {
+  const { taskID, folder, timeLimit, signal } = request
+  const from = await checkoutAround(folder)
+  const target = await targetOf(ports, from, taskID)
+  const directory = join(target, from.prefix)
+  const marker = await readMarker(target)
+  if (marker?.state === "held" && existsSync(target)) {
+    await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
+    return { directory, conflicts: [] }
+  }
+  if (marker) await clean(ports, target, taskID)
+  const { top, gitDir, commonDir } = from
+  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
+  try {
+    const { worktree, start } = await inTurn(() => make(ports, from, target, taskID, making))
+    await mkdir(directory, { recursive: true })
+    await setUp(ports.settings.setup, directory, timeLimit, signal)
+    if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
+    ports.fault("ready: set up")
+    if (start.mine) await writeRefs(from, taskID, { state: start.commit, base: start.mine, conflict: start.mine })
+    await writeMarker(target, { ...making, state: "used", worktree })
+    return { directory, conflicts: start.conflicts }
+  } catch (error) {
+    await removeWorktree(from, target)
+    await dropMarker(target)
+    throw error
+  }
+}
+
+async function make(ports: WorktreePorts, from: Checkout, target: string, taskID: string, making: Marker) {
+  const start = await startOf(from, taskID)
+  await writeMarker(target, making)
+  ports.fault("ready: marked")
+  const worktree = await addWorktree(from, target, start.commit)
+  ports.fault("ready: added")
+  await addSubmodules(from, worktree)
+  await copyIgnored(from, worktree, ports.settings.copy)
+  return { worktree, start }
+}
+
+/** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
+async function startOf(from: Checkout, taskID: string): Promise<Start> {
+  const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  if (!state || !base)
+    throw new CallError(
+      `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+  if (!(await readRef(from, "conflict", taskID))) return { commit: state, conflicts: [] }
+  const { commit: mine } = await snapshot(from, [base], "superagents: the parent's state, to be merged with")
+  const merged = await mergeTrees(from, state, mine)
+  const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")
+  return { commit, mine, conflicts: merged.kind === "conflict" ? merged.paths : [] }
+}
+
+async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
+  if (setup === "") return
+  const { exitCode, why, output } = await runCommand(setup, { cwd, timeLimit, signal })
+  if (exitCode === 0) return
+  const how =
+    why === "time" ? "ran out of time" : why === "stopped" ? "was stopped" : `ended with exit code ${exitCode}`
+  throw new CallError(
+    `The option worktree.setup (\`${setup}\`) ${how} in the task's worktree. The end of its output:\n${lastLines(output, SETUP_LINES)}`,
+  )
+}

@@ -1,0 +1,83 @@
+import { createHash } from "node:crypto"
+import { existsSync } from "node:fs"
+import { mkdir, realpath } from "node:fs/promises"
+import { join } from "node:path"
+import { CallError } from "../core/errors.ts"
+import { type Checkout, find, headOf } from "./checkout.ts"
+import type { Fault } from "./fault.ts"
+import { locked } from "./lock.ts"
+import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
+import { readRef, writeRefs } from "./refs.ts"
+import { snapshot } from "./snapshot.ts"
+import { changedSubmodules, removeWorktree } from "./worktree.ts"
+
+type WorktreeSettings = {
+  /** Run in a fresh worktree before the agent; empty for none. */
+  readonly setup: string
+  /** What git ignores and is brought along. */
+  readonly copy: readonly string[]
+}
+
+export type WorktreePorts = {
+  /** The folder in which all worktrees are made. */
+  readonly root: string
+  readonly settings: WorktreeSettings
+  /** Who makes worktrees here. */
+  readonly keeper: () => Keeper
+  /** Whether somebody else who lives looks after it. */
+  readonly isOthers: (keeper: Keeper) => boolean
+  readonly isAlive: (keeper: Keeper) => boolean
+  readonly fault: Fault
+}
+
+/** The checkout around a folder in which a parent works. */
+export async function homeOf(folder: string): Promise<Checkout> {
+  const home = await find(folder)
+  if (!home) throw new CallError(`${folder} is not in the checkout of a git repository.`)
+  return home
+}
+
+/** The folder of a repository's worktrees, which all its checkouts share. */
+export async function roomOf({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
+  const room = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
+  await mkdir(room, { recursive: true, mode: 0o700 })
+  return realpath(room)
+}
+
+/** The folder of a task's worktree, there or not. */
+export const targetOf = async (ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> =>
+  join(await roomOf(ports, checkout), taskID)
+
+/** Keeps what has to be kept of a worktree, then removes it. Returns what cannot be kept: then the folder stays. */
+export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<readonly string[]> {
+  const { keeper, isAlive, fault } = ports
+  return locked(`${target}.lock`, keeper(), isAlive, async () => {
+    const marker = await readMarker(target)
+    if (!marker || marker.state === "held") return []
+    if (marker.state === "used") {
+      const unsaved = await keepState(target, taskID, marker)
+      fault("away: state kept")
+      await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
+      if (unsaved.length > 0) return unsaved
+      fault("away: marked")
+    }
+    await removeWorktree(marker.from, target)
+    fault("away: removed")
+    await dropMarker(target)
+    return []
+  })
+}
+
+async function keepState(target: string, taskID: string, { worktree, from }: Marker): Promise<readonly string[]> {
+  if (!worktree || !existsSync(target)) return []
+  const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  const known = [state, base].filter((commit) => commit !== undefined)
+  // Where git's notes of the worktree are gone (somebody pruned them), the files are all there is.
+  const whole = existsSync(worktree.gitDir)
+  const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
+  const head = whole ? await headOf(checkout) : undefined
+  const parents = [...(head === undefined ? [] : [head]), ...known]
+  const { commit, nested } = await snapshot(checkout, parents, `superagents: the work of ${taskID}`, whole)
+  if (commit !== state) await writeRefs(from, taskID, { state: commit })
+  return whole ? [...nested, ...(await changedSubmodules(checkout))] : nested
+}
