@@ -7,6 +7,8 @@ import { NOTICE_PARTS, type Notice } from "./compose.ts"
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
+/** While others run, the wait for one that ends in the same moment: the last of them wakes the parent for all. */
+const GATHER_MS = 100
 /** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
 const HELD_LOOK_MS = 2000
 /** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
@@ -63,7 +65,7 @@ type Lane = {
 /**
  * Tells parents how their tasks ended: exactly once, in order, one at a time for each parent. The message's id is
  * derived from task and run, so what is sent again, here or by another process, is the same message; it counts as told
- * when the parent holds it. Of several that wait, only the last starts the parent's model.
+ * when the parent holds it. Of several that end together, only the last starts the parent's model.
  */
 export class Outbox {
   readonly #ports: OutboxPorts
@@ -161,20 +163,34 @@ export class Outbox {
     if (this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
   }
 
-  /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */
+  /**
+   * Wakes the parent with a message that it holds and that left this to the next one, where none comes. One that has
+   * been at work since the message was stored has read it, or will: that is looked at when it is idle.
+   */
   async #wake(parentID: string, lane: Lane, prompt: Prompt): Promise<void> {
+    await this.#gather(lane)
+    if (lane.items.length > 0 || !this.#isOpen(parentID, lane)) return
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
+      if (lane.idled) break
       await this.#untilFree(parentID, lane)
       if (!this.#isOpen(parentID, lane)) return
       try {
-        await this.#ports.host.prompt(prompt)
-        lane.waking = { prompt, nudges: 0 }
+        if (!(await this.#ports.host.activity()).has(parentID)) await this.#ports.host.prompt(prompt)
         break
       } catch {
         await this.#pause(delay)
       }
     }
+    lane.waking = { prompt, nudges: 0 }
     lane.owed = undefined
+  }
+
+  /** Ends at once when there is more to tell. */
+  async #gather(lane: Lane): Promise<void> {
+    await this.#pause(GATHER_MS, (release) => {
+      lane.release = release
+    })
+    lane.release = () => {}
   }
 
   /** Tries until it is told, the parent is gone or nothing is to be told any more. */
@@ -229,15 +245,15 @@ export class Outbox {
     if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS)))
       return told(task, "confirmed", notice.handsOver)
     const persona = await this.#persona(task.parentID, attempt)
-    const last = lane.items.length === 1
     const wakes = wake || lane.owed !== undefined
+    const wakesNow = wakes && notice.isLast && lane.items.length === 1
     lane.idled = false
-    const prompt = this.#prompt(task, notice, persona, !(last && wakes))
+    const prompt = this.#prompt(task, notice, persona, !wakesNow)
     await host.prompt(prompt)
     await this.#confirm(prompt)
     await told(task, "confirmed", notice.handsOver)
-    lane.owed = !last && wakes ? prompt : undefined
-    if (last && wakes) lane.waking = { prompt, nudges: 0 }
+    lane.owed = wakes && !wakesNow ? prompt : undefined
+    if (wakesNow) lane.waking = { prompt, nudges: 0 }
   }
 
   /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
