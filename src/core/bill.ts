@@ -1,4 +1,4 @@
-import { addUsage, isActive, NO_USAGE, type Task, type Usage } from "./task.ts"
+import { addFigures, addUsage, billedTokens, isActive, NO_FIGURES, NO_USAGE, type Task, type Usage } from "./task.ts"
 
 /** What tasks have cost, for the limits that several of them share. A task's own tasks count for it, and above it. */
 export type Bill = {
@@ -50,6 +50,32 @@ export function recentRuns({ run }: Task, cost: number, now: number): Task["run"
   const kept = [...recent, { endedAt, cost }].filter((each) => each.cost > 0 && each.endedAt > now - DAY_MS)
   return kept.length > 0 ? kept : undefined
 }
+
+/** What is kept of a task that is forgotten: what it cost, and nothing of its work. Undefined where it cost nothing. */
+export function remainsOf(task: Task): Task | undefined {
+  const { usage } = addFigures(task.earlier, task.outcome ?? NO_FIGURES)
+  if (usage.cost === 0 && billedTokens(usage) === 0) return undefined
+  const { outcome, retrievedAt: _retrieved, fork: _fork, place: _place, ...rest } = task
+  return {
+    ...rest,
+    description: "",
+    fingerprint: "",
+    delivery: { state: "none" },
+    outcome: outcome && { ...outcome, ...NO_WORK },
+    forgotten: true,
+  }
+}
+
+const NO_WORK = {
+  reason: undefined,
+  note: undefined,
+  recentTools: [],
+  filesChanged: [],
+  moreFiles: 0,
+  unanswered: undefined,
+  receipt: undefined,
+  work: undefined,
+} as const
 
 /** The session that pays: the one above all tasks above this one. */
 export function payer(parentID: string, taskIn: (sessionID: string) => Task | undefined): string {

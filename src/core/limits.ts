@@ -62,10 +62,10 @@ export function placeInQueue(
 
 /**
  * Milliseconds until a session that launched at `launches` (ascending) may launch again; 0 if it may now.
- * The window is the last minute.
+ * The window is the last minute; a launch that is later than now was counted before the clock was set back.
  */
 export function launchDelay(launches: readonly number[], maxPerMinute: number, now: number): number {
-  const recent = launches.filter((at) => at > now - MINUTE_MS)
+  const recent = launches.filter((at) => at > now - MINUTE_MS && at <= now)
   if (maxPerMinute === 0 || recent.length < maxPerMinute) return 0
   const [oldest = now] = recent.slice(-maxPerMinute)
   return oldest + MINUTE_MS - now

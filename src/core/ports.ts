@@ -61,8 +61,11 @@ export type SessionInfo = {
   readonly record?: TaskRecord
 }
 
-/** A task as it is stored in its session, with the process that runs it. */
-export type TaskRecord = { readonly task: Task; readonly owner: Owner }
+/**
+ * A task as it is stored in its session, with the process that runs it. `cost`: of all that was done in the session, as
+ * far as the host tells.
+ */
+export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly cost?: number }
 
 /**
  * Who runs a task: one instance of this plugin in one process. `seenAt` is when the record was last written; an owner

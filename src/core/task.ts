@@ -94,8 +94,9 @@ export type Run = {
   readonly recent?: readonly { readonly endedAt: number; readonly cost: number }[]
   /** Ids of the tasks that have to complete before this run begins. */
   readonly after?: readonly string[]
-  /** When it was asked for its last word. */
+  /** When it was asked for its last word, and the limit that it was near. */
   readonly lastWordAt?: number
+  readonly lastWordFor?: Reason
   /** The command that has to pass before the run counts as completed. */
   readonly check?: string
 }
@@ -219,6 +220,8 @@ export type Task = {
   readonly outcome?: Outcome
   readonly delivery: Delivery
   readonly retrievedAt?: number
+  /** It has left its session's list; what it cost is still to be counted. */
+  readonly forgotten?: true
 }
 
 /** A task before its session is made. */

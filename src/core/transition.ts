@@ -1,4 +1,13 @@
-import { addFigures, type Delivery, isActive, NO_FIGURES, type Outcome, type Run, type Task } from "./task.ts"
+import {
+  addFigures,
+  type Delivery,
+  isActive,
+  NO_FIGURES,
+  type Outcome,
+  type Reason,
+  type Run,
+  type Task,
+} from "./task.ts"
 
 /** How a run can end, and what it leaves. `generation` names the run that the news is about. */
 type Ended = {
@@ -17,7 +26,7 @@ export type TaskEvent =
   /** `by`: another agent goes on with it. */
   | { readonly type: "resumed"; readonly run: Run; readonly by?: Pick<Task, "agent" | "model" | "description"> }
   | { readonly type: "retrieved"; readonly at: number }
-  | { readonly type: "warned"; readonly generation: number; readonly at: number }
+  | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -69,10 +78,10 @@ function admit(task: Task, event: { generation: number; at: number }): Task {
 }
 
 /** It was asked for its last word. */
-function warn(task: Task, { generation, at }: { generation: number; at: number }): Task {
+function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type: "warned" }>): Task {
   const { run } = task
   if (!isActive(task) || run.generation !== generation || run.startedAt === undefined) return task
-  return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at } } : task
+  return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {

@@ -291,7 +291,9 @@ export class OpencodeHost implements Host {
     return sessions.flatMap((session) => {
       const record = this.#records.in(session)
       // What another folder's instance looks after, or looked after, is for that folder.
-      return record && (!scope.scope || (record.owner.folder ?? session.directory) === folder) ? [record] : []
+      return record && (!scope.scope || (record.owner.folder ?? session.directory) === folder)
+        ? [{ ...record, cost: session.cost }]
+        : []
     })
   }
 

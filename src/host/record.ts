@@ -52,6 +52,7 @@ const Run = z.object({
   recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
   after: z.array(z.string()).optional(),
   lastWordAt: z.number().optional(),
+  lastWordFor: Reason.optional(),
   check: z.string().optional(),
 })
 
@@ -144,6 +145,7 @@ const Draft = z.object({
   outcome: Outcome.optional(),
   delivery: Delivery,
   retrievedAt: z.number().optional(),
+  forgotten: z.literal(true).optional(),
 })
 
 const RecordSchema = z.object({

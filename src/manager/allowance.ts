@@ -19,8 +19,16 @@ export class Allowance {
   /** Nothing begins where a limit that it would come under is used up. */
   async refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
     await this.#ledger.lookElsewhere()
+    this.refuseSpent(sessionID, taskID)
+  }
+
+  /** The same by what is known now. */
+  refuseSpent(sessionID: string, taskID?: string): void {
     const why = this.refusal(sessionID, taskID)
-    if (why) throw new CallError(`Nothing was launched: ${why}.`)
+    if (why)
+      throw new CallError(
+        `Nothing was launched: ${why}. Only the user can raise it: do the rest yourself, or tell them.`,
+      )
   }
 
   /** Why nothing may begin; undefined where it may. */

@@ -92,7 +92,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     mayComplete: (task) => checks.mayComplete(task),
     tellAgain: (task, tracker, text) => parts.background.run("tell again", () => teller.again(task, tracker, text)),
   })
-  const recovery = new Recovery(parts, endings, outbox, freed)
+  const recovery = new Recovery(parts, { endings, outbox, ledger, changed: freed })
   const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
   const teller: Teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
   const retention = new Retention(parts, waiting, forget)
@@ -117,12 +117,12 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
 
   async function forget(task: Task): Promise<void> {
-    ledger.keep(store.get(task.id) ?? task)
+    const remains = ledger.keep(store.get(task.id) ?? task)
     store.remove(task.id)
     waiting.endStranded(endings)
     answers.forget(task.id)
     checks.forget(task.id)
-    await journal.erase(task)
+    await journal.erase(task, remains)
   }
 
   /** What a task changed in a place of its own. A diff that cannot be had is no reason to keep an answer back. */

@@ -62,11 +62,11 @@ export class Journal {
       if (parentID === undefined || task.parentID === parentID) void this.save(task)
   }
 
-  /** Removes a task's record, after what is being written. */
-  async erase(task: Task): Promise<void> {
+  /** Removes a task's record, after what is being written; `remains` is written in its place. */
+  async erase(task: Task, remains?: Task): Promise<void> {
     this.#drop(task.id)
     await this.#entries.get(task.id)?.writing
-    await this.#write(task.sessionID, task.id, () => this.#host.saveRecord(task.sessionID, undefined))
+    await this.#write(task.sessionID, task.id, () => this.#host.saveRecord(task.sessionID, remains))
   }
 
   #start(task: Task): Promise<void> {

@@ -27,7 +27,7 @@ export class LastWords {
     const { store, clock, journal, background, host } = this.#parts
     const at = clock.now()
     tracker.lastWord = { state: "told", reason, at }
-    const change = store.apply(task.id, { type: "warned", generation: task.run.generation, at }, at)
+    const change = store.apply(task.id, { type: "warned", generation: task.run.generation, at, reason }, at)
     if (change) background.run("save", () => journal.save(change.after))
     host.log("info", "task asked for its last word", {
       task: task.id,

@@ -161,6 +161,8 @@ export class Launcher {
     waitsFor()
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)
+    // While the user was asked, others may have spent what there was, or failed.
+    this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
     const draft = this.#draft(request, caller, found, after)

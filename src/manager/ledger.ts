@@ -1,12 +1,12 @@
-import { type Account, type Bill, billOf, DAY_MS, payer } from "../core/bill.ts"
+import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../core/bill.ts"
 import { NOTHING_SPENT, needsBill, type Spent } from "../core/spending.ts"
-import { NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../core/task.ts"
+import { isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../core/task.ts"
 import type { Watched } from "../core/watchdog.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
 
 /** How long what other processes' tasks have cost is taken for known, in ms. */
-const ELSEWHERE_MS = 60_000
+const ELSEWHERE_MS = 10_000
 
 /**
  * What tasks have cost, for the limits that several of them share: those of this process as they stand, those of others
@@ -15,7 +15,9 @@ const ELSEWHERE_MS = 60_000
 export class Ledger {
   readonly #parts: Parts
   readonly #forgotten = new Map<string, Task>()
+  /** Other processes' tasks that are not known here, and what their last runs have cost. */
   #elsewhere: readonly Task[] = []
+  #costs: ReadonlyMap<string, number> = new Map()
   #lookedAt = Number.NEGATIVE_INFINITY
 
   constructor(parts: Parts) {
@@ -40,20 +42,26 @@ export class Ledger {
     return this.#bill().task(taskID)
   }
 
-  /** The task leaves the list; what it cost stays on the bill. */
-  keep(task: Task): void {
-    if (needsBill(this.#parts.options)) this.#forgotten.set(task.id, task)
+  /** The task leaves the list; what it cost stays on the bill. Returns what is to be written down of it. */
+  keep(task: Task): Task | undefined {
+    if (!needsBill(this.#parts.options)) return undefined
+    this.#forgotten.set(task.id, task)
+    return remainsOf(task)
   }
 
   /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */
   async lookElsewhere(): Promise<void> {
     const { host, options, store, clock } = this.#parts
     const now = clock.now()
-    if (options.maxCostPerDay === 0 || now - this.#lookedAt < ELSEWHERE_MS) return
+    if (options.maxCostPerDay === 0 || Math.abs(now - this.#lookedAt) < ELSEWHERE_MS) return
     this.#lookedAt = now
     try {
       const records = await host.recordsSince(now - DAY_MS)
-      this.#elsewhere = records.flatMap(({ task }) => (store.get(task.id) ? [] : [task]))
+      const unknown = records.filter(({ task }) => !store.get(task.id))
+      this.#elsewhere = unknown.map(({ task }) => task)
+      // No record tells what a run costs that goes on; its session does.
+      const running = unknown.filter(({ task }) => isActive(task))
+      this.#costs = new Map(running.map(({ task, cost = 0 }) => [task.id, cost - task.earlier.usage.cost]))
     } catch (error) {
       host.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }
@@ -77,7 +85,8 @@ export class Ledger {
 
   #accountOf(task: Task): Account {
     const { usage } = this.#parts.store.tracker(task.id)?.snapshot() ?? task.outcome ?? NO_FIGURES
-    return { lastRun: usage, before: task.earlier.usage }
+    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, this.#costs.get(task.id) ?? 0) } : usage
+    return { lastRun, before: task.earlier.usage }
   }
 }
 

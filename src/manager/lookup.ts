@@ -60,7 +60,7 @@ export function selectRunning(
   throw noBatch(selector.name, own)
 }
 
-export function noBatch(name: string, own: readonly Task[]): CallError {
+function noBatch(name: string, own: readonly Task[]): CallError {
   if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
   const known = names.length > 0 ? thereAre(names.map((each) => oneLine(each))) : "No task has a batch name."

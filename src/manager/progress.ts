@@ -106,12 +106,17 @@ export class ProgressTracker {
     return this.#missingSince
   }
 
-  /** The process slept so long: whatever waits for a time waits as much longer. */
+  /** The process slept so long: whatever waits for a time waits as much longer. Less than 0: its clock was set back. */
   slept(ms: number): void {
     this.asleep += ms
     this.#lastSignAt += ms
     if (this.stuckSince !== undefined) this.stuckSince += ms
     if (this.todosSince !== undefined) this.todosSince += ms
+    const { lastWord } = this
+    if (lastWord) {
+      const { at, againAt } = lastWord
+      this.lastWord = { ...lastWord, at: at + ms, ...(againAt !== undefined && { againAt: againAt + ms }) }
+    }
     for (const ask of this.#asks.values()) this.#asks.set(ask.id, { ...ask, askedAt: ask.askedAt + ms })
   }
 

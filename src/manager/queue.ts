@@ -11,6 +11,9 @@ import type { Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 import type { Waiting } from "./waiting.ts"
 
+/** A prompt on its way: until it is sent, more can be put behind it. */
+type Leaving = { prompt: string }
+
 export type QueuePorts = {
   readonly endings: Endings
   readonly places: Places
@@ -29,8 +32,10 @@ export class Queue {
   readonly #making = new Set<Task>()
   /** The prompts of runs that wait for their slot. In memory alone: after a restart nothing is started by itself. */
   readonly #prompts = new Map<string, string>()
-  /** The prompts of runs whose place is being made ready. */
-  readonly #entering = new Map<string, string>()
+  /** The prompts of runs that have begun, until they are sent. */
+  readonly #leaving = new Map<string, Leaving>()
+  /** What is under way until a run's prompt is with the host. */
+  readonly #starting = new Map<string, Promise<void>>()
 
   constructor(parts: Parts, ports: QueuePorts) {
     this.#parts = parts
@@ -59,14 +64,14 @@ export class Queue {
 
   /** The session of a task is made, in the slot that was reserved for it: its run begins, or waits for its turn. */
   async begin(task: Task, reserved: Task, prompt: string): Promise<boolean> {
-    const { store, clock, journal, toaster, background } = this.#parts
+    const { store, clock, journal, toaster } = this.#parts
     store.add(task, clock.now())
     this.#making.delete(reserved)
     if (isQueued(task)) this.#prompts.set(task.id, prompt)
     if (task.fork) await journal.save(task)
     if (!this.#runs(task)) return false
     // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
-    if (!isQueued(task)) background.run("start", () => this.#prompt(task, prompt))
+    if (!isQueued(task)) this.#start(task, prompt)
     toaster.launched(task)
     this.#logLaunch(task)
     this.#ports.watch()
@@ -87,7 +92,7 @@ export class Queue {
 
   /** Starts what may start. Called whenever a slot may have become free. */
   pump(): void {
-    const { store, clock, background, journal, stopped } = this.#parts
+    const { store, clock, journal, stopped } = this.#parts
     if (stopped.aborted) return
     for (const id of this.#prompts.keys()) if (!isWaiting(store.get(id))) this.#prompts.delete(id)
     for (const task of this.#admissible([...store.active(), ...this.#making])) {
@@ -98,22 +103,23 @@ export class Queue {
       const change = store.apply(task.id, event, clock.now())
       if (!change) continue
       this.#prompts.delete(task.id)
-      background.run("start", async () => {
-        await journal.save(change.after)
-        await this.#prompt(change.after, prompt)
-      })
+      this.#start(change.after, prompt, () => journal.save(change.after))
       this.#ports.watch()
     }
   }
 
-  /** Puts more behind the prompt of a run that has not begun; false where it has. */
+  /** Puts more behind the prompt of a run that was not sent yet; false where it was. */
   append(taskID: string, text: string): boolean {
-    for (const prompts of [this.#prompts, this.#entering]) {
-      const prompt = prompts.get(taskID)
-      if (prompt !== undefined) prompts.set(taskID, `${prompt}\n\n${text}`)
-      if (prompt !== undefined) return true
-    }
-    return false
+    const prompt = this.#prompts.get(taskID)
+    if (prompt !== undefined) this.#prompts.set(taskID, `${prompt}\n\n${text}`)
+    const leaving = this.#leaving.get(taskID)
+    if (leaving) leaving.prompt += `\n\n${text}`
+    return prompt !== undefined || leaving !== undefined
+  }
+
+  /** Resolves when the prompt of a run that has begun is with the host, or will never be. */
+  async prompted(taskID: string): Promise<void> {
+    await this.#starting.get(taskID)?.catch(() => {})
   }
 
   #admissible(active: Iterable<Task>): readonly Task[] {
@@ -134,22 +140,36 @@ export class Queue {
     return why !== undefined && endings.end(id, run.generation, { type: "failed", reason })
   }
 
+  /** Has a run's prompt sent, after what has to be done before. */
+  #start(task: Task, prompt: string, before = async () => {}): void {
+    const leaving: Leaving = { prompt }
+    this.#leaving.set(task.id, leaving)
+    const starting = before()
+      .then(() => this.#prompt(task, leaving))
+      .finally(() => {
+        if (this.#leaving.get(task.id) === leaving) this.#leaving.delete(task.id)
+        if (this.#starting.get(task.id) === starting) this.#starting.delete(task.id)
+      })
+    this.#starting.set(task.id, starting)
+    this.#parts.background.run("start", () => starting)
+  }
+
   /**
    * Sends a run's prompt, if the run has not ended meanwhile. A failure ends it, since its caller has gone, and stops its
    * session: the prompt may have been taken all the same.
    */
-  async #prompt(task: Task, prompt: string): Promise<void> {
+  async #prompt(task: Task, leaving: Leaving): Promise<void> {
     const { sessionID, agent, model } = task
     const { generation, createdAt, promptID } = task.run
     if (!this.#runs(task)) return
-    this.#entering.set(task.id, prompt)
-    const preface = task.place ? await this.#enter(task) : ""
-    const whole = this.#entering.get(task.id) ?? prompt
-    this.#entering.delete(task.id)
-    if (preface === undefined || !this.#runs(task)) return
     try {
-      const text = withAnswers(whole, await this.#answersFor(task))
+      // Read before its place is made: what it waited for may be dropped meanwhile.
+      const answers = await this.#answersFor(task)
       if (!this.#runs(task)) return
+      const preface = task.place ? await this.#enter(task) : ""
+      if (preface === undefined || !this.#runs(task)) return
+      const text = withAnswers(leaving.prompt, answers)
+      this.#leaving.delete(task.id)
       const texts = preface === "" ? [{ text }] : [{ text }, { text: preface, synthetic: true }]
       const parts = texts.map((part, at) => ({ id: partID("prompt", task.id, generation, createdAt, at), ...part }))
       await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })

@@ -1,8 +1,10 @@
+import { endAfterCrash } from "../core/last-word.ts"
 import type { TaskRecord } from "../core/ports.ts"
 import { type Ending, isActive, isOwed, type Task } from "../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../core/verdict.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
+import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
 import { persistently } from "./retry.ts"
 
@@ -12,6 +14,14 @@ const LOOK_BACK_MS = 7 * 24 * 3_600_000
 const CLAIM_MS = 300
 /** A parent that waited this recently is woken by what is told after a restart; an older one finds it when it is used. */
 const WAKE_WINDOW_MS = 900_000
+
+export type RecoveryPorts = {
+  readonly endings: Endings
+  readonly outbox: Outbox
+  readonly ledger: Ledger
+  /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
+  readonly changed: () => void
+}
 
 /**
  * Brings tasks back after a crash or a restart from the records in their sessions:
@@ -27,17 +37,18 @@ export class Recovery {
   readonly #parts: Parts
   readonly #endings: Endings
   readonly #outbox: Outbox
+  readonly #ledger: Ledger
   readonly #changed: () => void
   readonly #loaded = new Map<string, Promise<void>>()
   /** Tasks that a dead process left and that are not settled yet, with when that process was last seen. */
   readonly #orphans = new Map<string, number>()
   readonly #adopting = new Set<string>()
 
-  /** `changed` is called when other processes' tasks have ended or gone: some here may have waited for them. */
-  constructor(parts: Parts, endings: Endings, outbox: Outbox, changed: () => void) {
+  constructor(parts: Parts, { endings, outbox, ledger, changed }: RecoveryPorts) {
     this.#parts = parts
     this.#endings = endings
     this.#outbox = outbox
+    this.#ledger = ledger
     this.#changed = changed
   }
 
@@ -112,6 +123,11 @@ export class Recovery {
   #takeIn(records: readonly TaskRecord[]): void {
     const { store, host, clock, background } = this.#parts
     for (const { task, owner } of records) {
+      if (task.forgotten) {
+        this.#ledger.keep(task)
+        if (store.isForeign(task.id)) this.#remove(task.id)
+        continue
+      }
       const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
       const isOrphan = ownership === "dead" || (ownership === "ours" && this.#orphans.has(task.id))
@@ -178,8 +194,9 @@ export class Recovery {
     const { host } = this.#parts
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const ending = unchecked(task, judge(messages, "orphaned"))
-    if (!ending || !this.#own(task)) return
+    const judged = judge(messages, "orphaned")
+    if (!judged || !this.#own(task)) return
+    const ending = unchecked(task, endAfterCrash(judged, task.run, messages))
     const lastSign = Math.max(seenAt, lastSignIn(messages))
     const circumstances = { messages, openTodos, wake: this.#wakes(seenAt), maybeTold: true }
     this.#endings.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
@@ -199,8 +216,8 @@ export class Recovery {
 }
 
 /** Whether a run that had answered would have passed its check, nobody knows any more. */
-function unchecked(task: Task, ending: Ending | undefined): Ending | undefined {
-  if (ending?.type !== "completed" || task.run.check === undefined) return ending
+function unchecked(task: Task, ending: Ending): Ending {
+  if (ending.type !== "completed" || task.run.check === undefined) return ending
   const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
   return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }

@@ -27,12 +27,12 @@ export class Teller {
   /** Throws a `CallError` where the task cannot read it. `waits`: it stands behind the prompt of a run that has not begun. */
   async tell(task: Task, text: string): Promise<{ waits: boolean }> {
     const { store } = this.#parts
-    if (!isActive(task)) throw new CallError(endedText(task))
+    if (!isActive(task)) throw new CallError(this.#ended(task))
     if (store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Tell it there.`)
     if (this.#queue.append(task.id, text)) return { waits: true }
     const tracker = store.tracker(task.id)
-    if (!tracker) throw new CallError(endedText(task))
+    if (!tracker) throw new CallError(this.#ended(task))
     if (tracker.lastWord)
       throw new CallError(`Task ${task.id} is near a limit and is saying its last word: it can be told nothing more.`)
     await this.#send(task, tracker, text)
@@ -53,7 +53,11 @@ export class Teller {
     const { id, sessionID, agent, model, run } = task
     const at = this.#time()
     const word = messageID("word", id, run.generation, at)
+    const runs = () => store.tracker(id) === tracker
     tracker.expect(word)
+    // The host answers what stands last, in the order of coming: the prompt comes first.
+    await this.#queue.prompted(id)
+    if (!runs()) throw new CallError(this.#ended(store.get(id) ?? task))
     const parts = [{ id: partID("word", id, run.generation, at, 0), text }]
     try {
       // Sent again under the same id it is the same message.
@@ -64,10 +68,18 @@ export class Teller {
       throw new CallError(`Task ${id} was not told: ${messageOf(error)} Try again.`)
     }
     tracker.words.set(word, text)
-    if (store.tracker(id) === tracker) return
+    if (runs()) return
     // It was ended meanwhile, by a limit or a cancel: the message may have started its model again.
     await stopSession(this.#parts, sessionID)
-    throw new CallError(endedText(store.get(id) ?? task))
+    throw new CallError(this.#ended(store.get(id) ?? task))
+  }
+
+  #ended({ id, status }: Task): string {
+    const resumable: readonly string[] = this.#parts.options.resumable
+    const next = resumable.includes(status)
+      ? `To ask it again, use superagents_task(resume="${id}", prompt).`
+      : "It cannot be resumed either (option resumable): launch a new one."
+    return `Task ${id} is ${status}: it was told nothing. ${next}`
   }
 
   /** Ids come from the time: two words in one millisecond are two messages. */
@@ -76,6 +88,3 @@ export class Teller {
     return this.#lastAt
   }
 }
-
-const endedText = ({ id, status }: Task): string =>
-  `Task ${id} is ${status}: it was told nothing. To ask it again, use superagents_task(resume="${id}", prompt).`

@@ -37,6 +37,7 @@ export class Timekeeper {
   #leasesRenewedAt: number
   #foreignLookedAt = 0
   #wokenAt = 0
+  #seenAt = 0
 
   constructor(parts: Parts, watcher: Watcher, recovery: Recovery, ledger: Ledger) {
     this.#parts = parts
@@ -66,7 +67,7 @@ export class Timekeeper {
     this.#ticker.stop()
   }
 
-  /** The process may have slept since the last tick: then no limit counts that time. */
+  /** The process may have slept since the last tick, or the clock been set back: then no limit counts that. */
   noticeSleep(): void {
     this.#woke(this.#ticker.late)
   }
@@ -84,6 +85,8 @@ export class Timekeeper {
       if (unheard.length > 0) await this.#watcher.lookForAsks(unheard)
       if (stopped.aborted) return
       for (const task of running) this.#lookAt(task, activity)
+      if (running.length > 0)
+        this.#parts.background.run("look at what others spend", () => this.#ledger.lookElsewhere())
       // The host is awake now: what could wait goes along.
       if (looks) journal.flush()
     } catch (error) {
@@ -170,10 +173,14 @@ export class Timekeeper {
 
   #woke(late: number): void {
     const { clock, store } = this.#parts
-    const slept = Math.min(late, clock.now() - this.#wokenAt)
-    if (slept < SLEPT_MS) return
-    this.#wokenAt = clock.now()
-    for (const task of store.active()) store.tracker(task.id)?.slept(slept)
+    const now = clock.now()
+    const setBack = now - this.#seenAt
+    this.#seenAt = now
+    const slept = Math.min(late, now - this.#wokenAt)
+    const jump = setBack < 0 ? setBack : slept
+    if (jump >= 0 && jump < SLEPT_MS) return
+    this.#wokenAt = now
+    for (const task of store.active()) store.tracker(task.id)?.slept(jump)
   }
 
   *#deadlines(): Iterable<number> {

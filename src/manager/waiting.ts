@@ -1,9 +1,11 @@
 import { nameOf } from "../core/account.ts"
 import { fateOf, stranded, waitsFor } from "../core/after.ts"
-import { CallError } from "../core/errors.ts"
+import { batchName, namedBatch } from "../core/batch.ts"
+import { CallError, thereAre } from "../core/errors.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import type { Endings } from "./endings.ts"
-import { findBatch, findTask, noBatch } from "./lookup.ts"
+import { findTask } from "./lookup.ts"
 import type { Parts } from "./parts.ts"
 
 /** The ids of the tasks among `own` that a launch is to wait for. Throws where one of them can no longer complete. */
@@ -11,15 +13,26 @@ export function resolveAfter(after: readonly string[] | string, own: readonly Ta
   const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
   for (const task of tasks) {
     const fate = fateOf(task)
-    if (fate) throw new CallError(`Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}.`)
+    if (fate)
+      throw new CallError(
+        `Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}. Launch it again first, or launch this without it.`,
+      )
   }
   return [...new Set(tasks.map(({ id }) => id))]
 }
 
+/** One id by itself is that task, not the batch that it is in. */
 function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
-  const key = findBatch(name, own)
-  if (key === undefined) throw noBatch(name, own)
-  return own.filter(({ batch }) => batch === key)
+  const wanted = name.trim()
+  const found = own.filter(({ batch }) => batch === namedBatch(wanted))
+  if (found.length > 0) return found
+  if (own.some(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted)))
+    return [findTask(wanted, own)]
+  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
+  const known = names.length > 0 ? thereAre(names) : "No task has a batch name."
+  throw new CallError(
+    `No batch "${oneLine(wanted)}" in this session. ${known} To wait for tasks, give their ids as an array.`,
+  )
 }
 
 /**

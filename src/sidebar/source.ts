@@ -64,7 +64,7 @@ export function createSource(
   const take = (session: Session, live: boolean) => {
     const record = decodeRecord(session)
     const known = entries.get(session.id)
-    if (!record) return forget(session.id)
+    if (!record || record.task.forgotten) return forget(session.id)
     const { task } = record
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)

@@ -1,7 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
-import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { fates } from "../support/killing.ts"
+import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 
 /** The bill, on the real host with a model that has a price. A step costs $0.01. */
@@ -20,7 +22,6 @@ afterAll(() => model?.close())
 beforeEach(() => model.reset())
 
 const CENT = { input: 10_000, output: 0 }
-const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
 const running = () => host as Host
 const task = (session: string, args: object) =>
   callTool(running(), model, session, "superagents_task", { description: "d", agent: "general", ...args }, PATIENT)
@@ -95,7 +96,7 @@ describe("with budgets for a task and a session", () => {
     const session = await openSession(running())
     expect((await task(session, { prompt: "B-MORE", max_cost: 0.06 })).error).toMatch(/`max_cost`.*0\.05/)
     expect((await task(session, { prompt: "B-MORE", max_cost: 0 })).error).toContain("`max_cost`")
-    const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 } as never, PATIENT)
+    const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 }, PATIENT)
     const [notification] = await notified(running(), session, 1, PATIENT.timeout)
     expect(notification?.hidden).toMatch(/Stopped at its budget: .* of \$0\.02 \(argument max_cost\)/)
     expect(await costOf(child)).toBeLessThanOrEqual(0.03 + 1e-9)
@@ -105,30 +106,64 @@ describe("with budgets for a task and a session", () => {
 describe("with a budget for the day", () => {
   afterEach(() => host?.stop())
 
-  test("what was spent counts after a SIGKILL, also of a task that it interrupted; other sessions pay too", async () => {
-    host = await startPlugged(model, { maxCostPerDay: 0.05, lastWord: 5000 })
+  test("what was spent counts after a SIGKILL in the middle of last words, which are not asked for again", async () => {
+    host = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 5000 }, { permission: ASKS_FOR_LS })
     script(2, 30)
     const session = await openSession(host)
+    // One hangs in a tool at its time limit, is interrupted and asked, and hangs then, too.
+    model.use((request) => {
+      if (request.userTexts[0] !== "B-TOOL") return undefined
+      if (isAsked(request)) return { hang: true }
+      return { tools: [{ name: "bash", args: { command: "sleep 30", description: "x" } }], usage: { input: 1 } }
+    })
+    const inTool = await launch(host, model, session, { prompt: "B-TOOL", timeout: 6000 }, PATIENT)
     await launch(host, model, session, { prompt: "B-DONE" }, PATIENT)
     await notified(host, session, 1, PATIENT.timeout)
-    model.use(({ lastUser, sinceUser }) => {
-      if (lastUser !== "B-HANGS") return undefined
-      if (sinceUser.length > 1) return { hang: true }
+    // The other comes near its budget, is asked, and has not answered yet.
+    model.use((request) => {
+      if (request.userTexts[0] !== "B-HANGS") return undefined
+      if (isAsked(request)) return { hang: true }
       return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage: CENT }
     })
-    const { child } = await launch(host, model, session, { prompt: "B-HANGS" }, PATIENT)
-    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 1, PATIENT)
-    const spent = 0.02 + (await costOf(child))
+    const near = await launch(host, model, session, { prompt: "B-HANGS", max_cost: 0.01 }, PATIENT)
+    const lost = [inTool, near]
+    for (const { child } of lost)
+      await model.waitFor((each) => each.sessionID === child && isAsked(each), { timeout: PATIENT.timeout })
+    const before = 0.02 + (await costOf(near.child)) + (await costOf(inTool.child))
+    expect(before).toBeGreaterThan(0.0299)
     await host.kill()
     await host.restart()
-    await notified(host, session, 2, PATIENT.timeout)
-    const other = await openSession(host)
+    const words = () => model.requests.filter((each) => lost.some(({ child }) => child === each.sessionID)).length
+    const asked = words()
+    const told = await fates(
+      host,
+      model,
+      session,
+      lost.map(({ id }) => id),
+    )
+    expect(told).toEqual(lost.map(({ id }) => ({ id, status: "error", notifications: 1 })))
+    // What is left for the day is seen by five of another session; they have their last word before it is spent.
+    const { children } = await fiveNearALimit(host, model, {
+      step: { input: 22_000, output: 0 },
+      limit: /Stopped at the day's budget: .* spent at least \$0\.07\d\d of \$0\.08 \(option maxCostPerDay\)/,
+    })
+    const spent = (await Promise.all(children.map(costOf))).reduce((sum, cost) => sum + cost, before)
+    expect(spent).toBeLessThanOrEqual(0.08)
     script(9, 30)
+    const other = await openSession(host)
     const { child: last } = await launch(host, model, other, { prompt: "B-REST" }, PATIENT)
     const [notification] = await notified(host, other, 1, PATIENT.timeout)
-    expect(notification?.hidden).toMatch(/Stopped at the day's budget: .* of \$0\.05 \(option maxCostPerDay\)/)
-    expect(spent + (await costOf(last))).toBeLessThanOrEqual(0.06 + 1e-9)
+    expect(notification?.hidden).toMatch(/Stopped at the day's budget: .* of \$0\.08 \(option maxCostPerDay\)/)
+    expect(spent + (await costOf(last))).toBeLessThanOrEqual(0.09 + 1e-9)
     const { error } = await task(session, { prompt: "B-MORE" })
-    expect(error).toMatch(/the project's tasks of the last 24 hours spent (at least )?\$0\.0\d{3} of \$0\.05/)
+    expect(error).toMatch(/the project's tasks of the last 24 hours spent (at least )?\$0\.0\d{3} of \$0\.08/)
+    expect(words()).toBe(asked)
+    for (const { notifications } of await fates(
+      host,
+      model,
+      session,
+      lost.map(({ id }) => id),
+    ))
+      expect(notifications).toBe(1)
   })
 })

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, messages, openSession, toolParts, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
+import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
 
@@ -24,8 +25,11 @@ beforeAll(async () => {
   model = await startModel()
   host = await startPlugged(
     model,
-    { lastWord: 3000, maxTokensPerTask: 100_000, maxLaunchesPerMinute: 0, maxConcurrentTasks: 0, resumable: ["error"] },
-    { permission: { "*": "allow", bash: { "*": "allow", "ls*": "ask" } } },
+    {
+      ...{ lastWord: 3000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
+      ...{ maxLaunchesPerMinute: 0, maxConcurrentTasks: 0 },
+    },
+    { permission: ASKS_FOR_LS },
   )
   const done = model.use(({ sinceUser }) => (sinceUser.length === 0 ? read() : undefined))
   await ask(host, await openSession(host), "warm up", PATIENT)
@@ -43,7 +47,6 @@ const bash = (command: string): Reply => ({
 })
 const OBEYS = (): Reply => ({ text: "half is done, the rest is in a.txt", usage: CENT })
 
-const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
 const asked = (child: string) => model.requests.filter((request) => request.sessionID === child && isAsked(request))
 const outputOf = async (session: string, id: string) =>
   (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
@@ -54,7 +57,7 @@ let cases = 0
 const launched = async (
   work: (request: ModelRequest) => Reply,
   word: (request: ModelRequest) => Reply,
-  args: Partial<TaskArguments> & { max_cost?: number } = TIMED,
+  args: Partial<TaskArguments> = TIMED,
 ) => {
   const prompt = `L-CASE-${++cases}.`
   model.use((request) => {
@@ -109,6 +112,14 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     const requests = model.requests.filter(({ sessionID }) => sessionID === fresh.child)
     expect(requests.findIndex(isAsked)).toBe(5)
     expect(requests).toHaveLength(6)
+  })
+
+  test("its session's cost: with it one that goes on, one in a tool, one before a question, and a fork", async () => {
+    await fiveNearALimit(host, model, {
+      // Dear ones: no task comes near its own limit on tokens.
+      step: { input: 0, output: 17_500 },
+      limit: /Stopped at the session's budget: the session's tasks spent .* of \$0\.15 \(option maxCostPerSession\)/,
+    })
   })
 
   test("and a resume afterwards has all its tools, and hears nothing of it", async () => {

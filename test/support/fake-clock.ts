@@ -48,6 +48,15 @@ export class FakeClock implements Clock {
     await this.advance(0)
   }
 
+  /** Somebody sets the clock back: what is due comes no later for that. */
+  setBack(ms: number): void {
+    this.#now -= ms
+    for (const timer of [...this.#timers]) {
+      this.#timers.delete(timer)
+      this.#timers.add(Object.assign(timer, { at: timer.at - ms }))
+    }
+  }
+
   /** Lets time pass until `condition` holds; throws where it does not within `ms`. */
   async until(condition: () => boolean, ms = 3_600_000): Promise<void> {
     const end = this.#now + ms

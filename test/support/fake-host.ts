@@ -238,8 +238,9 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   #records(wanted: (session: StoredSession) => boolean): TaskRecord[] {
-    return [...this.database.sessions.values()].filter(wanted).flatMap(({ id, parentID, metadata }) => {
-      return decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER) ?? []
+    return [...this.database.sessions.values()].filter(wanted).flatMap(({ id, parentID, metadata, messages }) => {
+      const record = decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER)
+      return record ? { ...record, cost: messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0) } : []
     })
   }
 

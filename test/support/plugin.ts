@@ -13,6 +13,7 @@ export type TaskArguments = {
   model?: string
   batch?: string
   timeout?: number
+  max_cost?: number
   fork?: boolean
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { billOf, DAY_MS, payer, recentRuns } from "../../src/core/bill.ts"
+import { billOf, DAY_MS, payer, recentRuns, remainsOf } from "../../src/core/bill.ts"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
-import { taskOf } from "../support/tasks.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const NOW = 10 * DAY_MS
 const ended = (hoursAgo: number) => ({ endedAt: NOW - hoursAgo * 3_600_000 })
@@ -103,6 +103,34 @@ describe("a resume remembers", () => {
     expect(recentRuns(task("a", "p", { run: ended(2) }), 0, NOW)).toBeUndefined()
     expect(recentRuns(task("a", "p", { run: ended(30) }), 1, NOW)).toBeUndefined()
     expect(recentRuns(task("a", "p"), 1, NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
+  })
+})
+
+describe("of a task that is forgotten", () => {
+  const usage = spent(0.5)
+  const secret = {
+    description: "secret",
+    fingerprint: "f",
+    retrievedAt: 5,
+    run: { endedAt: 4 },
+    status: "error",
+  } as const
+
+  test("stays what it cost, and nothing of its work", () => {
+    const reason = { code: "timeout", text: "secret" } as const
+    const outcome = outcomeOf({ usage, reason, filesChanged: ["secret"], recentTools: ["secret"], note: "secret" })
+    const remains = remainsOf(taskOf({ ...secret, outcome }))
+    expect(remains).toMatchObject({ forgotten: true, outcome: { usage }, delivery: { state: "none" } })
+    expect(JSON.stringify(remains)).not.toContain("secret")
+  })
+
+  test("stays what runs before a last one without an outcome cost, in tokens if there is no price", () => {
+    const earlier = { toolCalls: 1, usage: spent(0) }
+    expect(remainsOf(taskOf({ ...secret, earlier }))).toMatchObject({ earlier, outcome: undefined, forgotten: true })
+  })
+
+  test("stays nothing where it cost nothing", () => {
+    expect(remainsOf(taskOf({ ...secret, outcome: outcomeOf() }))).toBeUndefined()
   })
 })
 

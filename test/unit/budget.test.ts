@@ -35,7 +35,8 @@ describe("a session's budget", () => {
     const rig = rigged({ maxCostPerSession: 0.04 })
     const { id } = await rig.launch(spend)
     expect((await rig.ended(id)).status).toBe("completed")
-    const why = "Nothing was launched: the session's tasks spent $0.0400 of $0.04 (option maxCostPerSession)."
+    const why =
+      "Nothing was launched: the session's tasks spent $0.0400 of $0.04 (option maxCostPerSession). Only the user can raise it: do the rest yourself, or tell them."
     await expect(rig.launch(spend)).rejects.toThrow(new CallError(why))
     await expect(rig.manager.resume(id, { prompt: "SPEND" }, rig.caller)).rejects.toThrow("option maxCostPerSession")
     expect(await rig.launch(spend, rig.openParent())).toBeDefined()
@@ -156,4 +157,60 @@ test("limits on what is spent, and a last word that nobody needs, cost no call",
   const plain = await calls({ lastWord: 0 })
   expect(await calls({})).toEqual(plain)
   expect(await calls({ maxCostPerTask: 1, maxCostPerSession: 1, maxTokensPerSession: 100_000 })).toEqual(plain)
+})
+
+describe("what was spent is not forgotten", () => {
+  test("by a clear and a restart", async () => {
+    const limits = { maxCostPerSession: 0.04, maxCostPerDay: 0.08 }
+    const rig = rigged(limits)
+    await rig.ended((await rig.launch(spend)).id)
+    await rig.manager.clear(rig.parent)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    await expect(rig.launch(spend)).rejects.toThrow(/spent \$0\.0400 of \$0\.04 \(option maxCostPerSession\)/)
+    const other = rig.openParent()
+    await rig.ended((await rig.launch(spend, other)).id, other)
+    await expect(rig.launch(spend, rig.openParent())).rejects.toThrow("$0.0800 of $0.08 (option maxCostPerDay)")
+  })
+
+  test("and without such limits nothing is kept of a task that was cleared", async () => {
+    const rig = rigged({})
+    const { id, sessionID } = await rig.launch(spend)
+    await rig.ended(id)
+    await rig.manager.clear(rig.parent)
+    expect(rig.host.stored(sessionID).metadata).toEqual({})
+  })
+
+  test("while the user takes time to allow a launch", async () => {
+    const rig = rigged({ maxCostPerSession: 0.04 })
+    const first = await rig.launch(spend)
+    let allow = () => {}
+    const asked = new Promise<void>((resolve) => {
+      allow = resolve
+    })
+    const request = { description: "find it", prompt: "SPEND", agent: "general", fork: false }
+    const second = rig.manager.launch(request, { ...rig.caller, authorize: () => asked })
+    await rig.ended(first.id)
+    allow()
+    await expect(second).rejects.toThrow("option maxCostPerSession")
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
+  test("where another process spends it, while a task runs here", async () => {
+    const limits = { maxCostPerDay: 0.1, lastWord: 0 }
+    const rig = rigged(limits, 1000)
+    rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 20_000 } }] })
+    const { id } = await rig.launch({ prompt: "SLOW" })
+    const other = new Rig({ options: { lastWord: 0 }, share: { clock: rig.clock, database: rig.host.database } })
+    other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
+    // Ids are told apart by their number in a rig.
+    await other.ended((await other.launch()).id)
+    const theirs = await other.launch(spend)
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.text).toMatch(/^Stopped at the day's budget: .* of \$0\.10/)
+    expect(rig.clock.now() - (task.run.startedAt ?? 0)).toBeLessThan(60_000)
+    expect(other.task(theirs.id, other.parent).status).toBe("running")
+  })
 })

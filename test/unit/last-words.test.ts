@@ -174,3 +174,77 @@ test("while it is said, list and record say so", async () => {
   expect(rig.view(id).phase).toBe("saying its last word")
   expect(rig.task(id).run.lastWordAt).toBeDefined()
 })
+
+describe("a process that dies", () => {
+  const limits = { taskTimeout: 9000, lastWord: 2000, permissionTimeout: 0, maxCostPerDay: 5 }
+  const priced = (reply: Reply): Reply => ({ ...reply, usage: { input: 10_000 } }) as Reply
+  /** What became of the run after a crash at `at`. */
+  const recovered = async (work: Reply, word: Reply, at: number) => {
+    const { rig, words } = rigged(limits, priced(work), priced(word))
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(at)
+    const asked = rig.task(id).run.lastWordAt
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    const before = words.length
+    await rig.clock.advance(120_000)
+    expect(asked, "it was asked before the crash").toBeDefined()
+    expect(words).toHaveLength(before)
+    expect(rig.notices()).toHaveLength(1)
+    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+    const stored = rig.host.stored(sessionID).messages
+    return { rig, task, words, notice: rig.notices()[0], said: stored.filter(({ id }) => id.includes("L0000")) }
+  }
+
+  test("before the answer came: it is told as interrupted, once, and not asked again", async () => {
+    const { task, words, rig } = await recovered(WORKS, { ...SAID, delay: 5000 } as Reply, 7800)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+    expect(task.outcome?.saidLastWord).toBeUndefined()
+    expect(words).toHaveLength(1)
+    expect(task.outcome?.usage.cost).toBeGreaterThan(0.1)
+    expect(rig.manager.spentBy(rig.parent).day.cost).toBe(task.outcome?.usage.cost)
+  })
+
+  test("while it was to be interrupted in a tool, or had just been: the same", async () => {
+    for (const at of [8500, 9001]) {
+      const { task, words, said, rig } = await recovered(HANGS_IN_TOOL, { ...SAID, delay: 5000 } as Reply, at)
+      expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+      expect(words.length).toBeLessThanOrEqual(1)
+      expect(said.length).toBeLessThanOrEqual(1)
+      // What the step that was stopped cost, the host does not know.
+      expect(rig.manager.spentBy(rig.parent).day).toMatchObject({ atLeast: true })
+    }
+  })
+
+  test("when the answer was there and nobody had looked: it is told as its last word", async () => {
+    const { rig } = rigged(limits, WORKS, SAID)
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(6900)
+    rig.host.onEvent = () => "lose"
+    await rig.clock.until(() => rig.task(id).run.lastWordAt !== undefined)
+    const messages = rig.host.stored(sessionID).messages
+    await rig.clock.until(() => messages.at(-1)?.finish === "stop")
+    expect(rig.task(id).status).toBe("running")
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" }, saidLastWord: true } })
+    expect(task.outcome?.reason?.text).toMatch(/^Stopped at its time limit of 9s .*; its last word is below\.$/)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toMatch(/partial[\s\S]*half is done/)
+  })
+
+  test("when it had ended by itself before it was asked: it has simply completed", async () => {
+    const { rig } = rigged(limits, { text: "all is done", delay: 7600 }, SAID)
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(7100)
+    rig.host.onEvent = () => "lose"
+    const messages = rig.host.stored(sessionID).messages
+    await rig.clock.until(() => messages.at(-1)?.finish === "stop")
+    expect(rig.task(id)).toMatchObject({ status: "running", run: { lastWordAt: expect.any(Number) } })
+    rig.restart()
+    await rig.manager.recover()
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+})

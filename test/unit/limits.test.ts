@@ -95,6 +95,11 @@ describe("the launch rate", () => {
     expect(launchDelay([1000], 1, 1000 + 3 * MINUTE_MS)).toBe(0)
   })
 
+  test("does not hold back where the clock was set back: what was launched later than now tells nothing", () => {
+    expect(launchDelay([3_600_000, 3_600_001], 2, 1000)).toBe(0)
+    expect(launchDelay([900, 1000, 3_600_000], 2, 1000)).toBe(MINUTE_MS - 100)
+  })
+
   test("is off at 0", () => {
     expect(launchDelay([1, 2, 3], 0, 3)).toBe(0)
   })

@@ -47,4 +47,27 @@ describe("a machine that sleeps", () => {
     await rig.clock.advance(10_000)
     expect(rig.host.calls).toContain("refuse")
   })
+
+  test("leaves a last word as much time to be said", async () => {
+    const rig = new Rig({ options: { maxCostPerTask: 0.05, lastWord: 20_000, stallTimeout: 0 } })
+    const step = { tools: [{ name: "read", args: { ms: 100 } }], usage: { input: 10_000 } }
+    rig.script(({ lastUser, prompt }) => {
+      if (lastUser.includes("Answer at once: what is done")) return { text: "half is done", delay: 25_000 }
+      return prompt === "FIND" ? step : undefined
+    })
+    const { id } = await rig.launch()
+    await rig.clock.until(() => rig.task(id).run.lastWordAt !== undefined)
+    await rig.clock.advance(5000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.ended(id)
+    expect(rig.task(id).outcome?.saidLastWord).toBe(true)
+  })
+})
+
+test("a clock that is set back prolongs no limit", async () => {
+  const { rig, id } = await running({ taskTimeout: 60_000, stallTimeout: 0, lastWord: 3000 })
+  await rig.clock.advance(30_000)
+  rig.clock.setBack(3_600_000)
+  await rig.clock.advance(46_000)
+  expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
 })

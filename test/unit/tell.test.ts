@@ -138,7 +138,7 @@ describe("a word to a task", () => {
     rig.host.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? { slow: 50 } : undefined)
     const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
     await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(200)])
-    expect(await told).toMatch(/is cancelled: it was told nothing\. .*resume="/)
+    expect(await told).toMatch(/is cancelled: it was told nothing\. .*resumable/)
     await rig.clock.advance(1000)
     expect((await rig.host.activity()).has(sessionID)).toBe(false)
   })
@@ -175,4 +175,43 @@ describe("a word to a task", () => {
     expect(await answerOf(rig, id)).toBe("heard MORE")
     expect(rig.host.toasts.map(({ message }) => message)).toContain("There is nothing to say to it.")
   })
+})
+
+describe("a word that overtakes the prompt of its run", () => {
+  test.each([
+    ["as it is launched", {}, 0],
+    ["while its prompt is sent", {}, 60],
+    ["as its turn comes", { maxConcurrentTasks: 1 }, 0],
+    ["while its prompt is sent then", { maxConcurrentTasks: 1 }, 60],
+  ])("%s comes behind it all the same", async (_when, options, ms) => {
+    const rig = rigged(options)
+    rig.onPrompt("FIRST", { text: "first", delay: 50 })
+    const first = "maxConcurrentTasks" in options ? await rig.launch({ prompt: "FIRST" }) : undefined
+    const prompted = new Set<unknown>(first && [first.sessionID])
+    rig.host.onCall = (method, session) => {
+      if (method === "saveRecord") return { slow: 40 }
+      if (method !== "prompt" || prompted.has(session)) return undefined
+      prompted.add(session)
+      return { slow: 300 }
+    }
+    const { id, sessionID } = await rig.launch()
+    if (first) await rig.clock.until(() => rig.task(id).run.startedAt !== undefined)
+    if (ms > 0) await rig.clock.advance(ms)
+    await Promise.all([rig.manager.tell(id, "MORE", rig.caller), rig.clock.advance(800)])
+    const task = await rig.ended(id)
+    expect(task.status).toBe("completed")
+    const [prompt, ...others] = rig.host.stored(sessionID).messages
+    expect(prompt?.id).toBe(task.run.promptID)
+    expect(JSON.stringify([prompt, ...others])).toContain("MORE")
+  })
+})
+
+test("a word to one that may not be resumed says that a new one is needed", async () => {
+  const rig = rigged()
+  rig.onPrompt("FAIL", { status: 400 })
+  const { id } = await rig.launch({ prompt: "FAIL" })
+  await rig.ended(id)
+  await expect(rig.manager.tell(id, "MORE", rig.caller)).rejects.toThrow(
+    /is error: it was told nothing\. It cannot be resumed either \(option resumable\): launch a new one\./,
+  )
 })

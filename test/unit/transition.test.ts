@@ -99,11 +99,12 @@ describe("a first look", () => {
 })
 
 describe("a last word", () => {
-  const warned = (generation = 0) => ({ type: "warned", generation, at: 50 }) as const
+  const reason = { code: "timeout", text: "Stopped at its time limit." } as const
+  const warned = (generation = 0) => ({ type: "warned", generation, at: 50, reason }) as const
 
   test("is asked for once, of a run at work", () => {
     const task = transition(taskOf(), warned())
-    expect(task.run.lastWordAt).toBe(50)
+    expect(task.run).toMatchObject({ lastWordAt: 50, lastWordFor: reason })
     expect(transition(task, { ...warned(), at: 60 })).toBe(task)
   })
 

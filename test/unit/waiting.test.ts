@@ -162,3 +162,37 @@ describe("a launch is an error where it would wait for", () => {
     expect((await rig.ended(b.id)).outcome?.reason?.code).toBe("after")
   })
 })
+
+test("an id alone, where a batch could stand, is that task", async () => {
+  const rig = rigged({ maxConcurrentTasks: 0 })
+  const a = await rig.launch({ prompt: "DOES a" })
+  await rig.launch({ prompt: "HANGS" })
+  const b = await rig.launch({ prompt: "DOES b", after: a.id })
+  expect(rig.view(b.id).phase).toBe(`waiting for ${a.id}`)
+  expect((await rig.ended(b.id)).status).toBe("completed")
+  await expect(rig.launch({ after: '["bg_x"]' })).rejects.toThrow(/^No batch .* give their ids as an array/)
+})
+
+test("answers are there although what was waited for is dropped while a place is made", async () => {
+  const rig = rigged({ maxHistory: 1, maxConcurrentTasks: 0 })
+  const a = await rig.launch({ prompt: "DOES a" })
+  await rig.ended(a.id)
+  let slow = true
+  rig.host.onCall = (method, session) =>
+    method === "prompt" && session !== rig.parent && slow ? { slow: 400 } : undefined
+  const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+  await rig.clock.advance(0)
+  slow = false
+  for (const _ of [1, 2]) await rig.ended((await rig.launch({ prompt: "DOES c" })).id)
+  await rig.ended(b.id)
+  expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
+})
+
+test("a refusal to wait says what can be done", async () => {
+  const rig = rigged()
+  const failed = await rig.launch({ prompt: "FAILS" })
+  await rig.ended(failed.id)
+  await expect(rig.launch({ after: [failed.id] })).rejects.toThrow(
+    /, which failed\. Launch it again first, or launch this without it\.$/,
+  )
+})
