@@ -70,10 +70,10 @@ const plugin: TuiPluginModule = {
       order: SIDEBAR_ORDER,
       slots: {
         sidebar_content(_context, props) {
-          const budget = () => settings().maxCostPerSession
+          const limits = () => settings().limits
           return (
             <>
-              <BackgroundAgents api={api} source={source} sessionID={props.session_id} budget={budget} />
+              <BackgroundAgents api={api} source={source} sessionID={props.session_id} limits={limits} />
               <BoardTasks api={api} board={board} />
             </>
           )

@@ -5,14 +5,24 @@ import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-
 import { isActive } from "../core/task.ts"
 import { createClock } from "./clock.ts"
 import type { Source } from "./source.ts"
-import { type Batch, barOf, cut, type Row, type Section, sectionOf, type Tone } from "./view-model.ts"
+import {
+  type Batch,
+  barOf,
+  belowOf,
+  cut,
+  type Row,
+  type Section,
+  type SessionLimits,
+  sectionOf,
+  type Tone,
+} from "./view-model.ts"
 
 /** Of the host's sidebar, until the first layout has told the real one. */
 const SIDEBAR_COLUMNS = 36
 /** The host's own sections fold from the third line on. */
 const FOLDS_FROM = 3
 
-type Props = { api: TuiPluginApi; source: Source; sessionID: string; budget: () => number }
+type Props = { api: TuiPluginApi; source: Source; sessionID: string; limits: () => SessionLimits }
 
 /** The sidebar's section of one session's tasks; nothing at all while there are none. */
 export function BackgroundAgents(props: Props) {
@@ -20,8 +30,9 @@ export function BackgroundAgents(props: Props) {
   const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)
   const theme = () => props.api.theme.current
   const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
+  const below = createMemo(() => belowOf(props.sessionID, props.source.all()))
   const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
-  const section = createMemo(() => sectionOf(tasks(), clock.now(), props.budget()))
+  const section = createMemo(() => sectionOf(tasks(), clock.now(), props.limits(), below()))
   const foldable = () => tasks().length >= FOLDS_FROM
   createEffect(() => void props.source.load(props.sessionID))
   let box: BoxRenderable | undefined
@@ -54,9 +65,13 @@ export function BackgroundAgents(props: Props) {
               {(batch) => <BatchBar api={props.api} batch={batch} columns={columns()} />}
             </For>
           </Show>
-          <text fg={theme().textMuted} wrapMode="none">
-            {cut(shown().totals, columns())}
-          </text>
+          <For each={shown().totals}>
+            {(line) => (
+              <text fg={theme().textMuted} wrapMode="none">
+                {cut(line, columns())}
+              </text>
+            )}
+          </For>
         </box>
       )}
     </Show>

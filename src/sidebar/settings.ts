@@ -1,5 +1,6 @@
 import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
 import { type Options, parseOptions } from "../options.ts"
+import type { SessionLimits } from "./view-model.ts"
 
 /**
  * What a user may set for the companion, as the second element of the plugin's tuple in tui.json. The host drops keys
@@ -14,8 +15,8 @@ export type Settings = {
   readonly actions: boolean
   /** The statuses that the server half lets a user resume. */
   readonly resumable: Options["resumable"]
-  /** What a session's tasks may cost in US dollars, 0 for any. */
-  readonly maxCostPerSession: number
+  /** What a session's tasks may use: tokens, and US dollars. */
+  readonly limits: SessionLimits
   /** The board's options, where it is on. */
   readonly board: Options["board"]
   /** A page in the browser is served (option `web`). */
@@ -34,7 +35,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
     actions: server.enabled,
     resumable: server.resumable,
-    maxCostPerSession: server.maxCostPerSession,
+    limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
     board: server.board,
     web: server.web !== undefined,
   }

@@ -1,5 +1,6 @@
 import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
+import { payer } from "../core/bill.ts"
 import { duration } from "../core/duration.ts"
 import { budget as budgetText } from "../core/money.ts"
 import {
@@ -46,7 +47,8 @@ export type Section = {
   /** How many tasks have no row. */
   readonly more: number
   readonly batches: readonly Batch[]
-  readonly totals: string
+  /** What is spent and, where there are limits, of how much: lines of a sidebar's width. */
+  readonly totals: readonly string[]
 }
 
 /** A list longer than this is cut, the running ones first: a sidebar is short. */
@@ -61,19 +63,29 @@ const ICONS: Readonly<Record<Tone, string | undefined>> = {
   cancelled: "⊘",
 }
 
-/** The sidebar's section; undefined where there is nothing to show. `budget`: what all may cost, 0 for any. */
-export function sectionOf(seen: readonly Seen[], now: number, budget = 0): Section | undefined {
+/** What all may use, 0 for any. */
+export type SessionLimits = { readonly tokens: number; readonly cost: number }
+
+const ANY: SessionLimits = { tokens: 0, cost: 0 }
+
+/** The sidebar's section; undefined where there is nothing to show. `below`: the tasks that those seen have launched. */
+export function sectionOf(
+  seen: readonly Seen[],
+  now: number,
+  limits = ANY,
+  below: readonly Seen[] = [],
+): Section | undefined {
   if (seen.length === 0) return undefined
   const ordered = inOrder(seen)
   const running = seen.filter(({ task }) => isActive(task)).length
   const shown = ordered.slice(0, MOST_ROWS)
-  const usage = seen.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
+  const usage = [...seen, ...below].reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
   return {
     summary: running > 0 ? `${running} running` : `${seen.length} done`,
     rows: shown.map((each) => rowOf(each, seen, now)),
     more: ordered.length - shown.length,
     batches: batchesOf(seen.map(({ task }) => task)),
-    totals: budget > 0 ? `${usageText(usage)} of ${budgetText(budget)}` : usageText(usage),
+    totals: totalsOf(usage, limits),
   }
 }
 
@@ -142,10 +154,21 @@ function usageOf({ task, progress }: Seen): Usage {
 const toolCallsOf = ({ task, progress }: Seen): number =>
   task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
 
-/** `12.3K tokens · $0.0123`. */
-export function usageText(usage: Usage): string {
-  const cost = usage.cost >= 1 ? usage.cost.toFixed(2) : usage.cost.toFixed(4)
-  return `${short(billedTokens(usage))} tokens · $${cost}`
+/** The tasks below a session's own ones: what they spend counts for it. */
+export function belowOf(sessionID: string, all: readonly Seen[]): readonly Seen[] {
+  const taskIn = new Map(all.map(({ task }) => [task.sessionID, task]))
+  const isBelow = ({ parentID }: Task) =>
+    parentID !== sessionID && payer(parentID, (id) => (id === sessionID ? undefined : taskIn.get(id))) === sessionID
+  return all.filter(({ task }) => isBelow(task))
+}
+
+/** `12.3K tokens · $0.0123`; `≥` before what is known of more. */
+function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
+  const atLeast = usage.atLeast ? "≥ " : ""
+  const dollars = usage.cost >= 1 ? usage.cost.toFixed(2) : usage.cost.toFixed(4)
+  const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens`
+  const spent = `${atLeast}$${dollars}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
+  return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
 /** Whole seconds while the time runs, so that the line stands still between two of them. */

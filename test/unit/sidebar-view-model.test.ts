@@ -5,6 +5,7 @@ import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import {
   badgeOf,
   barOf,
+  belowOf,
   cut,
   inOrder,
   MOST_ROWS,
@@ -13,8 +14,8 @@ import {
   sectionOf,
   stateText,
   timeOf,
-  usageText,
 } from "../../src/sidebar/view-model.ts"
+import { outcomeOf } from "../support/tasks.ts"
 
 const START = 1_000_000
 
@@ -119,8 +120,33 @@ describe("the section", () => {
     const earlier = { toolCalls: 1, usage: { ...NO_USAGE, input: 600, cost: 0.007 } }
     const rows = [seen(ended({ earlier })), seen(task(), { usage: { ...NO_USAGE, input: 55, cost: 0.0007 } })]
     const section = sectionOf(rows, START)
-    expect(section?.totals).toBe("13.0K tokens · $0.0200")
-    expect(sectionOf(rows, START, 0.5)?.totals).toBe("13.0K tokens · $0.0200 of $0.50")
+    expect(section?.totals).toEqual(["13.0K tokens · $0.0200"])
+  })
+
+  test("says of how much, where there are limits, in lines that a sidebar holds", () => {
+    const rows = [seen(task(), { usage: { ...NO_USAGE, input: 13_000, cost: 0.02 } })]
+    const totals = (tokens: number, cost: number) => sectionOf(rows, START, { tokens, cost })?.totals
+    expect(totals(0, 0.5)).toEqual(["13.0K tokens · $0.0200 of $0.50"])
+    expect(totals(50_000, 0)).toEqual(["13.0K of 50.0K tokens · $0.0200"])
+    expect(totals(50_000, 0.5)).toEqual(["13.0K of 50.0K tokens", "$0.0200 of $0.50"])
+  })
+
+  test("counts what the tasks below a session's own have spent, and no other session's", () => {
+    const cent = { usage: { ...NO_USAGE, cost: 0.01 } }
+    const [top, other] = [task({ parentID: "ses_top" }), task({ parentID: "ses_other" })]
+    const middle = task({ parentID: top.sessionID })
+    const all = [top, other, middle, task({ parentID: middle.sessionID })].map((each) => seen(each, cent))
+    expect(belowOf("ses_top", all)).toHaveLength(2)
+    expect(belowOf(top.sessionID, all)).toHaveLength(1)
+    expect(sectionOf(all.slice(0, 1), START, { tokens: 0, cost: 0 }, belowOf("ses_top", all))?.totals).toEqual([
+      "0 tokens · $0.0300",
+    ])
+  })
+
+  test("says that it is at least so much, where OpenCode does not know all", () => {
+    const usage = { ...NO_USAGE, input: 13_000, cost: 0.02, atLeast: true } as const
+    const rows = [seen(task({ status: "error", outcome: outcomeOf({ usage }) }))]
+    expect(sectionOf(rows, START, { tokens: 0, cost: 0.5 })?.totals).toEqual(["≥ 13.0K tokens · ≥ $0.0200 of $0.50"])
   })
 })
 
@@ -282,6 +308,8 @@ describe("a text that is cut", () => {
 })
 
 test("tokens and cost are short", () => {
-  expect(usageText(NO_USAGE)).toBe("0 tokens · $0.0000")
-  expect(usageText({ ...NO_USAGE, input: 999_960, cacheRead: 5, cost: 12.5 })).toBe("1.0M tokens · $12.50")
+  const totals = (usage: Partial<Progress["usage"]>) =>
+    sectionOf([seen(task(), { usage: { ...NO_USAGE, ...usage } })], START)?.totals
+  expect(totals({})).toEqual(["0 tokens · $0.0000"])
+  expect(totals({ input: 999_960, cacheRead: 5, cost: 12.5 })).toEqual(["1.0M tokens · $12.50"])
 })
