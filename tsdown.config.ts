@@ -1,3 +1,4 @@
+import { join } from "node:path"
 import { defineConfig, type UserConfig } from "tsdown"
 import { buildPage, solid } from "./scripts/page.ts"
 
@@ -23,7 +24,7 @@ export default defineConfig([
     entry: { server: "src/server.ts", tui: "src/tui.tsx" },
     // The companion's JSX. The host compiles it too, but not for packages in node_modules.
     plugins: [solid({ moduleName: "@opentui/solid", generate: "universal" }, /\.tsx$/)],
-    hooks: { "build:done": () => buildPage("dist/page.html") },
+    hooks: { "build:done": ({ options }) => buildPage(join(options.outDir, "page.html")) },
   },
   // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
   { ...shared, entry: { tokenizer: "src/tokenizer.ts" }, clean: false },

@@ -8,7 +8,7 @@ const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 /** While others run, the wait for one that ends in the same moment: the last of them wakes the parent for all. */
-const GATHER_MS = 100
+const GATHER_MS = 250
 /** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
 const HELD_LOOK_MS = 2000
 /** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */

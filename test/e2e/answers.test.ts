@@ -11,7 +11,7 @@ let host: Host
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { verbose: true, wake: "last" })
+  host = await startPlugged(model, { verbose: true })
   await ask(host, await openSession(host), "warm up")
 })
 

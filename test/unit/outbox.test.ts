@@ -256,7 +256,7 @@ describe("a message", () => {
     world.known = false
     world.failures = [new HostError("no"), new HostError("no")]
     close(owing("bg_bbbbbbbb"))
-    await clock.advance(100)
+    await clock.advance(250)
     world.known = true
     outbox.post(owing("bg_cccccccc", false))
     await clock.advance(60_000)
@@ -285,7 +285,7 @@ describe("a message", () => {
     const { clock, world, outbox, sent, told, states } = setUp()
     world.isLast = false
     outbox.post(owing("bg_aaaaaaaa"))
-    await clock.advance(99)
+    await clock.advance(249)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)"])
     await clock.advance(1)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa"])
