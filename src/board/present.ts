@@ -1,3 +1,4 @@
+import { listed } from "../core/errors.ts"
 import type { Clock, Runs, Surroundings } from "./ports.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardAgent, BoardError } from "./service.ts"
@@ -21,6 +22,7 @@ export class Present {
   readonly #ports: PresentPorts
   /** As last read, for answers that cannot wait. */
   #agents: readonly BoardAgent[] = []
+  #saidMissing = false
   #refreshedAt = 0
 
   constructor(ports: PresentPorts) {
@@ -31,6 +33,7 @@ export class Present {
     const { surroundings, agents: allowed } = this.#ports
     try {
       const all = await surroundings.agents()
+      this.#sayMissing(all.map(({ name }) => name))
       this.#agents = all
         .filter(({ name }) => allowed?.includes(name) ?? true)
         .map(({ name, description }) => Object.freeze({ name, description }))
@@ -38,6 +41,14 @@ export class Present {
       throw new BoardError("unavailable", `OpenCode did not tell which agents there are: ${String(error)}`)
     }
     return this.#agents
+  }
+
+  #sayMissing(all: readonly string[]): void {
+    const missing = this.#ports.agents?.filter((name) => !all.includes(name)) ?? []
+    if (missing.length === 0 || this.#saidMissing) return
+    this.#saidMissing = true
+    const message = `Option "board.agents": OpenCode has no agent ${listed(missing.map((name) => `"${name}"`))}. It has: ${listed(all, 20)}.`
+    this.#ports.surroundings.log("warn", message)
   }
 
   /** Looks at what other processes run, of which nothing is heard here. Never rejects. */
@@ -59,6 +70,7 @@ export class Present {
     return {
       runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
       agents: this.#agents.map(({ name }) => name),
+      now: new Date(now).toISOString(),
       nextTick: next === undefined ? "" : schedule.text(next, now),
     }
   }

@@ -202,7 +202,8 @@ export class Scheduler {
 
   /** What ended, here or in an earlier process, is written down once. */
   async #recordEnds(state: BoardState): Promise<void> {
-    const { runs, change } = this.#ports
+    const { runs, change, clock } = this.#ports
+    const now = new Date(clock.now()).toISOString()
     for (const task of state.tasks) {
       const run = task.threadId === undefined ? undefined : runs.of(task.threadId)
       if (!run || task.threadId === undefined) continue
@@ -210,7 +211,7 @@ export class Scheduler {
         if (!this.#flights.has(task.threadId)) this.#flights.set(task.threadId, { id: task.id, byClock: false })
         continue
       }
-      if (!isUnrecorded(run, pulseOf(state, task.id))) continue
+      if (!isUnrecorded(run, pulseOf(state, task.id), now)) continue
       await change({ type: "ran", id: task.id, startedAt: beginOf(run), result: resultOf(run) })
     }
   }
@@ -218,34 +219,41 @@ export class Scheduler {
   async #stopWhatIsOver(state: BoardState): Promise<void> {
     const { runs, store } = this.#ports
     for (const [sessionID, { id }] of this.#flights) {
-      if (!isInFlight(runs.of(sessionID))) {
+      const run = runs.of(sessionID)
+      if (!run || !isInFlight(run)) {
         this.#flights.delete(sessionID)
         this.#leaving.delete(sessionID)
         continue
       }
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
-      // Its last words, after it has completed its task.
-      if (this.#leaving.has(sessionID) || (!task && (await store.find(id))?.status === "done")) continue
+      if (this.#leaving.has(sessionID)) continue
+      // Its last words, after it has completed its task. A run that came too late has none.
+      const ended = task ? undefined : await store.find(id)
+      if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
       await runs.stop(sessionID)
       this.#flights.delete(sessionID)
     }
   }
 
   async #begin(state: BoardState, task: BoardTask): Promise<void> {
-    const { runs, clock, change, surroundings } = this.#ports
-    const byClock = pulseOf(state, task.id).wake?.cause === "clock"
+    const { runs, clock, change, surroundings, store, threadOf } = this.#ports
+    const { id } = task
+    const byClock = pulseOf(state, id).wake?.cause === "clock"
     let sessionID = ""
     try {
-      sessionID = await this.#ports.threadOf(task)
-      this.#flights.set(sessionID, { id: task.id, byClock })
-      const description = `#${task.id} ${task.title}`
-      await runs.start({ sessionID, agent: task.owner, description, prompt: TASK_WORK_PROMPT })
-      surroundings.log("info", "a run of a board task has begun", { task: task.id, session: sessionID })
+      sessionID = await threadOf(task)
+      // It may have ended, or got another owner, while its thread was looked for.
+      const present = findTask(await store.read(), id)
+      if (present?.status !== "active" || present.threadId !== sessionID) return
+      this.#flights.set(sessionID, { id, byClock })
+      const description = `#${id} ${present.title}`
+      await runs.start({ sessionID, agent: present.owner, description, prompt: TASK_WORK_PROMPT })
+      surroundings.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
       const startedAt = new Date(clock.now()).toISOString()
-      await change({ type: "ran", id: task.id, startedAt, result: { kind: "failed", reason: textOf(error) } })
+      await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: textOf(error) } })
     }
   }
 

@@ -9,6 +9,8 @@ export type Moment = {
   readonly runOf: (task: BoardTask) => RunView | undefined
   /** The agents that may own tasks. */
   readonly agents: readonly string[]
+  /** An ISO time. */
+  readonly now: string
   /** When the clock wakes next, as text; empty where it does not. */
   readonly nextTick: string
 }
@@ -18,9 +20,12 @@ const MOST_REASON_CHARS = 160
 /** Whether a run of the task is under way, or handed to the manager. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
 
-/** Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. */
-export const isUnrecorded = (run: RunView | undefined, pulse: Pulse): boolean =>
-  run?.state === "ended" && beginOf(run) > (pulse.ran ?? "")
+/**
+ * Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. A last
+ * run from the future was written by a clock that has been set back since, and does not count.
+ */
+export const isUnrecorded = (run: RunView | undefined, { ran = "" }: Pulse, now: string): boolean =>
+  run?.state === "ended" && (beginOf(run) > ran || ran > now)
 
 /** When a run began, as the board writes it. */
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
@@ -60,7 +65,7 @@ export function dueTasks(
     const pulse = pulseOf(state, task.id)
     if (!pulse.wake || task.status !== "active" || (pulse.failures ?? 0) >= MOST_FAILURES) return false
     const run = moment.runOf(task)
-    return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse)
+    return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
   })
   const isClock = (task: BoardTask) => pulseOf(state, task.id).wake?.cause === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))

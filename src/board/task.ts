@@ -8,6 +8,11 @@ export type BoardStatus = "draft" | "active" | "done" | "canceled"
 
 export const BOARD_STATUSES: readonly BoardStatus[] = ["draft", "active", "done", "canceled"]
 
+/** Ids have at most 15 digits: the files are not read with longer ones, which could not be counted on any more. */
+export const MOST_ID = 999_999_999_999_999
+
+export const IS_ID = /^[1-9]\d{0,14}$/
+
 export const MOST_STEP_TITLE_CHARS = 60
 
 export type Step = {

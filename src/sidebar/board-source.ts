@@ -92,7 +92,7 @@ export function createBoardSource(
     state(task: BoardTask): TaskState {
       version()
       const agents = board().tasks.map(({ owner }) => owner)
-      return stateOf(board(), task, { runOf, agents, nextTick: nextTick() })
+      return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
     },
     look,
     dispose() {

@@ -1,103 +1,161 @@
+import { existsSync } from "node:fs"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { boardFile, call, callBoard, historyFile, taskOf } from "../support/board.ts"
-import { ask, eventually, openSession, say } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import { boardFile, boardFolder, historyFile, taskOf } from "../support/board.ts"
+import { eventually, messages, openSession, say } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
 
 /**
- * The host is killed at random moments while three agents make, change, link and archive tasks. Whatever the moment: no
- * task is lost, doubled or half linked, no id is used twice, no prompt reaches a model twice, and each wake is heard.
+ * Two hosts on one board are killed at random moments, again and again, while three agents in each make, change, link
+ * and archive tasks. Whatever the moment: no task is lost, doubled or half linked, no id is used twice, no prompt
+ * reaches a model twice, and each wake is heard. A host that comes back is the next one to be killed: a start a round.
  */
-const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 5)
+const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 20)
 const AGENTS = ["build", "librarian", "writer"] as const
-const LONGEST_LIFE_MS = 2500
+/** A host dies at some moment after one of its agents has had so many answers, or fewer. */
+const MOST_ANSWERS = 7
+const LONGEST_PAUSE_MS = 400
 
 let model: ScriptedModel
-let host: Host
+const hosts: Host[] = []
 
 beforeAll(async () => {
   model = await startModel()
   const agent = { librarian: { mode: "all", prompt: "You read." }, writer: { mode: "all", prompt: "You write." } }
-  host = await startPlugged(model, { board: { schedule: "0 0 30 2 *" } }, { config: { agent } })
-  await ask(host, await openSession(host), "warm up")
+  const first = await startPlugged(model, { board: { schedule: "0 0 30 2 *" } }, { config: { agent } })
+  hosts.push(first, await startHost({ home: first.home }))
 })
 afterAll(async () => {
-  await host?.stop()
+  for (const host of hosts.reverse()) await host.stop()
   await model?.close()
 })
+
+/** The board, also before the first task is made. */
+const board = (): ReturnType<typeof boardFile> => {
+  const [host] = hosts as [Host]
+  return existsSync(join(boardFolder(host), "tasks.json"))
+    ? boardFile(host)
+    : { tasks: [], nextId: 1, runtime: { tasks: {} } }
+}
+const history = () => historyFile(hosts[0] as Host)
 
 /** What the models were told: that a task was made, given away, ended. */
 const made = new Set<string>()
 const ended = new Set<string>()
 
-/** An agent that makes, changes, links and archives without end. */
+/** An agent that makes, changes, links and archives, its tasks of earlier lives too. */
 function work(request: ModelRequest): Reply | undefined {
   const from = AGENTS.findIndex((name) => request.lastUser === `work as ${name}`)
-  if (from < 0) return undefined
-  const results = request.toolResults.map(({ content }) => content)
+  const agent = AGENTS[from]
+  if (agent === undefined) return undefined
   const ids = { task: "", subtask: "" }
-  for (const text of results) {
-    ids.task = /^Task #(\d+) was made/.exec(text)?.[1] ?? ids.task
-    ids.subtask = /as task #(\d+)\./.exec(text)?.[1] ?? ids.subtask
-    const done = /^Task #(\d+) is (done|canceled)/.exec(text)?.[1]
+  for (const { content } of request.toolResults) {
+    ids.task = /^Task #(\d+) was made/.exec(content)?.[1] ?? ids.task
+    ids.subtask = /as task #(\d+)\./.exec(content)?.[1] ?? ids.subtask
+    const done = /^Task #(\d+) is (done|canceled)/.exec(content)?.[1]
     if (done) ended.add(done)
     for (const id of [ids.task, ids.subtask]) if (id !== "") made.add(id)
   }
-  const turn = results.length
-  const other = AGENTS[(from + 1) % AGENTS.length] as string
-  const steps: Reply[] = [
-    call("create_task", { title: `job ${turn}`, steps: [{ title: "a" }] }),
-    call("create_subtask", { task_id: ids.task, step_index: 0, title: `part ${turn}`, owner: other }),
-    call("update_task", { task_id: ids.task, description: `as of ${turn}` }),
-    call("complete_task", { task_id: ids.subtask }),
-    turn % 2 === 0 ? call("cancel_task", { task_id: ids.task }) : call("complete_task", { task_id: ids.task }),
+  const turn = request.sinceUser.filter(({ role }) => role === "assistant").length
+  const owner = AGENTS[(from + 1) % AGENTS.length]
+  const [old = "0", older = "0"] = board().tasks.flatMap((task) => (task.owner === agent ? task.id : []))
+  const make = { name: "tasks_create_task", args: { title: `job ${turn}`, steps: [{ title: "a" }] } }
+  const steps = [
+    [make, { name: "tasks_cancel_task", args: { task_id: old } }],
+    [
+      { name: "tasks_create_subtask", args: { task_id: ids.task, step_index: 0, title: `part ${turn}`, owner } },
+      { name: "tasks_complete_task", args: { task_id: older } },
+    ],
+    [
+      { name: "tasks_update_task", args: { task_id: ids.task, description: `as of ${turn}` } },
+      { name: "tasks_complete_task", args: { task_id: ids.subtask } },
+    ],
+    [{ name: `tasks_${turn % 8 < 4 ? "cancel" : "complete"}_task`, args: { task_id: ids.task } }],
   ]
-  return steps[turn % steps.length]
+  return { tools: steps[turn % steps.length] ?? [] }
 }
 
+/** What stands in the files. Fails as well between the two writes of a move that somebody makes, or is to finish. */
 function check(): void {
-  const { tasks, nextId } = boardFile(host)
+  const [told, over] = [[...made], [...ended]]
+  const { tasks, nextId } = board()
+  const past = history()
+  expect(board().tasks, "nobody has written meanwhile").toEqual(tasks)
   const open = tasks.map(({ id }) => id)
-  const archived = historyFile(host).map(({ id }) => id)
+  const archived = past.map(({ id }) => id)
   const all = [...open, ...archived]
   expect(new Set(all).size, "no task twice").toBe(all.length)
-  for (const id of made) expect(all, `#${id} is not lost`).toContain(id)
-  for (const id of ended) expect(archived, `#${id} has ended`).toContain(id)
+  for (const id of told) expect(all, `#${id} is not lost`).toContain(id)
+  for (const id of over) expect(archived, `#${id} has ended`).toContain(id)
   expect(nextId).toBeGreaterThan(Math.max(0, ...all.map(Number)))
-  for (const { id, steps } of [...tasks, ...historyFile(host)])
-    for (const { taskId } of steps) if (taskId) expect(all, `the subtask of #${id}`).toContain(taskId)
-  const linked = [...tasks, ...historyFile(host)].flatMap(({ steps }) => steps.flatMap(({ taskId }) => taskId ?? []))
+  const linked = [...tasks, ...past].flatMap(({ steps }) => steps.flatMap(({ taskId }) => taskId ?? []))
+  for (const id of linked) expect(all, "a step's subtask").toContain(id)
   expect(new Set(linked).size, "no subtask of two steps").toBe(linked.length)
-  const begun = model.requests
+}
+
+/** The prompts that began a request in a thread: by session, and how many user messages there were. */
+const begun = () =>
+  model.requests
     .filter((request) => taskOf(request) !== undefined && request.sinceUser.length === 0)
     .map(({ sessionID, userTexts }) => `${sessionID} ${userTexts.length}`)
-  expect(new Set(begun).size, "no prompt twice").toBe(begun.length)
+
+/** Open tasks that were given to another agent, or have a subtask that has ended, and were not worked on since. */
+async function unheard(host: Host): Promise<string[]> {
+  const past = history()
+  const missing: string[] = []
+  for (const { id, owner, createdBy, createdAt, steps, threadId } of board().tasks) {
+    const ends = steps.flatMap(({ taskId }) =>
+      past.filter(({ id, status, archivedBy }) => id === taskId && (status === "done" || archivedBy !== owner)),
+    )
+    const causes = [...(owner === createdBy ? [] : [createdAt]), ...ends.map(({ archivedAt }) => archivedAt)]
+    if (causes.length === 0) continue
+    const prompts = threadId ? (await messages(host, threadId)).filter(({ info }) => info.role === "user") : []
+    const last = Math.max(0, ...prompts.map(({ info }) => info.time.created))
+    if (last < Math.max(...causes.map(Date.parse))) missing.push(id)
+  }
+  return missing
+}
+
+let round = 0
+
+/** Works, is killed and comes back until all rounds are over. */
+async function live(host: Host): Promise<void> {
+  while (round++ < ROUNDS) {
+    const sessions = await Promise.all(AGENTS.map(() => openSession(host)))
+    const answers = Math.floor(Math.random() * (MOST_ANSWERS + 1))
+    const working = model.waitFor(
+      ({ sessionID = "", toolResults }) => sessions.includes(sessionID) && toolResults.length >= answers,
+      { timeout: 60_000 },
+    )
+    await Promise.all(AGENTS.map((agent, index) => say(host, sessions[index] ?? "", `work as ${agent}`, { agent })))
+    await working
+    await sleep(Math.random() * LONGEST_PAUSE_MS)
+    await host.kill("SIGKILL")
+    await host.restart()
+    await eventually(() => check() ?? true, { timeout: 60_000, message: () => `all is right\n${host.logs()}` })
+    const prompts = begun()
+    expect(new Set(prompts).size, "no prompt twice").toBe(prompts.length)
+  }
 }
 
 test(`SIGKILL at a random moment, ${ROUNDS} times: nothing lost, doubled or half linked`, {
   timeout: 60_000 + ROUNDS * 40_000,
 }, async () => {
-  for (let round = 1; round <= ROUNDS; round++) {
-    const remove = model.use(work)
-    for (const agent of AGENTS) await say(host, await openSession(host), `work as ${agent}`, { agent })
-    await sleep(Math.random() * LONGEST_LIFE_MS)
-    await host.kill("SIGKILL")
-    remove()
-    await host.restart()
-    const session = await openSession(host)
-    await callBoard(host, model, session, "list_tasks", {})
-    check()
-    await eventually(
-      () =>
-        Object.values(boardFile(host).runtime.tasks).every((pulse) => (pulse as { wake?: unknown }).wake === undefined),
-      {
-        timeout: 60_000,
-        message: () => `each wake is heard: ${JSON.stringify(boardFile(host).runtime)}\n${host.logs()}`,
-      },
-    )
-    check()
-  }
+  model.use(work)
+  await Promise.all(hosts.map(live))
+  const [host] = hosts as [Host]
+  const wakes = () => Object.values(board().runtime.tasks).filter((pulse) => (pulse as { wake?: unknown }).wake)
+  await eventually(async () => wakes().length === 0 && (await unheard(host)).length === 0, {
+    timeout: 90_000,
+    message: () => `each wake is heard: ${JSON.stringify(board().runtime)}\n${host.logs()}`,
+  })
+  check()
   expect(made.size).toBeGreaterThan(ROUNDS)
+  expect(ended.size).toBeGreaterThan(ROUNDS)
+  console.log(
+    `board kill rounds: ${ROUNDS}, ${board().tasks.length} tasks open, ${history().length} in history, ${begun().length} runs`,
+  )
 })

@@ -12,6 +12,7 @@ type Stored = {
   status: string
   owner: string
   createdBy: string
+  createdAt: string
   threadId: string
   steps: { title: string; done: boolean; taskId?: string }[]
 }

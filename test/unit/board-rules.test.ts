@@ -381,6 +381,19 @@ describe("an end", () => {
     expect(board.state).toMatchObject({ tasks: [], pulses: {}, nextId: 5 })
   })
 
+  test("takes a subtask along once, however many steps a hand has linked to it", () => {
+    const board = new RuledBoard()
+    const top = board.make("build", { steps: ["one", "two"] })
+    const [middle, deep] = [board.give(top, 0, "tester"), board.give(top, 1, "tester")]
+    const link = (id: string, steps: { taskId: string }[]) =>
+      board.state.tasks.map((task) =>
+        task.id === id ? { ...task, steps: steps.map((step) => ({ title: "s", done: false, ...step })) } : task,
+      )
+    board.state = { ...board.state, tasks: link(middle, [{ taskId: deep }, { taskId: deep }, { taskId: top }]) }
+    const { archived } = board.do({ type: "cancel", id: top, by: build })
+    expect(archived.map(({ id }) => id)).toEqual([top, middle, deep])
+  })
+
   test("by completion leaves the subtasks alone", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
@@ -487,6 +500,16 @@ describe("runs", () => {
     const id = board.make("librarian", { by: build })
     board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "unbegun" } })
     expect(board.wake(id)).toBe("created")
+  })
+
+  test("use up, at the second time, a wake of a clock that has been set back since", () => {
+    const board = new RuledBoard()
+    const id = board.make("librarian", { by: build })
+    board.state = { ...board.state, pulses: { [id]: { wake: { at: "2099-01-01T00:00:00.000Z", cause: "created" } } } }
+    board.runs(id)
+    expect(board.state.pulses[id]?.wake).toEqual({ at: board.now(), cause: "created" })
+    board.runs(id)
+    expect(board.wake(id)).toBeUndefined()
   })
 
   test("that fail are counted; success forgets them, a stop does not", () => {

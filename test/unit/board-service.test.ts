@@ -147,6 +147,8 @@ describe("calls", () => {
     const other = await another({ options: { agents: ["tester", "ghost"] } })
     expect((await other.board.agents()).map(({ name }) => name)).toEqual(["tester"])
     expect(await code(other.board.create({ title: "x", owner: "build" }, USER))).toBe("invalid")
+    const told = other.surroundings.logs.filter((line) => line.includes("board.agents"))
+    expect(told).toEqual([expect.stringContaining('no agent "ghost"')])
   })
 })
 
@@ -218,6 +220,66 @@ describe("runs", () => {
     await make("build")
     await rig.settle()
     expect(await state("1")).toBe("next run 09:00 (the last run failed: the day's budget of $5 is spent)")
+  })
+
+  test("are not repeated without end where the clock has been set back", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.end(thread(task))
+    await rig.settle()
+    const file = join(rig.folder, ".opencode/tasks/tasks.json")
+    const hand = JSON.parse(readFileSync(file, "utf8"))
+    hand.runtime.tasks["1"].ran = "2099-01-01T00:00:00.000Z"
+    writeFileSync(file, JSON.stringify(hand))
+    await rig.clock.advance(1000)
+    await rig.board.run("1")
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(2)
+    await rig.clock.advance(1000)
+    rig.runs.end(thread(task))
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(2)
+    expect(await state("1")).toBe("next run 09:00")
+  })
+
+  test.each(["complete", "cancel"] as const)(
+    "do not begin where the task ends as they are about to: %s",
+    async (end) => {
+      const exists = rig.threads.exists
+      rig.threads.exists = async (sessionID) => {
+        rig.threads.exists = exists
+        await rig.board[end]("1", USER)
+        return exists.call(rig.threads, sessionID)
+      }
+      await make("build")
+      await rig.settle()
+      expect(rig.runs.started).toEqual([])
+    },
+  )
+
+  test("that began after their task was done are stopped: what they do is no last word", async () => {
+    const start = rig.runs.start
+    rig.runs.start = async (request) => {
+      rig.runs.start = start
+      await rig.board.complete("1", USER)
+      await rig.clock.advance(1)
+      return start.call(rig.runs, request)
+    }
+    const task = await make("build")
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([thread(task)])
+  })
+
+  test("are the new owner's where it changes as they are about to begin", async () => {
+    const exists = rig.threads.exists
+    rig.threads.exists = async (sessionID) => {
+      rig.threads.exists = exists
+      await rig.board.update("1", { owner: "tester" }, USER)
+      return exists.call(rig.threads, sessionID)
+    }
+    await make("build")
+    await rig.settle()
+    expect(rig.runs.started).toMatchObject([{ agent: "tester" }])
   })
 
   test("make the thread anew where it was deleted", async () => {

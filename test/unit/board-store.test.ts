@@ -171,6 +171,36 @@ describe("the board's file", () => {
     expect((await store.read()).pulses).toEqual({})
   })
 
+  test("loses no wake to one that is broken, nor to a round that is no time", async () => {
+    const store = open()
+    await make(store)
+    const { wake } = board().runtime.tasks[1]
+    const hand = { ...board(), runtime: { tick: 5, tasks: { 1: { wake }, 2: null } } }
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    expect((await store.read()).pulses).toEqual({ 1: { wake } })
+  })
+
+  test("in which a task was copied with its thread leaves that to the first of both", async () => {
+    const store = open()
+    await make(store)
+    const hand = board()
+    const [task] = hand.tasks
+    hand.tasks = ["1", "7"].map((id) => ({ ...task, id, threadId: "ses_1" }))
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    expect((await store.read()).tasks.map(({ threadId }) => threadId)).toEqual(["ses_1", undefined])
+  })
+
+  test("may begin with the mark that some editors put there, and have keys that mean something to JavaScript", async () => {
+    const store = open()
+    await make(store)
+    const odd = '"title": "odd", "__proto__": {"threadId": "ses_1"}, "constructor": {"status": "done"}'
+    const text = JSON.stringify(board()).replace('"title":"t"', odd).replace('"steps":[]', '"steps":null')
+    writeFileSync(file("tasks.json"), `\uFEFF${text.replace('"steps":null', '"steps":[{"title":"s"}]')}`)
+    const [task] = (await store.read()).tasks
+    expect(task).toMatchObject({ title: "odd", status: "active" })
+    expect(task?.threadId).toBeUndefined()
+  })
+
   test("is written once a change, whole, and leaves no temporary file; those of a killed process go", async () => {
     const store = open()
     await make(store)
@@ -219,6 +249,32 @@ describe("ids", () => {
     hand.tasks[0].steps = [{ title: "s", taskId: "60" }]
     writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, nextId: "many" }))
     expect((await make(open())).id).toBe("61")
+  })
+
+  test("of a board that was deleted are not used again by those who have seen it", async () => {
+    const store = open()
+    await make(store)
+    await make(store)
+    rmSync(file("tasks.json"))
+    expect((await store.read()).tasks).toEqual([])
+    expect((await make(store)).id).toBe("3")
+  })
+
+  test("come to an end: then no task is made, and the file stays one that can be read", async () => {
+    const store = open()
+    await make(store)
+    const hand = board()
+    hand.tasks[0].id = "999999999999999"
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    await expect(make(store)).rejects.toThrow("no id is left after #999999999999999")
+    expect((await open().read()).tasks).toHaveLength(1)
+  })
+
+  test("in another form find nothing, and no line is called unreadable for it", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    for (const id of ["01", "1.0", "0x1", "__proto__", ""]) expect(await store.find(id)).toBeUndefined()
+    expect(warnings).toEqual([])
   })
 })
 
@@ -339,6 +395,10 @@ describe("a move to history that was cut off between the two files", () => {
     const { id } = await make(store)
     writeFileSync(file("history.jsonl"), `{"id":"${id}", half\n`)
     expect((await store.read()).tasks).toHaveLength(1)
+    // Known by now: there is nothing to finish, and nobody has to wait for the lock.
+    rmSync(file(".locks"), { recursive: true })
+    expect((await store.read()).tasks).toHaveLength(1)
+    expect(existsSync(file(".locks"))).toBe(false)
     expect((await make(store)).id).toBe("2")
   })
 

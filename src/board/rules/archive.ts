@@ -31,7 +31,9 @@ export function follow(state: BoardState, ended: ArchivedTask): Leaving {
     archived: [ended],
   }
   if (status !== "canceled") return leaving
-  for (const subtask of subtasksOf(without, ended)) {
+  for (const { id } of subtasksOf(without, ended)) {
+    const subtask = findTask(leaving.state, id)
+    if (!subtask) continue
     const { state, archived } = archive(leaving.state, subtask, { status, by, at })
     leaving = { state, archived: [...leaving.archived, ...archived] }
   }

@@ -47,7 +47,7 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
     case "run":
       return run(state, command.id, facts)
     case "ran":
-      return ran(state, command)
+      return ran(state, command, facts)
     case "tick":
       return tick(state, facts)
     case "settle":

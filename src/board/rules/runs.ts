@@ -45,8 +45,11 @@ export function run(state: BoardState, id: string, facts: Facts): Change {
   return { ok: true, archived: [], task, state: wake(touch(state, id), id, "hand", facts.now) }
 }
 
-/** What happened since the run began is for the next one. */
-export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">): Change {
+/**
+ * What happened since the run began is for the next one. A wake from the future is one of a clock that has been set back:
+ * it counts as of now, so that it is owed once and not until that time has come.
+ */
+export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: Facts): Change {
   const task = findTask(state, id)
   if (!task) return unchanged(state)
   const { wake, failures = 0, failure, needs = undefined, ...pulse } = pulseOf(state, id)
@@ -55,7 +58,7 @@ export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">): Ch
   const next = {
     ...pulse,
     ran: startedAt,
-    ...(owed && { wake }),
+    ...(owed && { wake: wake.at > now ? { ...wake, at: now } : wake }),
     ...failuresAfter(result, failures, failure),
     ...(needed !== undefined && { needs: needed }),
   }

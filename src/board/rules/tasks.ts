@@ -1,6 +1,6 @@
 import { type Actor, BoardError, type NewTask, type TaskPatch } from "../service.ts"
 import { type BoardState, pulseOf } from "../state.ts"
-import { BOARD_STATUSES, type BoardStatus, type BoardTask } from "../task.ts"
+import { BOARD_STATUSES, type BoardStatus, type BoardTask, MOST_ID } from "../task.ts"
 import { archive, setPulse, wake } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of } from "./command.ts"
@@ -37,6 +37,11 @@ export function add(
 ) {
   if (by.kind === "agent" && !agents.includes(by.agent))
     throw new BoardError("conflict", `The agent "${by.agent}" may not make tasks: it is not among the board's agents.`)
+  if (state.nextId > MOST_ID)
+    throw new BoardError(
+      "conflict",
+      `No task can be made: no id is left after #${MOST_ID}. Give the task that has it a lower one in the file, by hand.`,
+    )
   const task: BoardTask = {
     id: String(state.nextId),
     title: check.title(input.title),

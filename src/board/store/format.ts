@@ -1,16 +1,13 @@
 import { z } from "zod"
 import type { ArchivedTask } from "../rules/archive.ts"
 import type { BoardState } from "../state.ts"
-import { BOARD_STATUSES, type BoardStatus, type BoardTask } from "../task.ts"
+import { BOARD_STATUSES, type BoardStatus, type BoardTask, IS_ID, MOST_ID } from "../task.ts"
 
 /** The version of the format, where a file names one. */
 const VERSION = 1
 
 const absent = <Schema extends z.ZodType>(schema: Schema) => schema.nullish().transform((value) => value ?? undefined)
-const ID = z
-  .union([z.string(), z.int()])
-  .transform(String)
-  .pipe(z.string().regex(/^[1-9]\d{0,14}$/, "an id is a number, as text"))
+const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
 
 const StepSchema = z.looseObject({
   title: z.string(),
@@ -37,7 +34,7 @@ const taskSchema = (writtenAt: string) =>
     updatedAt: z.string().default(writtenAt),
   })
 
-const Pulse = z.looseObject({
+const PulseSchema = z.looseObject({
   wake: z
     .object({ at: z.string(), cause: z.enum(["created", "activated", "subtask", "hand", "clock"]) })
     .optional()
@@ -53,7 +50,10 @@ const FileSchema = z.looseObject({
   tasks: z.array(z.unknown()),
   nextId: z.unknown().optional(),
   runtime: z
-    .object({ tick: z.string().optional(), tasks: z.record(z.string(), Pulse).optional() })
+    .object({
+      tick: z.string().optional().catch(undefined),
+      tasks: z.record(z.string(), PulseSchema.catch({})).optional(),
+    })
     .catch({})
     .optional(),
 })
@@ -65,7 +65,8 @@ export type Unreadable = { readonly problem: string }
 
 /** Reads the text of `tasks.json`. What it does not know is kept; what it cannot read is a problem in one line. */
 export function parseBoard(text: string, writtenAt: string): BoardFile | Unreadable {
-  const json = parseJson(text)
+  // Some editors put a mark before the first character.
+  const json = parseJson(text.replace(/^\uFEFF/, ""))
   if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
   const version = (json as { version?: unknown } | null)?.version
   if (typeof version === "number" && version > VERSION)
@@ -74,22 +75,28 @@ export function parseBoard(text: string, writtenAt: string): BoardFile | Unreada
   if (!parsed.success) return { problem: problemOf(parsed.error) }
   const { nextId, runtime = {}, ...others } = parsed.data
   const tasks: BoardTask[] = []
-  const schema = taskSchema(writtenAt)
+  let schema: ReturnType<typeof taskSchema> | undefined
   for (const [index, value] of parsed.data.tasks.entries()) {
     // A thousand tasks as we write them are read within a few ms; only what a hand has written takes longer.
     if (isAsWritten(value)) {
       tasks.push(value)
       continue
     }
+    schema ??= taskSchema(writtenAt)
     const read = schema.safeParse(value)
     if (!read.success) return { problem: problemOf(read.error, ["tasks", index]) }
     tasks.push(withoutAbsent(read.data) as BoardTask)
   }
   const { tasks: _tasks, ...kept } = others
-  const ids = new Set<string>()
-  for (const { id } of tasks) {
-    if (ids.has(id)) return { problem: `two of its tasks have the id ${id}` }
-    ids.add(id)
+  const [ids, threads] = [new Set<string>(), new Set<string>()]
+  for (const [index, task] of tasks.entries()) {
+    const { threadId, ...rest } = task
+    if (ids.has(task.id)) return { problem: `two of its tasks have the id ${task.id}` }
+    ids.add(task.id)
+    if (threadId === undefined) continue
+    // A task that a hand has copied: a thread is that of one task, and the other gets its own with its first run.
+    if (threads.has(threadId)) tasks[index] = rest
+    threads.add(threadId)
   }
   const pulses = Object.entries(runtime.tasks ?? {}).flatMap(([id, pulse]) => {
     const kept = withoutAbsent(pulse)
@@ -97,14 +104,14 @@ export function parseBoard(text: string, writtenAt: string): BoardFile | Unreada
   })
   const state: BoardState = {
     tasks,
-    nextId: Math.max(typeof nextId === "number" && Number.isSafeInteger(nextId) ? nextId : 1, highestId(tasks) + 1),
+    nextId: Math.max(isNextId(nextId) ? nextId : 1, highestId(tasks) + 1),
     ...(runtime.tick !== undefined && { tick: runtime.tick }),
     pulses: Object.fromEntries(pulses),
   }
   return { state, others: kept }
 }
 
-const IS_ID = /^[1-9]\d{0,14}$/
+const isNextId = (value: unknown): value is number => Number.isInteger(value) && (value as number) <= MOST_ID
 const isText = (value: unknown): value is string => typeof value === "string"
 const isTextOrAbsent = (value: unknown): boolean => value === undefined || typeof value === "string"
 const isIDOrAbsent = (value: unknown): boolean => value === undefined || (isText(value) && IS_ID.test(value))

@@ -1,5 +1,6 @@
 import { type FileHandle, open, stat } from "node:fs/promises"
 import type { ArchivedTask } from "../rules/archive.ts"
+import { IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"
 import { ifMissing } from "./lock.ts"
 
@@ -61,12 +62,13 @@ export class History {
 
   /** The archived task of this id, if its line can be read. */
   async find(id: string): Promise<ArchivedTask | undefined> {
-    const offset = this.#offsets.get(Number(id))
+    const offset = IS_ID.test(id) ? this.#offsets.get(Number(id)) : undefined
     if (offset === undefined) return undefined
     const line = await this.#open((file) => lineAt(file, offset))
     const task = parseLine(line ?? "")
     if (task?.id === id) return task
     this.#bad(offset)
+    this.#offsets.delete(Number(id))
     return undefined
   }
 

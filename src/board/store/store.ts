@@ -48,6 +48,8 @@ export class Store {
   readonly #lock: Lock
   readonly #lease: Lock
   #loaded?: Loaded
+  /** More than any id that was ever read here: the file may be deleted, or its `nextId` lowered. */
+  #nextId = 1
   #turn: Promise<unknown> = Promise.resolve()
 
   constructor(ports: StorePorts) {
@@ -153,6 +155,7 @@ export class Store {
     await rename(temporary, this.#file)
     await flushFolder(this.#ports.folder)
     await this.#history.refresh()
+    this.#nextId = Math.max(this.#nextId, next.state.nextId)
     this.#loaded = { ...file, signature: await this.#signature() }
     return true
   }
@@ -173,12 +176,13 @@ export class Store {
         "unavailable",
         `The board cannot be read: ${this.#file}: ${parsed.problem}. It is left as it is; mend or move it, and call again.`,
       )
+    this.#nextId = Math.max(this.#nextId, parsed.state.nextId)
     return { ...parsed, signature }
   }
 
   /** An id is never used twice, whatever became of the files. */
   #numbered(state: BoardState): BoardState {
-    const least = Math.max(this.#history.highestId, highestId(state.tasks)) + 1
+    const least = Math.max(this.#nextId, this.#history.highestId + 1, highestId(state.tasks) + 1)
     return state.nextId >= least ? state : { ...state, nextId: least }
   }
 
