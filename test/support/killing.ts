@@ -1,4 +1,4 @@
-import { callTool, callTools, eventually, messages, openSession } from "./drive.ts"
+import { callTool, callTools, eventually, idle, messages, openSession } from "./drive.ts"
 import type { Host } from "./host.ts"
 import type { ScriptedModel } from "./model.ts"
 import { launchedFrom } from "./plugin.ts"
@@ -38,22 +38,22 @@ export async function statuses(host: Host, model: ScriptedModel, session: string
   )
 }
 
-/** Uses the parent's session as a user would after a restart, and waits until every task has ended and is told. */
+/** Longest wait for what a restarted host has to tell: on a busy machine it takes half a minute to start. */
+const PATIENCE_MS = 120_000
+
+/** Uses the parent's session as a user would after a restart, and waits until every task is told and has ended. */
 export async function fates(
   host: Host,
   model: ScriptedModel,
   session: string,
   ids: readonly string[],
 ): Promise<Fate[]> {
-  let last: Fate[] = []
-  const settled = async () => {
-    const [byID, told] = [await statuses(host, model, session), await notificationsOf(host, session, ids)]
-    last = ids.map((id, index) => ({ id, status: byID.get(id) ?? "lost", notifications: told[index] ?? 0 }))
-    return last.every(({ status, notifications }) => status !== "running" && notifications > 0)
-  }
-  await eventually(settled, {
-    timeout: 30_000,
-    message: () => `all tasks are ended and told: ${JSON.stringify(last)}\n${host.logs()}`,
-  })
-  return last
+  await statuses(host, model, session)
+  const patience = { timeout: PATIENCE_MS, news: host.events }
+  const told = async () => (await notificationsOf(host, session, ids)).every((count) => count > 0)
+  await eventually(told, { ...patience, message: () => `all of ${ids} are told\n${host.logs()}` })
+  await idle(host, session, { timeout: PATIENCE_MS })
+  const byID = await statuses(host, model, session)
+  const counts = await notificationsOf(host, session, ids)
+  return ids.map((id, index) => ({ id, status: byID.get(id) ?? "lost", notifications: counts[index] ?? 0 }))
 }
