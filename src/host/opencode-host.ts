@@ -136,6 +136,7 @@ export class OpencodeHost implements Host {
       }),
     )
     this.#records.renewed(session.id)
+    this.#elsewhere.moved(session.id, folder)
     return session.id
   }
 
@@ -143,6 +144,7 @@ export class OpencodeHost implements Host {
   async deleteSession(sessionID: string): Promise<void> {
     await this.abort(sessionID)
     await call("delete a session", this.#client.session.delete({ sessionID }))
+    this.#elsewhere.moved(sessionID, this.#surroundings.folder)
   }
 
   async session(sessionID: string): Promise<SessionInfo | undefined> {

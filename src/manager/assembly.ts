@@ -63,7 +63,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const waiting = new Waiting(parts)
   const checks = new Checks(parts, () => endings)
   const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
-  const places = new Places(parts, load, checks)
+  const places = new Places(parts, load, checks, () => endings)
   const outbox: Outbox = outboxOf(ports, parts, {
     answers,
     told: (task, state, handedOver) => endings.told(task, state, handedOver),

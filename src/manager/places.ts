@@ -2,7 +2,7 @@ import { CallError, messageOf } from "../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { PutAway, Shown, Worktrees } from "../place/worktrees.ts"
-import type { Closing } from "./endings.ts"
+import type { Closing, Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
 import type { Checks } from "./work-checks.ts"
@@ -16,6 +16,17 @@ const QUIET_LOOK_MS = 100
 /** A run whose place is being made ready. */
 type Entering = { readonly stop: AbortController; readonly done: Promise<unknown> }
 
+/**
+ * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
+ * of its own, when it launched the task, is gone when the parent has ended.
+ */
+export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
+  const { store, host } = parts
+  const parent = store.bySession(task.parentID)
+  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
+  return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
+}
+
 /** Loads what makes places; not called where no task has one. */
 export type LoadWorktrees = () => Promise<Worktrees>
 
@@ -27,12 +38,14 @@ export class Places {
   readonly #parts: Parts
   readonly #load: LoadWorktrees
   readonly #checks: Checks
+  readonly #endings: () => Endings
   readonly #entering = new Map<string, Entering>()
 
-  constructor(parts: Parts, load: LoadWorktrees, checks: Checks) {
+  constructor(parts: Parts, load: LoadWorktrees, checks: Checks, endings: () => Endings) {
     this.#parts = parts
     this.#load = load
     this.#checks = checks
+    this.#endings = endings
   }
 
   /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
@@ -42,15 +55,18 @@ export class Places {
   }
 
   /**
-   * Makes the run's place ready and moves its session there. Returns what the agent has to be told of it. Rejects where
-   * that failed, or the run ended meanwhile.
+   * Makes the run's place ready and moves its session there; one without a place goes to where its parent is. Returns
+   * what the agent has to be told of it. Rejects where that failed, or the run ended meanwhile.
    */
   async enter(task: Task): Promise<string> {
     const { place, sessionID, run } = task
-    if (!place) return ""
+    const folder = homeOf(this.#parts, task)
+    if (!place) {
+      if (this.#parts.host.folderOf(sessionID) !== folder) await this.#parts.host.move(sessionID, folder)
+      return ""
+    }
     const stop = new AbortController()
     const entering = this.#load().then(async (worktrees) => {
-      const { folder } = place
       // One that waited for others is to see what they have done.
       if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
       const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, signal: stop.signal })
@@ -67,36 +83,46 @@ export class Places {
     }
   }
 
-  /** What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. */
+  /**
+   * What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. The tasks
+   * that it launched are closed before, and come along from its folder.
+   */
   async leave({ task, ending }: Closing): Promise<Partial<Outcome> | undefined> {
     const { place } = task
     if (!place) return undefined
     const entering = this.#entering.get(task.id)
     entering?.stop.abort()
     await entering?.done
+    const below = this.#below(task)
+    for (const { id } of below) await this.#endings().closed(id)
     const worktrees = await this.#load()
     const merges = place.merge && ending.type === "completed"
-    const unfit = merges && task.run.check !== undefined ? await this.#recheck(task, worktrees) : undefined
-    await this.home(task)
-    const put = await worktrees.putAway(task.id, place.folder)
+    const unfit = merges ? await this.#unfit(task, worktrees) : undefined
+    for (const each of [task, ...below]) await this.home(each)
+    const put = await worktrees.putAway(task.id, homeOf(this.#parts, task))
     if (!merges) return { work: workOf(put) }
-    const merge = unfit ?? (put.files.length > 0 ? await this.#merge(task, worktrees) : undefined)
+    const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
     return { work: workOf(put, merge) }
+  }
+
+  /** The tasks that a task launched, and those that they launched. */
+  #below({ sessionID }: Task): readonly Task[] {
+    return this.#parts.store.ofParent(sessionID).flatMap((own) => [own, ...this.#below(own)])
   }
 
   /** Moves a task's session back to where its parent works, once it does nothing any more. */
   async home(task: Task): Promise<void> {
     const { host, clock } = this.#parts
-    const { place, sessionID } = task
-    if (!place) return
+    const { sessionID } = task
+    const folder = homeOf(this.#parts, task)
+    if (host.folderOf(sessionID) === folder) return
     const deadline = clock.now() + QUIET_LIMIT_MS
     while ((await host.activity()).has(sessionID)) {
       if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its worktree stays`)
       await stopSession(this.#parts, sessionID)
       await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
     }
-    if (host.folderOf(sessionID) === place.folder) return
-    await host.move(sessionID, place.folder)
+    await host.move(sessionID, folder)
   }
 
   /** Brings the kept work of an ended task home. */
@@ -125,14 +151,15 @@ export class Places {
   async show(task: Task, mostLines: number): Promise<Shown | undefined> {
     if (!task.place || !task.outcome?.work || task.outcome.work.files.length === 0) return undefined
     const worktrees = await this.#load()
-    return worktrees.show(task.id, task.place.folder, mostLines)
+    return worktrees.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
   /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
   async clear(tasks: readonly Task[]): Promise<readonly string[]> {
     const kept: string[] = []
-    for (const folder of new Set(tasks.flatMap(({ place }) => place?.folder ?? []))) {
-      const ids = tasks.filter(({ place }) => place?.folder === folder).map(({ id }) => id)
+    const folders = new Map(tasks.flatMap((task) => (task.place ? [[task.id, homeOf(this.#parts, task)]] : [])))
+    for (const folder of new Set(folders.values())) {
+      const ids = tasks.map(({ id }) => id).filter((id) => folders.get(id) === folder)
       try {
         const worktrees = await this.#load()
         kept.push(...(await worktrees.clear(folder, ids)))
@@ -157,16 +184,23 @@ export class Places {
         host.log("warn", `after a restart: ${what}`, { task: taskID })
       const { keepDays, dropUnmerged } = options.worktree
       if (keepDays === 0) return
-      const dropped = await worktrees.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged)
+      const isKnown = (taskID: string) => store.get(taskID) !== undefined
+      const dropped = await worktrees.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
       if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
     } catch (error) {
       host.log("warn", "worktrees could not be looked after", { folder, error: messageOf(error) })
     }
   }
 
-  /** What was merged since the check passed has to pass with it: brought into the worktree, and checked once more. */
-  async #recheck(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
-    const { folder = "" } = task.place ?? {}
+  /**
+   * Why a completed task's work is not merged by itself: its parent's worktree, for which it was asked, is gone; or its
+   * check does not pass with what was merged since, which is brought into the worktree and checked once more.
+   */
+  async #unfit(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
+    const folder = homeOf(this.#parts, task)
+    if (folder !== task.place?.folder)
+      return { kind: "refused", files: [], text: "the agent that asked for it has ended, and its worktree is put away" }
+    if (task.run.check === undefined) return undefined
     const brought = await worktrees.bringIn(task.id, folder)
     if (brought.kind !== "merged") return undefined
     const result = await this.#checks.once(task)
@@ -177,7 +211,7 @@ export class Places {
 
   async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {
     try {
-      const { kind, ...more } = await worktrees.merge(task.id, task.place?.folder ?? "")
+      const { kind, ...more } = await worktrees.merge(task.id, homeOf(this.#parts, task))
       const files = "files" in more ? more.files.slice(0, MOST_FILES) : []
       return { kind, files }
     } catch (error) {

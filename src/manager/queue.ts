@@ -166,7 +166,7 @@ export class Queue {
       // Read before its place is made: what it waited for may be dropped meanwhile.
       const answers = await this.#answersFor(task)
       if (!this.#runs(task)) return
-      const preface = task.place ? await this.#enter(task) : ""
+      const preface = task.place || task.depth > 1 ? await this.#enter(task) : ""
       if (preface === undefined || !this.#runs(task)) return
       const text = withAnswers(leaving.prompt, answers)
       this.#leaving.delete(task.id)

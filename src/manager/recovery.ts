@@ -6,6 +6,7 @@ import type { Outbox } from "../delivery/outbox.ts"
 import type { Endings } from "./endings.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
+import { homeOf } from "./places.ts"
 import { persistently } from "./retry.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
@@ -122,6 +123,7 @@ export class Recovery {
 
   #takeIn(records: readonly TaskRecord[]): void {
     const { store, host, clock, background } = this.#parts
+    const orphans: TaskRecord[] = []
     for (const { task, owner } of records) {
       if (task.forgotten) {
         this.#ledger.keep(task)
@@ -136,9 +138,11 @@ export class Recovery {
       // What a dead process left stays another's until it is settled: what fails is looked at again.
       if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
       else store.addForeign(task)
-      if (isOrphan && store.isForeign(task.id)) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
+      if (isOrphan && store.isForeign(task.id)) orphans.push({ task, owner })
       if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
     }
+    // Only now are the parents known of those that tasks have launched.
+    for (const { task, owner } of orphans) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
     if (records.length > 0) this.#changed()
   }
 
@@ -157,7 +161,7 @@ export class Recovery {
     this.#adopting.add(task.id)
     try {
       // Read where its folder was, a session would start the host's instance of that folder again.
-      if (isUnclosed(task)) await host.move(task.sessionID, task.place?.folder ?? "")
+      if (mayBeElsewhere(task)) await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
@@ -221,6 +225,9 @@ function unchecked(task: Task, ending: Ending): Ending {
   const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
   return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }
+
+/** It works in a place of its own, or where a parent does that may have one. */
+const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
 
 /** It worked in a place of its own, and what became of that was not written down. */
 const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined

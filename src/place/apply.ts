@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto"
 import type { Stats } from "node:fs"
 import {
   chmod,
@@ -224,7 +225,7 @@ async function move(from: string, to: string): Promise<void> {
     await rename(from, to)
   } catch (error) {
     if ((error as { code?: string }).code !== "EXDEV") throw error
-    const beside = `${to}.superagents`
+    const beside = join(dirname(to), `.superagents-${randomUUID()}`)
     try {
       if ((await lstat(from)).isSymbolicLink()) await symlink(await readlink(from), beside)
       else await copyFile(from, beside)

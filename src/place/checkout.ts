@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../core/errors.ts"
-import { GitError, git, gitLine, gitList, gitProblem } from "./git.ts"
+import { GitError, git, gitLine, gitList, gitProblem, redirected } from "./git.ts"
 
 /** A checkout of a repository: the user's own one, or a worktree. All paths are absolute and real. */
 export type Checkout = {
@@ -37,6 +37,11 @@ const INSTEAD = 'Or leave `place` out: the task then works in this folder (place
 export async function checkoutAround(folder: string): Promise<Found> {
   const problem = await gitProblem(folder)
   if (problem) throw new CallError(`${SORRY}it ${problem}. ${INSTEAD}`)
+  const variable = redirected()
+  if (variable)
+    throw new CallError(
+      `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it. ${INSTEAD}`,
+    )
   const found = await find(folder)
   if (!found) throw new CallError(`${SORRY}${folder} is not in the checkout of a git repository. ${INSTEAD}`)
   const head = await headOf(found)
@@ -64,6 +69,9 @@ export async function find(folder: string): Promise<Checkout | undefined> {
 
 /** Where a checkout's git commands run: in its folder, its repository named outright. */
 export const at = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
+
+/** Where git commands run that are about what all checkouts share: a checkout may be gone. */
+export const shared = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
 
 /** The commit a checkout is on; undefined where it is on none. */
 export async function headOf(checkout: Checkout): Promise<string | undefined> {

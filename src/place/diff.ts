@@ -3,7 +3,7 @@ import { git, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
 /** The mode of an entry that names a commit of another repository: a submodule. */
-const SUBMODULE = "160000"
+export const SUBMODULE = "160000"
 const NOTHING = "000000"
 
 /** What git keeps at a path: a file, a link, a submodule. */
@@ -16,10 +16,13 @@ export const isSubmodule = ({ from, to }: Change): boolean => from?.mode === SUB
 
 /** Each path at which two states differ; a rename is a file that goes and one that comes. */
 export async function changesBetween(checkout: Checkout, from: string, to: string): Promise<readonly Change[]> {
-  const records = await gitList(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to], {
-    ...at(checkout),
-    timeLimit: 300_000,
-  })
+  const records = await gitList(
+    ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", from, to],
+    {
+      ...at(checkout),
+      timeLimit: 300_000,
+    },
+  )
   const changes: Change[] = []
   for (let index = 0; index + 1 < records.length; index += 2) {
     const [oldMode = "", newMode = "", oldID = "", newID = ""] = (records[index] ?? "").slice(1).split(" ")
@@ -76,7 +79,18 @@ export async function diffText(
   to: string,
   mostLines: number,
 ): Promise<{ readonly text: string; readonly cut: boolean }> {
-  const args = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", from, to, "--", "."]
+  const args = [
+    "diff",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--submodule=short",
+    "--find-renames",
+    from,
+    to,
+    "--",
+    ".",
+  ]
   const excluded = ["bun.lock", "bun.lockb", "package-lock.json"].map(
     (file) => `:(exclude,top,glob)**/.opencode/${file}`,
   )

@@ -33,16 +33,22 @@ const TIME_LIMIT_MS = 120_000
 /** The longest complaint of git that is handed on. */
 const MOST_ERROR_CHARS = 600
 
-/** For every command: no hook of the user's, no helper that stays, no clean-up, files one after the other. */
+/**
+ * For every command: no hook of the user's, no helper that stays, no clean-up, no second file for an index, files one
+ * after the other, texts as they are.
+ */
 const ALWAYS = [
   "core.hooksPath=/dev/null",
   "core.fsmonitor=false",
+  "core.splitIndex=false",
   "gc.auto=0",
   "maintenance.auto=false",
   "checkout.workers=1",
   "submodule.recurse=false",
   "core.safecrlf=false",
   "diff.ignoreSubmodules=none",
+  "i18n.commitEncoding=UTF-8",
+  "i18n.logOutputEncoding=UTF-8",
   "advice.detachedHead=false",
   "advice.addEmbeddedRepo=false",
 ]
@@ -67,8 +73,8 @@ export async function git(args: readonly string[], options: GitOptions): Promise
   })
   if (ended.kind === "not started") {
     // A folder that is gone looks just like a program that is not there.
-    const missing = ended.missing && existsSync(cwd)
-    throw new GitError(args, missing ? "git is not installed" : ended.text, missing)
+    if (!existsSync(cwd)) throw new GitError(args, `the folder ${cwd} does not exist`)
+    throw new GitError(args, ended.missing ? "git is not installed" : ended.text, ended.missing)
   }
   if (ended.kind === "timed out") throw new GitError(args, `did not end within ${timeLimit / 1000} s and was stopped`)
   const { code, out, cut } = ended
@@ -84,8 +90,17 @@ export const gitLine = async (args: readonly string[], options: GitOptions): Pro
 export const gitList = async (args: readonly string[], options: GitOptions): Promise<string[]> =>
   (await git(args, options)).out.split("\0").filter((item) => item !== "")
 
+/** Of git's own variables those are handed on that say where the user's configuration is. */
+const isOurs = (name: string): boolean => !name.startsWith("GIT_") || /^GIT_CONFIG_(?!PARAMETERS$)/.test(name)
+
+/** Variables by which whoever started the host has told git which repository, files or index to take. */
+const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"]
+
+/** The variable that sends each git of an agent's to the same place, wherever it is run; undefined where none does. */
+export const redirected = (): string | undefined => REDIRECTING.find((name) => process.env[name])
+
 function environment({ cwd, gitDir, index }: GitOptions): Record<string, string> {
-  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("GIT_"))
+  const inherited = Object.entries(process.env).filter(([name]) => isOurs(name))
   return {
     ...(Object.fromEntries(inherited) as Record<string, string>),
     LC_ALL: "C",

@@ -50,7 +50,7 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
 async function marksIn(home: Checkout, taskID: string, state: string): Promise<readonly string[]> {
   const mine = await readRef(home, "conflict", taskID)
   if (!mine) return []
-  const args = ["grep", "-l", "-z", "-I", "--fixed-strings", "-e", `>>>>>>> ${mine}`, state]
+  const args = ["grep", "-l", "-z", "-I", "--no-color", "--fixed-strings", "-e", `>>>>>>> ${mine}`, state]
   const { out } = await git(args, { ...at(home), accept: [1] })
   return out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
 }

@@ -1,4 +1,4 @@
-import { at, type Checkout } from "./checkout.ts"
+import { type Checkout, shared } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 
 /**
@@ -23,7 +23,7 @@ export const refOf = (kind: RefKind, taskID: string): string => `${PREFIXES[kind
 /** The commit under a task's ref, if there is one. */
 export async function readRef(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
   const args = ["rev-parse", "--verify", "--quiet", `${refOf(kind, taskID)}^{commit}`]
-  const { code, out } = await git(args, { ...at(checkout), accept: [1] })
+  const { code, out } = await git(args, { ...shared(checkout), accept: [1] })
   return code === 0 ? out.trim() : undefined
 }
 
@@ -37,7 +37,7 @@ export async function writeRefs(
     const commit = refs[kind]
     return commit === undefined ? `delete ${refOf(kind, taskID)}\0\0` : `update ${refOf(kind, taskID)}\0${commit}\0\0`
   })
-  await git(["update-ref", "--stdin", "-z"], { ...at(checkout), input: input.join("") })
+  await git(["update-ref", "--stdin", "-z"], { ...shared(checkout), input: input.join("") })
 }
 
 export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
@@ -53,7 +53,7 @@ export type Remembered = {
 /** All tasks that the repository remembers. */
 export async function remembered(checkout: Checkout): Promise<readonly Remembered[]> {
   const format = "--format=%(refname) %(tree) %(committerdate:unix)"
-  const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], at(checkout))).split("\n")
+  const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], shared(checkout))).split("\n")
   const found = new Map<string, { keptAt: number; trees: Partial<Record<RefKind, string>> }>()
   for (const line of lines) {
     const [name = "", tree = "", seconds] = line.split(" ")

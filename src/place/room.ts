@@ -9,7 +9,7 @@ import { locked } from "./lock.ts"
 import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { snapshot } from "./snapshot.ts"
-import { changedSubmodules, removeWorktree } from "./worktree.ts"
+import { removeWorktree, unsavedWithin } from "./worktree.ts"
 
 type WorktreeSettings = {
   /** Run in a fresh worktree before the agent; empty for none. */
@@ -77,7 +77,8 @@ async function keepState(target: string, taskID: string, { worktree, from }: Mar
   const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
   const head = whole ? await headOf(checkout) : undefined
   const parents = [...(head === undefined ? [] : [head]), ...known]
-  const { commit, nested } = await snapshot(checkout, parents, `superagents: the work of ${taskID}`, whole)
+  const how = whole ? "whole" : "without index"
+  const { commit, nested } = await snapshot(checkout, parents, `superagents: the work of ${taskID}`, how)
   if (commit !== state) await writeRefs(from, taskID, { state: commit })
-  return whole ? [...nested, ...(await changedSubmodules(checkout))] : nested
+  return whole ? [...nested, ...(await unsavedWithin(from.top, checkout))] : nested
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto"
+import { existsSync } from "node:fs"
 import { copyFile, mkdtemp, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -12,20 +13,21 @@ export type Snapshot = { readonly commit: string; readonly tree: string; readonl
 
 /**
  * A commit of a checkout's state as it is: changed and untracked files, whatever is staged or not; what git ignores is
- * left out, and so are repositories of their own within it (`nested`), which git could only name. Without the checkout's
- * own index (`hasIndex`) the first parent's is taken. Index, HEAD, branches,
- * stash and files stay as they are. All of `parents` are the commit's ancestors; where one of them is that state
+ * left out, and so are repositories of their own within it (`nested`), which git could only name. "whole": with what git
+ * was told not to look at; "without index": where the checkout has none any more, the first parent's is taken. Index,
+ * HEAD, branches, stash and files stay as they are. All of `parents` are the commit's ancestors; where one of them is that state
  * already, it is taken as it is.
  */
 export async function snapshot(
   checkout: Checkout,
   parents: readonly string[],
   message: string,
-  hasIndex = true,
+  how: "as git sees it" | "whole" | "without index" = "as git sees it",
 ): Promise<Snapshot> {
   return withIndex(async (index) => {
-    const copied = hasIndex && (await copyIndex(checkout, index))
+    const copied = how !== "without index" && (await copyIndex(checkout, index))
     if (!copied) await git(["read-tree", parents[0] ?? "HEAD"], { ...at(checkout), index })
+    if (copied && how === "whole") await lookAtAll(checkout, index)
     const nested = await addAll(checkout, index)
     const tree = await gitLine(["write-tree"], { ...at(checkout), index })
     return { commit: await commitOf(checkout, tree, parents, message), tree, nested }
@@ -82,6 +84,19 @@ async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
     if ((error as { code?: string }).code === "ENOENT") return false
     throw error
   }
+}
+
+/** Has git look at the files again that it was told not to look at, and that are there. */
+async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
+  const run = { ...at(checkout), index }
+  const marked = await gitList(["ls-files", "-v", "-z"], run)
+  const named = (mark: RegExp) => marked.flatMap((entry) => (mark.test(entry) ? entry.slice(2) : []))
+  for (const [option, names] of [
+    ["--no-assume-unchanged", named(/^[a-z] /)],
+    // Those that a sparse checkout leaves out are not there, and stay out.
+    ["--no-skip-worktree", named(/^s /i).filter((name) => existsSync(join(checkout.top, name)))],
+  ] as const)
+    if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
 }
 
 /** Takes all that is there into the index. Returns the nested repositories that were left out. */

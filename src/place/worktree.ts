@@ -1,7 +1,8 @@
 import { constants, existsSync } from "node:fs"
 import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
 import { dirname, join } from "node:path"
-import { at, type Checkout, find } from "./checkout.ts"
+import { at, type Checkout, find, shared } from "./checkout.ts"
+import { SUBMODULE } from "./diff.ts"
 import { GitError, git, gitList } from "./git.ts"
 
 /** Large repositories take their time. */
@@ -20,12 +21,15 @@ export async function addWorktree(from: Checkout, folder: string, commit: string
  * or not worth it.
  */
 export async function removeWorktree(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
-  const bare = { cwd: from.commonDir, gitDir: undefined }
-  // Twice: one that is locked, too, as git leaves it when it is killed while it makes one.
-  await git(["worktree", "remove", "--force", "--force", folder], { ...bare, timeLimit: LONG_MS, accept: [128, 255] })
+  // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
+  await git(["worktree", "remove", "--force", "--force", folder], {
+    ...shared(from),
+    timeLimit: LONG_MS,
+    accept: [128, 255],
+  })
   if (existsSync(folder)) await removeFolder(folder)
   // Only now is it certain that git forgets it: it does where the folder is gone.
-  await git(["worktree", "remove", "--force", "--force", folder], { ...bare, accept: [128, 255] })
+  await git(["worktree", "remove", "--force", "--force", folder], { ...shared(from), accept: [128, 255] })
 }
 
 /** Removes a folder, folders that may not be written to included (as some package managers leave them). */
@@ -50,18 +54,26 @@ async function openUp(folder: string): Promise<void> {
  */
 export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
   for (const { name, path } of await submodules(worktree)) {
-    const source = existsSync(join(original.top, path, ".git")) ? await find(join(original.top, path)) : undefined
-    if (!source || source.top === original.top) continue
+    const source = await innerOf(original.top, path)
+    if (!source) continue
     const settings = [
       `submodule.${name}.url=${source.gitDir}`,
       `submodule.${name}.active=true`,
       "protocol.file.allow=always",
     ]
-    const args = [...settings.flatMap((setting) => ["-c", setting]), "submodule", "update", "--init", "--", path]
+    const args = [
+      ...settings.flatMap((setting) => ["-c", setting]),
+      "submodule",
+      "update",
+      "--init",
+      "--checkout",
+      "--",
+      path,
+    ]
     // Not by name: git's own script for submodules finds the repository itself.
     await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
-    const made = await find(join(worktree.top, path))
-    if (made && made.top !== worktree.top) await addSubmodules(source, made)
+    const made = await innerOf(worktree.top, path)
+    if (made) await addSubmodules(source, made)
   }
 }
 
@@ -79,16 +91,39 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   })
 }
 
-/** The submodules in which something was changed that the checkout's own commits cannot hold. */
-export async function changedSubmodules(checkout: Checkout): Promise<readonly string[]> {
-  if ((await submodules(checkout)).length === 0) return []
-  const args = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"]
-  const records = await gitList(args, at(checkout))
-  return records.flatMap((record) => {
-    const fields = record.split(" ")
-    const [, , state = ""] = fields
-    return fields[0] === "1" && /^S.*[CMU]/.test(state) ? [fields.slice(8).join(" ")] : []
-  })
+/**
+ * The repositories within a worktree in which something is that is nowhere else: neither at the same place of the
+ * folder `original`, nor known to be at a remote.
+ */
+export async function unsavedWithin(original: string, worktree: Checkout): Promise<readonly string[]> {
+  const entries = await gitList(["ls-files", "--stage", "-z"], at(worktree))
+  const paths = entries.flatMap((entry) => (entry.startsWith(SUBMODULE) ? entry.slice(entry.indexOf("\t") + 1) : []))
+  const unsaved: string[] = []
+  for (const path of paths) {
+    const inner = await innerOf(worktree.top, path)
+    if (inner && !(await isElsewhere(inner, original, path))) unsaved.push(path)
+  }
+  return unsaved
+}
+
+async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {
+  const changed = await gitList(["status", "--porcelain=v2", "-z", "--ignore-submodules=none"], at(inner))
+  if (changed.length > 0) return false
+  const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], at(inner))).out
+  const source = await innerOf(original, path)
+  if (commits !== "") {
+    if (!source) return false
+    const { out } = await git(["cat-file", "--batch-check"], { ...at(source), input: commits })
+    if (/ missing$/m.test(out)) return false
+  }
+  return (await unsavedWithin(join(original, path), inner)).length === 0
+}
+
+/** The repository at a path within a checkout, if there is one. */
+async function innerOf(top: string, path: string): Promise<Checkout | undefined> {
+  const folder = join(top, path)
+  const found = existsSync(join(folder, ".git")) ? await find(folder) : undefined
+  return found?.top === top ? undefined : found
 }
 
 /**

@@ -101,13 +101,22 @@ export class Worktrees {
     return kept
   }
 
-  /** Forgets what was kept before `before`: what is merged or empty, with `all` the rest too. */
-  async expire(folder: string, before: number, all: boolean): Promise<readonly string[]> {
+  /**
+   * Forgets what was kept before `before`: what is merged or empty, with `all` the rest too; nothing of those that
+   * `isKnown`. The time is that of the last commit, which may be the user's own and old.
+   */
+  async expire(
+    folder: string,
+    before: number,
+    all: boolean,
+    isKnown: (taskID: string) => boolean,
+  ): Promise<readonly string[]> {
     const home = await find(folder)
     if (!home) return []
     const gone: string[] = []
     for (const task of await remembered(home)) {
-      if (task.keptAt >= before || task.trees.merge !== undefined || (isUnmerged(task) && !all)) continue
+      if (isKnown(task.taskID) || task.keptAt >= before || task.trees.merge !== undefined || (isUnmerged(task) && !all))
+        continue
       if (existsSync(await targetOf(this.#ports, home, task.taskID))) continue
       await dropRefs(home, task.taskID)
       gone.push(task.taskID)

@@ -4,8 +4,8 @@ import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, callTools, eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
-import { gate, launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, isNotification, launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
 /** Tasks in git worktrees of their own, their checks and receipts, on the real host and in a real repository. */
@@ -20,7 +20,8 @@ const PERMISSION = { "*": "allow", bash: { "*": "allow", "rm *": "ask", "forbidd
 
 beforeAll(async () => {
   model = await startModel()
-  const options = { maxConcurrentTasks: 20, checkTimeout: 3000, checkRetries: 2, lastWord: 0 }
+  const limits = { maxDepth: 2, maxConcurrentTasks: 20, maxTokensPerTask: 100_000, lastWord: 3000 }
+  const options = { ...limits, checkTimeout: 3000, checkRetries: 2 }
   host = await startPlugged(model, options, { permission: PERMISSION })
   user = new Repository(host.directory)
 }, 90_000)
@@ -199,6 +200,73 @@ test("a fork works in a worktree, too", async () => {
   nothingLeft()
 }, 120_000)
 
+test("a worktree of a worktree: its work comes home to the agent that asked for it, told words included", async () => {
+  user.write("shared.txt", text()).commit()
+  user.write("mine.txt", "the user's, not committed\n")
+  const before = user.state()
+  const { opened, open } = gate()
+  model.use(({ sessionID, firstUser, lastUser, sinceUser, toolResults }) => {
+    if (sessionID === session || !firstUser.startsWith("OUTER")) return undefined
+    if (isNotification(lastUser))
+      return sinceUser.length === 0 ? bash("cat inner.txt shared.txt") : { text: "outer done" }
+    const inner = { description: "inner", prompt: "INNER", agent: "general", place: "worktree", merge: true }
+    const launched = /bg_\w{8}/.exec(toolResults.at(-1)?.content ?? "")?.[0]
+    const steps = [
+      bash("echo outer > outer.txt"),
+      { tools: [{ name: "superagents_task", args: inner }] },
+      { tools: [{ name: "superagents_task", args: { tell: launched, prompt: "write TOLD too" } }] },
+    ]
+    const done = sinceUser.filter(({ role }) => role === "tool").length
+    if (done === steps.length) open()
+    return steps[done] ?? { text: "launched" }
+  })
+  model.use(async ({ sessionID, userTexts, sinceUser }) => {
+    if (sessionID === session || !userTexts.some((each) => each.startsWith("INNER"))) return undefined
+    await opened
+    if (sinceUser.some(({ role }) => role === "tool")) return { text: "inner done" }
+    const toldSo = userTexts.some((each) => each.includes("write TOLD too"))
+    return bash(
+      `cat outer.txt mine.txt > inner.txt; echo ${toldSo ? "told" : "not told"} >> inner.txt; ${setLine(3, "inner")}`,
+    )
+  })
+  const { id, child } = await launch("OUTER", { merge: true })
+  const [news] = await told()
+  expect(news?.hidden).toContain("Merged into your files")
+  expect((await notifications(host, child)).at(-1)?.hidden).toContain("Merged into your files")
+  expect(user.state()).toEqual({
+    ...before,
+    "outer.txt": base64("outer\n"),
+    "inner.txt": base64("outer\nthe user's, not committed\ntold\n"),
+    "shared.txt": base64(text({ 3: "inner" })),
+  })
+  expect(await output(id)).toContain("Worktree: 3 files")
+  nothingLeft()
+}, 180_000)
+
+test("a limit strikes in a worktree: its last word is told, or none, and its work is kept either way", async () => {
+  user.write("shared.txt", text()).commit()
+  const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
+  model.use((request) => {
+    const { sessionID, firstUser, sinceUser } = request
+    const [, name] = /^(SPENDS|HANGS-ON)/.exec(firstUser) ?? []
+    if (sessionID === session || !name) return undefined
+    if (isAsked(request)) return { text: "half is done" }
+    if (sinceUser.length === 0) return { ...bash(`echo half > ${name}.txt`), usage: { input: 50_000 } }
+    return name === "SPENDS" ? { ...bash("true"), usage: { input: 45_000 } } : { hang: true }
+  })
+  const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 25_000 })]
+  await told(2)
+  const shown = await output(spends.id)
+  expect(shown).toMatch(/Reason: Stopped at .*token limit.*its last word is below\.[\s\S]*half is done/)
+  expect(shown).toContain("Worktree: 1 file, +1 −0: SPENDS.txt")
+  const stopped = await output(hangs.id)
+  expect(stopped).toMatch(/Reason: Stopped at its time limit of 25s/)
+  expect(stopped).toContain("Worktree: 1 file, +1 −0: HANGS-ON.txt")
+  nothingLeft()
+  expect([await merge(spends.id), await merge(hangs.id)].join()).toMatch(/Merged.*Merged/s)
+  expect([user.read("SPENDS.txt"), user.read("HANGS-ON.txt")]).toEqual(["half\n", "half\n"])
+}, 180_000)
+
 test("a check that fails twice and then passes: asked again in the same run, merged only then", async () => {
   agent("CHECKED", ["echo one > steps"], ["echo two >> steps"], ["echo three >> steps"])
   const check = "test $(wc -l < steps) -ge 3 || { echo 'Tests:       1 failed, 12 passed, 13 total'; exit 1; }"
@@ -286,24 +354,32 @@ test("after a kill the work is kept, nothing is left over, and the agent is told
   expect(user.read("work.txt")).toBe("precious\n")
 }, 180_000)
 
-test("a second process leaves a worktree alone that the first one works in", async () => {
+test("a second process leaves a worktree alone, has one of its own, and both come home to the same file", async () => {
+  user.write("shared.txt", text()).commit()
   const { opened, open } = gate()
-  model.use(async ({ sessionID, firstUser, sinceUser }) => {
-    if (sessionID === session || !firstUser.startsWith("SHARED")) return undefined
-    if (!sinceUser.some(({ role }) => role === "tool")) return bash("echo mine > shared-work.txt")
+  const parents = [session]
+  model.use(async ({ sessionID = "", firstUser, sinceUser }) => {
+    const [name, line] = /^(?:FIRST|SECOND)-PROCESS-(\d+)/.exec(firstUser) ?? []
+    if (parents.includes(sessionID) || !name) return undefined
+    if (!sinceUser.some(({ role }) => role === "tool")) return bash(`${setLine(Number(line), name)}; touch ${name}`)
     await opened
     return { text: "done" }
   })
-  const { id, child } = await launch("SHARED")
+  const { id, child } = await launch("FIRST-PROCESS-5", { merge: true })
   await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
   const second = await startHost({ home: host.home })
   try {
     const other = await openSession(second)
-    await callTool(second, model, other, "superagents_list", {}, LONG)
-    expect(worktrees().some((name) => name === id)).toBe(true)
+    parents.push(other)
+    const args = { description: "d", prompt: "SECOND-PROCESS-30", agent: "general", place: "worktree", merge: true }
+    const theirs = launchedFrom(await callTool(second, model, other, "superagents_task", args, LONG))
+    await model.waitFor(({ sessionID, sinceUser }) => sessionID === theirs.child && sinceUser.length > 0, LONG)
+    expect(worktrees()).toEqual(expect.arrayContaining([id, theirs.id]))
     open()
-    const [news] = await told()
-    expect(news?.hidden).toContain("shared-work.txt")
+    const [[mine], [news]] = await Promise.all([told(), notified(second, other, 1, 90_000)])
+    expect(mine?.hidden).toContain("Merged into your files")
+    expect(news?.hidden).toContain("Merged into your files")
+    expect(user.read("shared.txt")).toBe(text({ 5: "FIRST-PROCESS-5", 30: "SECOND-PROCESS-30" }))
   } finally {
     await second.stop()
   }

@@ -15,10 +15,14 @@ beforeEach(() => {
   bench = new Bench()
   user = bench.user
   bench.places = bench.worktrees({ isAlive: () => false })
-  user.write("a", text()).write("b", text()).write("c", text()).write("gone", "x").commit()
-  user.write("a", text({ 0: "mine, uncommitted" })).write("untracked", "mine")
+  fill()
 })
 afterEach(() => bench.close())
+
+function fill() {
+  user.write("a", text()).write("b", text()).write("c", text()).write("gone", "x").commit()
+  user.write("a", text({ 0: "mine, uncommitted" })).write("untracked", "mine")
+}
 
 function dies(step: string, moment: string, nth = 1) {
   const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step, moment, nth })
@@ -35,7 +39,7 @@ const nothingLeft = () => {
 }
 
 async function atWork() {
-  const child = await bench.ready()
+  const child = await bench.ready({ folder: user.top })
   child
     .write("a", text({ 0: "mine, uncommitted", 10: "theirs" }))
     .write("b", text({ 10: "theirs" }))
@@ -165,6 +169,17 @@ describe("a merge", () => {
     isMerged()
     expect(user.repositoryState()).toEqual(repository)
     expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+  })
+
+  test("is known again by its folder's name, whatever encoding the user has set for commits", async () => {
+    user = bench.repository("prüfung")
+    fill()
+    user.git("config", "i18n.commitEncoding", "ISO-8859-1")
+    await atWork()
+    await bench.places.putAway(ID, user.top)
+    dies("merge", "merge: begun")
+    await bench.places.sweep(user.top, () => false)
+    isMerged()
   })
 
   test("and the one that finishes it dies as well", async () => {

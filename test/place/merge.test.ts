@@ -380,13 +380,14 @@ describe("refs", () => {
   })
 
   test("that are old go at a start, unmerged ones only when it is said", async () => {
+    const none = () => false
     user.write("a", "a").commit()
     await bench.worked(() => {}, { id: "bg_empty000" })
     await bench.worked((child) => child.write("two", "2"), { id: "bg_unmerged" })
-    expect(await bench.places.expire(user.top, 0, true)).toEqual([])
+    expect(await bench.places.expire(user.top, 0, true, none)).toEqual([])
     const later = Date.now() + 60_000
-    expect(await bench.places.expire(user.top, later, false)).toEqual(["bg_empty000"])
-    expect(await bench.places.expire(user.top, later, true)).toEqual(["bg_unmerged"])
+    expect(await bench.places.expire(user.top, later, false, none)).toEqual(["bg_empty000"])
+    expect(await bench.places.expire(user.top, later, true, none)).toEqual(["bg_unmerged"])
     expect(user.ours()).toEqual([])
   })
 })

@@ -56,7 +56,10 @@ export class FakeHost extends FakeProcess implements Host {
     return this.#call("createSession", input.parentID, () => {
       const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner, SIGNER) })
       const { parentID, title, agent, model, rules } = input
-      return this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
+      const id = this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
+      const folder = this.folders.get(parentID)
+      if (folder !== undefined) this.folders.set(id, folder)
+      return id
     })
   }
 

@@ -26,12 +26,12 @@ class FakeWorktrees {
     this.calls.push("ready")
     return this.onReady(request)
   }
-  putAway() {
-    this.calls.push("putAway")
+  putAway(taskID: string, folder: string) {
+    this.calls.push(`putAway ${taskID} ${folder}`)
     return this.onPutAway()
   }
-  merge() {
-    this.calls.push("merge")
+  merge(taskID: string, folder: string) {
+    this.calls.push(`merge ${taskID} ${folder}`)
     return this.onMerge()
   }
   async show() {
@@ -131,7 +131,7 @@ describe("a task in a worktree", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
     expect(seen?.aborted).toBe(true)
     expect(rig.task(id).status).toBe("cancelled")
-    expect(places.calls.at(-1)).toBe("putAway")
+    expect(places.calls.at(-1)).toBe(`putAway ${id} /project`)
     expect(prompts()).toEqual([])
   })
 
@@ -200,6 +200,92 @@ describe("a task in a worktree", () => {
   })
 })
 
+describe("tasks of a task in a worktree", () => {
+  beforeEach(() => {
+    rig = new Rig({
+      worktrees: async () => places as never as Worktrees,
+      options: { maxDepth: 3, resumable: ["completed", "error"] },
+    })
+    places.onReady = async ({ taskID }) => ({ directory: `/place/${taskID}`, conflicts: [] })
+  })
+  const placed = (request: Partial<Parameters<Rig["launch"]>[0]> = {}, parent = rig.parent) =>
+    rig.launch({ ...IN_WORKTREE, ...request }, parent)
+  const folderOf = ({ sessionID }: { sessionID: string }) => rig.host.folderOf(sessionID)
+
+  test("work there or begin with what is there, and come home before it is put away", async () => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
+    const outer = await placed()
+    await rig.clock.advance(100)
+    const here = await rig.launch({ prompt: "HERE" }, outer.sessionID)
+    const inner = await placed({ prompt: "INNER" }, outer.sessionID)
+    const deeper = await rig.launch({ prompt: "DEEPER" }, inner.sessionID)
+    await rig.clock.advance(100)
+    const [theirs, own] = [`/place/${outer.id}`, `/place/${inner.id}`]
+    expect(places.calls).toContain(`capture ${inner.id} ${theirs}`)
+    expect([outer, here, inner].map(folderOf)).toEqual([theirs, theirs, own])
+    places.calls.length = 0
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.ended(outer.id)
+    expect([outer, here, inner, deeper].map(folderOf)).toEqual(Array(4).fill("/project"))
+    expect(places.calls).toEqual([`putAway ${inner.id} /project`, `putAway ${outer.id} /project`])
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("are merged into it while it works, and when it has ended by themselves no more", async () => {
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      return prompt.includes("INNER") ? { text: "done" } : { hang: true }
+    })
+    const outer = await placed()
+    await rig.clock.advance(100)
+    const inner = await placed({ prompt: "INNER", merge: true }, outer.sessionID)
+    await rig.ended(inner.id, outer.sessionID)
+    expect(places.calls).toContain(`merge ${inner.id} /place/${outer.id}`)
+    let go = () => {}
+    places.onPutAway = async () => {
+      await new Promise<void>((resolve) => {
+        go = resolve
+      })
+      return CHANGED
+    }
+    const late = await placed({ prompt: "INNER TOO", merge: true }, outer.sessionID)
+    await rig.clock.advance(100)
+    rig.restart()
+    places.onPutAway = async () => CHANGED
+    go()
+    await rig.manager.recover()
+    await rig.ended(outer.id)
+    const task = await rig.ended(late.id, outer.sessionID)
+    expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "refused" } } } })
+    expect(places.calls).not.toContain(`merge ${late.id} /project`)
+  })
+
+  test("of a process that died are moved to where it is now, and asked again they are where it works again", async () => {
+    rig.script(({ sessionID, prompt }) =>
+      sessionID === rig.parent || prompt.includes("AGAIN") ? undefined : { hang: true },
+    )
+    const outer = await placed()
+    await rig.clock.advance(100)
+    const here = await rig.launch({ prompt: "HERE" }, outer.sessionID)
+    const inner = await placed({ prompt: "INNER" }, outer.sessionID)
+    await rig.clock.advance(100)
+    rig.restart()
+    const before = [outer, here, inner].map(({ sessionID, id }) => {
+      rig.host.folders.set(sessionID, `/place/${id}`)
+      return id
+    })
+    await rig.manager.recover()
+    for (const id of before) await rig.ended(id, id === outer.id ? rig.parent : outer.sessionID)
+    expect([outer, here, inner].map(folderOf)).toEqual(Array(3).fill("/project"))
+    expect(places.calls.filter((call) => call.startsWith("putAway"))).toHaveLength(2)
+    expect(places.calls.join()).not.toContain(`putAway ${inner.id} /place`)
+    await rig.manager.resume(outer.id, { prompt: "and on" }, rig.caller)
+    await rig.manager.resume(here.id, { prompt: "and on" }, rig.callerIn(outer.sessionID))
+    await rig.clock.advance(100)
+    expect([outer, here].map(folderOf)).toEqual(Array(2).fill(`/place/${outer.id}`))
+  })
+})
+
 describe("merging", () => {
   test("by itself at a completed end, and only then", async () => {
     const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
@@ -208,7 +294,7 @@ describe("merging", () => {
     places.calls.length = 0
     rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })
     await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true, prompt: "FAIL" })).id)
-    expect(places.calls).not.toContain("merge")
+    expect(places.calls.join()).not.toContain("merge")
   })
 
   test("by itself in vain: the notification says why, and what to do", async () => {
@@ -225,7 +311,7 @@ describe("merging", () => {
     const asked: unknown[] = []
     const refused = { ...rig.caller, permit: () => Promise.reject(new Error("the user said no")) }
     await expect(rig.manager.merge(id, refused)).rejects.toThrow(/Merging task .* not allowed: the user said no/)
-    expect(places.calls).not.toContain("merge")
+    expect(places.calls.join()).not.toContain("merge")
     const permit = async (what: unknown) => void asked.push(what)
     const view = await rig.manager.merge(id, { ...rig.caller, permit })
     expect(asked).toEqual([{ kind: "edit", files: ["a"] }])

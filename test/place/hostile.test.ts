@@ -1,0 +1,267 @@
+import { spawnSync } from "node:child_process"
+import { existsSync, mkdirSync, readdirSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { Bench, ID, Repository, text } from "../support/repository.ts"
+
+/** Repositories, settings and surroundings that make git do other than it is meant to, or work be lost. */
+
+let bench: Bench
+let user: Repository
+const SECOND = "bg_bbbbbbbb"
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+})
+afterEach(() => bench.close())
+
+const merge = (id = ID) => bench.places.merge(id, user.top)
+
+/** Does it under these variables. */
+async function under(variables: Record<string, string>, work: () => Promise<unknown>) {
+  const before = Object.fromEntries(Object.keys(variables).map((name) => [name, process.env[name]]))
+  Object.assign(process.env, variables)
+  try {
+    await work()
+  } finally {
+    for (const [name, value] of Object.entries(before))
+      if (value === undefined) delete process.env[name]
+      else process.env[name] = value
+  }
+}
+
+describe("work that git itself would lose", () => {
+  test("in a repository that the child has added to its own as a mere name", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    Repository.init(join(child.top, "nested")).write("x", "precious").commit()
+    child.commit("with a repository in it")
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"], held: child.top })
+    expect(child.read("nested/x")).toBe("precious")
+    // Merged or not: what is in that folder alone stays there.
+    await merge()
+    await bench.ready({ again: true })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
+  })
+
+  test.each<[string, (inner: Repository) => void]>([
+    ["committed in it", (inner) => void inner.write("lib.txt", "v2\n").commit()],
+    [
+      "on a branch of its own",
+      (inner) => {
+        inner.git("checkout", "--quiet", "-b", "side")
+        inner.write("lib.txt", "v2\n").commit()
+        inner.git("checkout", "--quiet", "--detach", "HEAD~1")
+      },
+    ],
+    [
+      "stashed in it",
+      (inner) => {
+        inner.write("lib.txt", "v2\n").git("stash")
+      },
+    ],
+    ["new in it", (inner) => void inner.write("more.txt", "x")],
+  ])("in a submodule, %s, with the child's own commit around it", async (_what, work) => {
+    const library = bench.repository("library")
+    library.write("lib.txt", "v1\n").commit()
+    user.write("a", "a\n").git("submodule", "add", "--quiet", library.top, "vendor/lib")
+    user.commit()
+    const child = await bench.ready()
+    work(new Repository(join(child.top, "vendor/lib")))
+    child.commit("with the submodule as it is now")
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["vendor/lib"], held: child.top })
+  })
+
+  test("in a file that the child told git not to look at", async () => {
+    user.write("a", "a\n").write("b", "b\n").commit()
+    const child = await bench.ready()
+    child.git("update-index", "--assume-unchanged", "a")
+    child.git("update-index", "--skip-worktree", "b")
+    child.write("a", "a, changed\n").write("b", "b, changed\n")
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a", "b"] })
+  })
+
+  test("in the worktree of a worktree that is gone", async () => {
+    user.write("a", "a\n").commit()
+    const child = await bench.ready()
+    const grandchild = await bench.ready({ id: SECOND, folder: child.top })
+    grandchild.write("b", "precious\n")
+    await bench.places.putAway(ID, user.top)
+    await bench.places.sweep(user.top, () => false)
+    expect(bench.leftovers()).toEqual([])
+    expect(user.worktrees()).toBe(1)
+    expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["b"] })
+  })
+
+  test("kept today of a repository in which nothing was committed for years", async () => {
+    user.write("a", "a")
+    user.git("add", "a")
+    user.git("-c", "user.name=x", "commit", "--quiet", "--message", "old", "--date", "2001-01-01T00:00:00Z")
+    await bench.places.capture(ID, user.top)
+    expect(await bench.places.expire(user.top, Date.now() + 60_000, false, (taskID) => taskID === ID)).toEqual([])
+    expect(user.ours()).toHaveLength(2)
+  })
+})
+
+describe("variables of whoever started the host", () => {
+  test("that redirect git make no worktree, since the agent's own git would follow them", async () => {
+    user.write("a", "a").commit()
+    for (const name of ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"])
+      await under({ [name]: join(bench.folder, "elsewhere") }, async () => {
+        await expect(bench.ready()).rejects.toThrow(new RegExp(`${name}.*is set`))
+      })
+    expect(bench.leftovers()).toEqual([])
+  })
+
+  test("that name the user's configuration are heeded", async () => {
+    user.write("a", "a").commit()
+    user.write("secret", "s").write("../config", `[core]\n\texcludesFile = ${join(bench.folder, "ignored")}\n`)
+    user.write("../ignored", "secret\n")
+    await under({ GIT_CONFIG_GLOBAL: join(bench.folder, "config") }, async () => {
+      expect((await bench.ready()).has("secret")).toBe(false)
+    })
+    const variables = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "core.excludesFile" }
+    await under({ ...variables, GIT_CONFIG_VALUE_0: join(bench.folder, "ignored") }, async () => {
+      expect((await bench.ready({ id: SECOND })).has("secret")).toBe(false)
+    })
+  })
+})
+
+describe("settings of the user's", () => {
+  test("for other encodings, signing, colours and split indexes change nothing", async () => {
+    user.write("a", text()).commit()
+    for (const [name, value] of [
+      ["i18n.commitEncoding", "ISO-8859-1"],
+      ["i18n.logOutputEncoding", "ISO-8859-1"],
+      ["commit.gpgSign", "true"],
+      ["gpg.program", "/bin/false"],
+      ["log.showSignature", "true"],
+      ["color.ui", "always"],
+      ["core.splitIndex", "true"],
+      ["diff.noprefix", "true"],
+      ["diff.external", "/bin/false"],
+      ["core.fsmonitor", "/bin/false"],
+      ["submodule.recurse", "true"],
+    ] as const)
+      user.git("config", name, value)
+    user.git("update-index", "--split-index")
+    const shared = () => readdirSync(join(user.top, ".git")).filter((name) => name.startsWith("sharedindex"))
+    const before = shared()
+    const umlaut = new Repository(join(user.top, "ünï"))
+    umlaut.write("b", "b")
+    const child = await bench.ready({ folder: umlaut.top })
+    child.write("../a", text({ 1: "theirs" }))
+    await bench.places.putAway(ID, umlaut.top)
+    expect(shared()).toEqual(before)
+    expect((await bench.places.show(ID, umlaut.top, 300)).diff).toContain("\n+theirs")
+    expect(await bench.places.merge(ID, umlaut.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  })
+
+  test("for bare repositories leave no worktree behind", async () => {
+    user.write("a", "a").commit()
+    user.write("../config", "[safe]\n\tbareRepository = explicit\n")
+    await under({ GIT_CONFIG_GLOBAL: join(bench.folder, "config") }, async () => {
+      await bench.worked((child) => child.write("b", "b"))
+    })
+    expect(user.worktrees()).toBe(1)
+  })
+
+  test("a sparse checkout stays one, here and there, and what is outside of it is not deleted", async () => {
+    user.write("in/a", text()).write("out/b", "b").commit()
+    user.git("sparse-checkout", "set", "in")
+    expect(user.has("out/b")).toBe(false)
+    await bench.worked((child) => child.write("in/a", text({ 1: "theirs" })))
+    const before = user.repositoryState()
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["in/a"] })
+    expect(user.repositoryState()).toEqual(before)
+    expect(user.git("status", "--porcelain")).toBe(" M in/a\n")
+  })
+
+  test("programs for diffs, and a driver for merges that fails, run over nothing of the user's", async () => {
+    user.write(".gitattributes", "*.txt diff=own merge=own filter=own\n").write("a.txt", text()).commit()
+    user.git("config", "diff.own.textconv", `touch ${bench.folder}/ran; cat`)
+    user.git("config", "diff.own.command", `touch ${bench.folder}/ran; true`)
+    user.git("config", "filter.own.clean", "tr a-z A-Z")
+    user.git("config", "filter.own.smudge", "tr A-Z a-z")
+    await bench.worked((child) => child.write("a.txt", child.read("a.txt").replace("line 7\n", "theirs\n")))
+    await bench.places.show(ID, user.top, 300)
+    expect(existsSync(join(bench.folder, "ran"))).toBe(false)
+    user.write("a.txt", user.read("a.txt").replace("line 30\n", "mine\n"))
+    expect(await merge()).toMatchObject({ kind: "merged" })
+    expect(user.read("a.txt")).toBe(text({ 7: "theirs", 30: "mine" }))
+  })
+})
+
+describe("a parent", () => {
+  test.each<[string, () => Repository]>([
+    [
+      "within a submodule",
+      () => {
+        const library = bench.repository("library")
+        library.write("a", text()).commit()
+        user.write("x", "x").git("submodule", "add", "--quiet", library.top, "lib")
+        user.commit()
+        return new Repository(join(user.top, "lib"))
+      },
+    ],
+    [
+      "in a worktree of the user's, of a bare repository",
+      () => {
+        user.write("a", text()).commit()
+        user.git("clone", "--quiet", "--bare", user.top, join(bench.folder, "bare.git"))
+        new Repository(join(bench.folder, "bare.git")).git("worktree", "add", "--quiet", "../checkout")
+        return new Repository(join(bench.folder, "checkout"))
+      },
+    ],
+    [
+      "under a path that is a link",
+      () => {
+        user.write("a", text()).commit()
+        user.link("../link", user.top)
+        return user
+      },
+    ],
+    [
+      "on no branch",
+      () => {
+        user.write("a", text()).commit()
+        user.git("checkout", "--quiet", "--detach")
+        return user
+      },
+    ],
+  ])("%s has its child, and its work comes home", async (what, make) => {
+    const parent = make()
+    const folder = what.includes("link") ? join(bench.folder, "link") : parent.top
+    const before = parent.repositoryState()
+    await bench.worked((child) => child.write("a", text({ 1: "theirs" })).write("-dash\nline", "x"), { folder })
+    expect(await bench.places.merge(ID, folder)).toMatchObject({ kind: "merged", files: ["-dash\nline", "a"] })
+    expect(parent.read("a")).toBe(text({ 1: "theirs" }))
+    expect(parent.repositoryState()).toEqual(before)
+    expect(bench.leftovers()).toEqual([])
+  })
+
+  test("whose folder is gone is told so", async () => {
+    await expect(bench.ready({ folder: join(bench.folder, "gone") })).rejects.toThrow(/folder .*gone.* does not exist/)
+  })
+})
+
+test("between two disks a merge writes beside nothing of the user's", async (context) => {
+  const small = join(bench.folder, "small")
+  mkdirSync(small)
+  if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=6m", "none", small]).status !== 0)
+    context.skip("a file system cannot be mounted here")
+  try {
+    const project = join(bench.folder, "split")
+    user.git("init", "--quiet", "--initial-branch=main", "--separate-git-dir", join(small, "git"), project)
+    const split = new Repository(project)
+    split.write("a", text()).write("b", text()).commit()
+    await bench.worked((child) => child.write("a", text({ 1: "theirs" })).remove("b"), { folder: project })
+    split.write("a.superagents", "mine")
+    expect(await bench.places.merge(ID, project)).toMatchObject({ kind: "merged", files: ["a", "b"] })
+    expect([split.read("a"), split.read("a.superagents")]).toEqual([text({ 1: "theirs" }), "mine"])
+    expect(Object.keys(split.files()).sort()).toEqual(["a", "a.superagents"])
+  } finally {
+    spawnSync("umount", [small])
+  }
+})
