@@ -3,6 +3,7 @@ import { Changes } from "./changes.ts"
 import type { Threads } from "./ports.ts"
 import { Present, type PresentPorts } from "./present.ts"
 import type { Change, Command } from "./rules/command.ts"
+import { noSuchTask } from "./rules/common.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
   type Actor,
@@ -93,7 +94,7 @@ export class TaskBoard implements Board {
   async get(id: string): Promise<BoardTask> {
     const wanted = plainID(id)
     const task = findTask(await this.#read(), wanted) ?? (await this.#ports.store.find(wanted))
-    if (!task) throw new BoardError("not found", `There is no task #${wanted}. Look with tasks_list_tasks.`)
+    if (!task) throw noSuchTask(wanted)
     return frozen(task)
   }
 

@@ -90,7 +90,10 @@ describe("a new task", () => {
       "invalid: `steps` has 101 entries; at most 100 are allowed.",
     ],
     [{ title: "t", resources: 1 }, "invalid: `resources` must be a list of objects with `type` and `value`."],
-    [{ title: "t", resources: Array(101).fill({}) }, "invalid: A task has at most 100 resources."],
+    [
+      { title: "t", resources: Array(101).fill({}) },
+      "invalid: A task has at most 100 resources: take one off that is not needed.",
+    ],
     [
       { title: "t", resources: [{ type: "link", value: "x" }] },
       'invalid: resources[0]: `type` must be "url" or "file", not "link".',
@@ -314,11 +317,15 @@ describe("a subtask", () => {
     const input = { title: "x", owner: "tester" }
     const first = board.give(id, 0, "tester")
     const again = { type: "create subtask", id, index: 0, input, by: build } as const
-    expect(board.refusal(again)).toBe("conflict: Step 0 has its subtask already: #2, which is active.")
+    expect(board.refusal(again)).toBe(
+      "conflict: Step 0 has its subtask already: #2, which is active. Look at it, or cancel it to give the step to another.",
+    )
     board.do({ type: "cancel", id: first, by: USER })
     const second = board.give(id, 0, "tester")
     board.do({ type: "complete", id: second, by: agent("tester") })
-    expect(board.refusal(again)).toBe("conflict: Step 0 has its subtask already: #3, which is done.")
+    expect(board.refusal(again)).toBe(
+      "conflict: Step 0 has its subtask already: #3, which is done. Use what it left, or give away another step.",
+    )
     board.history.length = 0
     expect(board.do(again).subtask?.id).toBe("4")
   })
@@ -437,7 +444,7 @@ describe("resources", () => {
     const id = board.make()
     const add = { type: "add resource", id, resource: { type: "file", value: "/x" }, by: build } as const
     for (let number = 0; number < 100; number++) board.do(add)
-    expect(board.refusal(add)).toBe("invalid: A task has at most 100 resources.")
+    expect(board.refusal(add)).toBe("invalid: A task has at most 100 resources: take one off that is not needed.")
   })
 })
 

@@ -57,6 +57,14 @@ describe("an answer", () => {
     expect(await rig.call("update_step", { task_id: "1", step_index: 1, done: true })).toContain("Step 1 was changed.")
   })
 
+  test("of get_task has a step's details whole, where the others have their beginning", async () => {
+    const details = `what I found:\n${"page ".repeat(500)}end`
+    const made = await rig.call("create_task", { title: "p", steps: [{ title: "a", details }] })
+    expect(made.length).toBeLessThan(1000)
+    const read = await rig.call("get_task", { task_id: "1" })
+    expect(read).toContain(`   what I found:\n   ${"page ".repeat(500)}end\nResources: none`)
+  })
+
   test("of create_subtask names it, and that of the parent shows its owner and state", async () => {
     await rig.call("create_task", { title: "p", steps: [{ title: "a" }] })
     expect(await rig.call("create_subtask", { task_id: "1", step_index: 0, title: "s", owner: "librarian" })).toContain(
@@ -120,7 +128,11 @@ describe("a wrong call", () => {
     ["create_task", { title: "t", status: "done" }, "Argument `status`"],
     ["create_task", { title: "t", steps: [{ title: "x", taskId: "1" }] }, "Unknown argument `taskId`"],
     ["create_task", { title: "t", id: "7" }, "Unknown argument `id`"],
-    ["get_task", { task_id: "99" }, "There is no task #99"],
+    ["create_task", { title: "t", owner: "Librarian" }, "Did you mean: librarian?"],
+    ["create_task", { title: "t", owner: "__proto__" }, '"__proto__" is not an agent that may own tasks'],
+    ["get_task", { task_id: "99" }, "There is no task #99, neither open nor in history. Ids are numbers such as 5"],
+    ["get_task", { task_id: "../history" }, "There is no task #../history, neither"],
+    ["update_task", { task_id: "01", title: "x" }, "There is no task #01, neither"],
     ["get_task", { task_id: 7 }, "Argument `task_id`"],
     ["update_task", { task_id: "1" }, "Nothing to change"],
     ["update_task", { task_id: "1", status: "open" }, "Argument `status`"],
@@ -128,20 +140,26 @@ describe("a wrong call", () => {
     ["cancel_task", {}, "Argument `task_id` is missing."],
     ["list_history", { limit: 0 }, "Argument `limit`"],
     ["update_steps", { task_id: "1" }, "Argument `steps` is missing."],
-    ["update_step", { task_id: "1", step_index: 5, done: true }, "There is no step 5: its steps are numbered 0 to 0."],
+    ["update_step", { task_id: "1", step_index: 5, done: true }, "There is no step 5: its steps are numbered 0 to 1."],
     ["update_step", { task_id: "1", step_index: -1, done: true }, "Argument `step_index`"],
     [
       "create_subtask",
       { task_id: "3", step_index: 0, title: "s", owner: "tester" },
-      'Only the owner of task #3 ("tester")',
+      'Only the owner of task #3 ("tester") may give its steps away: have it do so, or make a task beside it.',
+    ],
+    [
+      "create_subtask",
+      { task_id: "1", step_index: 1, title: "s", owner: "tester" },
+      "Step 1 has its subtask already: #4, which is active. Look at it, or cancel it to give the step to another.",
     ],
     ["add_resource", { task_id: "1", type: "url", value: "nowhere" }, "must be a URL"],
     ["remove_resource", { task_id: "1", index: 0 }, "it has no resources"],
     ["notify_user", { message: "hi" }, "from the thread of an open task alone"],
   ])("of %s with %j says what was expected", async (name, args, text) => {
-    await rig.call("create_task", { title: "one", steps: [{ title: "a" }] })
+    await rig.call("create_task", { title: "one", steps: [{ title: "a" }, { title: "b" }] })
     await rig.call("create_task", { title: "two", status: "draft" })
     await rig.board.create({ title: "three", owner: "tester", steps: [{ title: "a" }] }, USER)
+    await rig.call("create_subtask", { task_id: "1", step_index: 1, title: "s", owner: "tester" })
     await expect(rig.call(name, args)).rejects.toThrow(text)
   })
 
@@ -149,6 +167,11 @@ describe("a wrong call", () => {
     await expect(rig.call("list_tasks", {}, agentIn("ghost"))).rejects.toThrow(
       'The board is not for the agent "ghost". Its agents are: build, librarian, tester.',
     )
+    const other = new BoardRig({ options: { agents: ["Build"] } })
+    await expect(other.call("list_tasks", {})).rejects.toThrow(
+      'The board is not for the agent "build". The option board.agents names no agent that there is.',
+    )
+    await other.close()
     await expect(rig.call("list_tasks", {}, agentIn("build", "ses_background1"))).rejects.toThrow(
       "not for background tasks",
     )

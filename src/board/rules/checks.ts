@@ -79,7 +79,8 @@ export function newResources(value: unknown): readonly Resource[] {
   return value.map((each, index) => inEntry(`resources[${index}]`, () => newResource(each)))
 }
 
-export const tooManyResources = (): BoardError => invalid(`A task has at most ${MOST_ITEMS} resources.`)
+export const tooManyResources = (): BoardError =>
+  invalid(`A task has at most ${MOST_ITEMS} resources: take one off that is not needed.`)
 
 export const isFull = (items: readonly unknown[]): boolean => items.length >= MOST_ITEMS
 

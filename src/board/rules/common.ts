@@ -9,12 +9,18 @@ export function openTask(state: BoardState, id: string, { ended }: Facts): Board
   const task = findTask(state, id)
   if (task) return task
   const status = ended(id)
-  if (status === undefined) throw new BoardError("not found", `There is no task #${id}. Look with tasks_list_tasks.`)
+  if (status === undefined) throw noSuchTask(id)
   throw new BoardError(
     "conflict",
     `Task #${id} is ${status} and stands in history, which does not change. Make a new task instead.`,
   )
 }
+
+export const noSuchTask = (id: string): BoardError =>
+  new BoardError(
+    "not found",
+    `There is no task #${id}, neither open nor in history. Ids are numbers such as 5, as the lists of tasks show them.`,
+  )
 
 export const threadTask = (state: BoardState, threadId: string): BoardTask | undefined =>
   state.tasks.find((task) => task.threadId === threadId)

@@ -33,7 +33,10 @@ export function createSubtask(
 ): Change {
   const parent = openTask(state, id, facts)
   if (by.kind === "agent" && by.agent !== parent.owner)
-    throw new BoardError("conflict", `Only the owner of task #${id} ("${parent.owner}") may give its steps away.`)
+    throw new BoardError(
+      "conflict",
+      `Only the owner of task #${id} ("${parent.owner}") may give its steps away: have it do so, or make a task beside it.`,
+    )
   const step = check.entryAt("step", parent.steps, index)
   refuseSecondSubtask(state, step.taskId, index, facts)
   const owner = check.owner(input.owner, facts.agents)
@@ -49,7 +52,11 @@ function refuseSecondSubtask(state: BoardState, taskId: string | undefined, inde
   if (taskId === undefined) return
   const status = findTask(state, taskId)?.status ?? facts.ended(taskId)
   if (status === undefined || status === "canceled") return
-  throw new BoardError("conflict", `Step ${index} has its subtask already: #${taskId}, which is ${status}.`)
+  const next =
+    status === "done"
+      ? "Use what it left, or give away another step."
+      : "Look at it, or cancel it to give the step to another."
+  throw new BoardError("conflict", `Step ${index} has its subtask already: #${taskId}, which is ${status}. ${next}`)
 }
 
 export function addResource(state: BoardState, { id, resource, by }: Of<"add resource">, facts: Facts): Change {

@@ -1,5 +1,5 @@
 import type { z } from "zod"
-import { CallError } from "../../core/errors.ts"
+import { CallError, listed } from "../../core/errors.ts"
 import { type CallContext, defineTool, type Tool, type ToolResult } from "../../tools/tool.ts"
 import type { TaskBoard } from "../board.ts"
 import { type Actor, BoardError } from "../service.ts"
@@ -33,8 +33,13 @@ export function boardTool<Shape extends z.ZodRawShape>(
   }
   const actorOf = async ({ agent, sessionID, messageID }: CallContext): Promise<AgentActor> => {
     const agents = (await board.agents()).map(({ name }) => name)
-    if (agent === undefined || !agents.includes(agent))
-      throw new CallError(`The board is not for the agent "${agent}". Its agents are: ${agents.join(", ")}.`)
+    if (agent === undefined || !agents.includes(agent)) {
+      const whose =
+        agents.length === 0
+          ? "The option board.agents names no agent that there is."
+          : `Its agents are: ${listed(agents, 20)}.`
+      throw new CallError(`The board is not for the agent "${agent}". ${whose}`)
+    }
     if (await isBackground(sessionID))
       throw new CallError("The board is not for background tasks. Say in your answer what is to be put there.")
     return { kind: "agent", agent, sessionID, messageID }

@@ -9,7 +9,13 @@ import type { BoardTask } from "../task.ts"
 
 const MOST_DETAILS_CHARS = 500
 
-export async function renderTask(board: TaskBoard, task: BoardTask, head: string): Promise<ToolResult> {
+/** `whole`: with all that its steps' details say, which are the one long text that there may be many of. */
+export async function renderTask(
+  board: TaskBoard,
+  task: BoardTask,
+  head: string,
+  { whole = false } = {},
+): Promise<ToolResult> {
   const { id, title, description, owner, createdBy, steps, resources, status, archivedAt, threadId } = task
   const state = board.state(task)
   const subtask = await board.subtasksIn(task)
@@ -23,7 +29,7 @@ export async function renderTask(board: TaskBoard, task: BoardTask, head: string
     steps.length === 0 ? "Steps: none" : "Steps:",
     ...steps.flatMap(({ title, details, done, taskId }, index) => [
       `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`,
-      ...(details ? [`   ${oneLine(details, MOST_DETAILS_CHARS)}`] : []),
+      ...(details ? [`   ${whole ? details.replaceAll("\n", "\n   ") : oneLine(details, MOST_DETAILS_CHARS)}`] : []),
     ]),
     resources.length === 0 ? "Resources: none" : "Resources:",
     ...resources.map(

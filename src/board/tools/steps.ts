@@ -12,7 +12,8 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
     update_steps: boardTool(ports, {
-      description: "Set a task's plan, in place of what it had. Not while a step has an open subtask.",
+      description:
+        "Set a task's plan, in place of all steps that it had, with their marks. Not while a step has an open subtask.",
       args: { task_id: taskID, steps: z.array(planned) },
       async run({ task_id, steps }, by) {
         return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.")
@@ -37,7 +38,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
     }),
     create_subtask: boardTool(ports, {
       description:
-        "Give a step of your own task to another agent, as a task of its own. You are woken when that has ended.",
+        "Give a step of your own task to an agent, as a task of its own. It is woken at once, and you in this task's thread when it has ended.",
       args: {
         task_id: taskID,
         step_index: stepIndex,

@@ -17,7 +17,7 @@ export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
     create_task: boardTool(ports, {
-      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own. Its owner is woken and works on it there.
+      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Another agent is woken at once, you yourself at the board's next round.
 
 Not for what you can do now, nor for a quick answer from another agent.`,
       args: {
@@ -36,19 +36,20 @@ Not for what you can do now, nor for a quick answer from another agent.`,
       },
     }),
     get_task: boardTool(ports, {
-      description: "Read any task of the board with its steps, resources and state; ended ones too.",
+      description: "Read any task of the board whole, with its steps, resources and state; ended ones too.",
       args: { task_id: taskID },
       async run({ task_id }) {
-        return renderTask(board, await board.get(task_id), "")
+        return renderTask(board, await board.get(task_id), "", { whole: true })
       },
     }),
     update_task: boardTool(ports, {
-      description: "Change a task. What you leave out stays. done and canceled end it for good.",
+      description:
+        "Change a task. What you leave out stays. done and canceled end it for good; a draft made active wakes its owner.",
       args: {
         task_id: taskID,
         title: z.string().optional(),
         description: z.string().optional(),
-        owner: z.string().optional().describe("The thread goes with the task."),
+        owner: z.string().optional().describe("It goes on in the same thread, with the next run."),
         status: z.enum(["draft", "active", "done", "canceled"]).optional(),
       },
       async run({ task_id, ...patch }, by) {
