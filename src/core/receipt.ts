@@ -1,4 +1,3 @@
-import type { Message } from "./ports.ts"
 import { count, oneLine } from "./text.ts"
 
 /** What was really done in a run: made from what happened, never from what an agent says of it. */
@@ -41,16 +40,12 @@ export type Receipt = {
 const MOST_COMMANDS = 8
 const MOST_COMMAND_CHARS = 120
 
-/** The receipt of a run from its messages since the prompt; undefined where no command ran. */
-export function receiptOf(messages: readonly Message[]): Receipt | undefined {
-  const commands = messages.flatMap(({ parts }) =>
-    parts.flatMap((part): Command[] => {
-      if (part.type !== "command") return []
-      const { exitCode, tests } = part
-      const command = oneLine(part.command, MOST_COMMAND_CHARS)
-      return [{ command, ...(exitCode === undefined ? {} : { exitCode }), ...(tests && { tests }) }]
-    }),
-  )
+/** The receipt of a run from the commands in its messages, oldest first; undefined where none ran. */
+export function receiptOf(ran: readonly Command[]): Receipt | undefined {
+  const commands = ran.map(({ command, exitCode, tests }): Command => {
+    const line = oneLine(command, MOST_COMMAND_CHARS)
+    return { command: line, ...(exitCode === undefined ? {} : { exitCode }), ...(tests && { tests }) }
+  })
   if (commands.length === 0) return undefined
   const tests = commands.findLast((command) => command.tests !== undefined)?.tests
   return {

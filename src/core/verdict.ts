@@ -120,7 +120,7 @@ export function factsOf(messages: readonly Message[]): Facts {
   for (const { id, parts } of messages)
     for (const part of parts) if (part.type === "tool") calls.set(`${id} ${part.callID}`, part.tool)
   const files = changedFiles(messages)
-  const receipt = receiptOf(messages)
+  const receipt = receiptOf(messages.flatMap(({ parts }) => parts.filter((part) => part.type === "command")))
   return {
     toolCalls: calls.size,
     usage: messages.reduce((sum, message) => addUsage(sum, usageOf(message)), NO_USAGE),

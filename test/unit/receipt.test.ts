@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
 import type { TestCount } from "../../src/core/receipt.ts"
-import { NO_RECEIPT, receiptLine, receiptLines, receiptOf, testText } from "../../src/core/receipt.ts"
+import { NO_RECEIPT, receiptLine, receiptLines, testText } from "../../src/core/receipt.ts"
+import { factsOf } from "../../src/core/verdict.ts"
 import { testsIn } from "../../src/receipt/tests.ts"
 
 const GREEN = "\u001b[32m"
@@ -89,6 +90,7 @@ describe("tests that a command reported", () => {
 })
 
 describe("a receipt", () => {
+  const receiptOf = (messages: readonly Message[]) => factsOf(messages).receipt
   const said = (parts: MessagePart[]): Message => ({ id: "m", role: "assistant", createdAt: 0, summary: false, parts })
   const ran = (command: string, exitCode?: number, tests?: TestCount): MessagePart => ({
     type: "command",
