@@ -3,7 +3,7 @@ import type { SessionInfo } from "../../src/core/ports.ts"
 import { NO_USAGE, type TaskDraft, type Usage } from "../../src/core/task.ts"
 import { type Forked, type ForkPorts, type ForkRequest, forkContext } from "../../src/fork/fork.ts"
 import type { PastMessage } from "../support/past.ts"
-import { ALPHA, draftOf } from "./host-contract.ts"
+import { ALPHA, draftOf } from "./driver.ts"
 
 /** A host to fork sessions on. The tool `bash` is there and allowed. */
 export type ForkWorld = {

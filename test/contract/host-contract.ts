@@ -1,39 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import type { Host, HostEvent, Message, NewSession, Prompt } from "../../src/core/ports.ts"
-import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
-import type { Reply } from "../support/model.ts"
+import { driverOf, type World } from "./driver.ts"
 import { promptContract } from "./prompts.ts"
 import { questionContract } from "./questions.ts"
 import { recordContract, sessionContract } from "./sessions.ts"
 import { workContract } from "./work.ts"
-
-/** A host to be tried, and what stands around it. The tool `bash` asks for permission; others are allowed. */
-export type World = {
-  readonly host: Host
-  /** The plugin instance that the host writes into records. */
-  readonly instance: string
-  readonly events: readonly HostEvent[]
-  /** The model answers so, one reply a step, where the last user message contains `text`; the last one is repeated. */
-  onPrompt(text: string, ...replies: Reply[]): void
-  openSession(): Promise<string>
-  metadata(sessionID: string): Promise<Record<string, unknown>>
-  setMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void>
-  /** The session's user takes back what was said from this message on, or does so no more. */
-  undo(sessionID: string, messageID: string): Promise<void>
-  redo(sessionID: string): Promise<void>
-  /** Lets time pass until `look` gives something truthy. */
-  eventually<Value>(look: () => Value | Promise<Value>): Promise<NonNullable<Exclude<Value, false>>>
-  /** Long enough for anything that was going to happen by itself. */
-  pause(): Promise<void>
-  close(): Promise<void>
-}
-
-export const ALPHA = { provider: "scripted", id: "alpha" }
-/** A session that never was. */
-export const GONE = "ses_0000000000000000000000000"
-
-export type Driver = ReturnType<typeof driverOf>
 
 /** What `Host` promises, as tests that the fake and the real host both have to pass. */
 export function hostContract(name: string, make: () => Promise<World>): void {
@@ -66,75 +36,4 @@ export function hostContract(name: string, make: () => Promise<World>): void {
       expect(driver.host.log("info", "hello", { number: 1 })).toBeUndefined()
     })
   })
-}
-
-/** The steps that the contract's tests share. `world` is there once the tests run. */
-function driverOf(world: () => World) {
-  let count = 0
-  const newID = (prefix: string, at = Date.now()) => {
-    const time = (BigInt(at) * 4096n + BigInt(++count)).toString(16).padStart(12, "0").slice(-12)
-    return `${prefix}_${time}contract000000`
-  }
-  const driver = {
-    get world() {
-      return world()
-    },
-    get host() {
-      return world().host
-    },
-    newID,
-    /** As ids of hours ago are. */
-    oldID: (prefix: string) => newID(prefix, Date.now() - 7_200_000),
-    async child(more: Partial<NewSession> = {}, draft: Partial<TaskDraft> = {}): Promise<string> {
-      const parentID = more.parentID ?? (await world().openSession())
-      const input = { parentID, title: "a child", agent: "general", model: ALPHA, rules: [], ...more }
-      return world().host.createSession(input, draftOf({ parentID, ...draft }))
-    },
-    prompt: (sessionID: string, text: string, more: Partial<Prompt> = {}): Prompt => ({
-      sessionID,
-      messageID: newID("msg"),
-      agent: "general",
-      model: ALPHA,
-      parts: [{ id: newID("prt"), text }],
-      ...more,
-    }),
-    async send(sessionID: string, text: string, more: Partial<Prompt> = {}): Promise<Prompt> {
-      const sent = driver.prompt(sessionID, text, more)
-      await world().host.prompt(sent)
-      return sent
-    },
-    /** What was heard of a session. */
-    heardOf: (sessionID: string) =>
-      world().events.filter((event) => "sessionID" in event && event.sessionID === sessionID),
-    typesOf: (sessionID: string) => driver.heardOf(sessionID).map(({ type }) => type),
-    heard: (sessionID: string, type: HostEvent["type"], times = 1) =>
-      world().eventually(() => driver.typesOf(sessionID).filter((each) => each === type).length >= times),
-    isIdle: async (sessionID: string) => !(await world().host.activity()).has(sessionID),
-    /** The messages from a prompt on, once it has an answer that ended and the session is idle. */
-    answered: (sent: Prompt): Promise<readonly Message[]> =>
-      world().eventually(async () => {
-        const since = await world().host.messagesSince(sent.sessionID, sent.messageID)
-        return judge(since, "working") !== undefined && (await driver.isIdle(sent.sessionID)) && since
-      }),
-  }
-  return driver
-}
-
-export function draftOf(more: Partial<TaskDraft> = {}): TaskDraft {
-  return {
-    id: "bg_contract",
-    parentID: "ses_parent",
-    parentMessageID: "msg_call",
-    description: "find it",
-    agent: "general",
-    batch: "auto:bg_contract",
-    depth: 1,
-    createdAt: 1,
-    earlier: NO_FIGURES,
-    fingerprint: "f",
-    status: "running",
-    run: { generation: 0, promptID: "msg_prompt", createdAt: 1, timeout: 0 },
-    delivery: { state: "none" },
-    ...more,
-  }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { factsOf } from "../../src/core/verdict.ts"
-import { ALPHA, type Driver } from "./host-contract.ts"
+import { ALPHA, type Driver } from "./driver.ts"
 
 const BETA = { provider: "scripted", id: "beta" }
 

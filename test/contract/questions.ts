@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { judge } from "../../src/core/verdict.ts"
-import type { Driver } from "./host-contract.ts"
+import type { Driver } from "./driver.ts"
 
 export function questionContract(driver: Driver): void {
   const asksOf = async (sessionID: string) =>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../src/core/task.ts"
-import { type Driver, draftOf, GONE } from "./host-contract.ts"
+import { type Driver, draftOf, GONE } from "./driver.ts"
 
 export function sessionContract(driver: Driver): void {
   describe("sessions", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { answerText, emptyAnswers, factsOf, judge } from "../../src/core/verdict.ts"
-import type { Driver } from "./host-contract.ts"
+import type { Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
   describe("the model's work", () => {
