@@ -187,7 +187,10 @@ function readObject(
     }
     const parsed = schema.safeParse(value)
     if (parsed.success) result[key] = parsed.data
-    else problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. Using the default.`)
+    else {
+      const used = describe(defaults[key])
+      problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. Using the default, ${used}.`)
+    }
   }
   return result
 }

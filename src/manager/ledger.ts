@@ -24,17 +24,25 @@ export class Ledger {
     this.#parts = parts
   }
 
-  /** A run as its limits see it; nothing is added up where no limit asks for it. */
-  watched(task: Task, tracker: ProgressTracker): Watched {
+  /**
+   * A run as its limits see it; nothing is added up where no limit asks for it. `bill` is that of this moment: who looks
+   * at several runs has it added up once.
+   */
+  watched(task: Task, tracker: ProgressTracker, bill?: Bill): Watched {
     const { store, options: limits, clock } = this.#parts
-    const spent = needsBill(limits, task) ? this.#spent(task.parentID, task.id) : NOTHING_SPENT
+    const spent = needsBill(limits, task) ? this.#spent(bill ?? this.#bill(), task.parentID, task.id) : NOTHING_SPENT
     const ownTasks = store.hasActive(task.sessionID)
     return { task: awake(task, tracker), progress: tracker.snapshot(), limits, spent, ownTasks, now: clock.now() }
   }
 
+  /** The bill of this moment, where one is needed for all runs. */
+  now(): Bill | undefined {
+    return needsBill(this.#parts.options) ? this.#bill() : undefined
+  }
+
   /** What a run would join that a session begins; `taskID` names the task where it is resumed. */
   spentBefore(sessionID: string, taskID?: string): Spent {
-    return needsBill(this.#parts.options) ? this.#spent(sessionID, taskID) : NOTHING_SPENT
+    return needsBill(this.#parts.options) ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
   }
 
   /** What a task and those below it took. */
@@ -67,9 +75,8 @@ export class Ledger {
     }
   }
 
-  #spent(sessionID: string, taskID: string | undefined): Spent {
+  #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
     const { store } = this.#parts
-    const bill = this.#bill()
     const above = payer(sessionID, (id) => store.bySession(id))
     // Those that nobody launched have no session in common.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)

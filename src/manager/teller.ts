@@ -34,7 +34,9 @@ export class Teller {
     const tracker = store.tracker(task.id)
     if (!tracker) throw new CallError(this.#ended(task))
     if (tracker.lastWord)
-      throw new CallError(`Task ${task.id} is near a limit and is saying its last word: it can be told nothing more.`)
+      throw new CallError(
+        `Task ${task.id} is near a limit and is saying its last word: it can be told nothing more. You will be told when it ends.`,
+      )
     await this.#send(task, tracker, text)
     return { waits: false }
   }

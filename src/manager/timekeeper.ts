@@ -1,4 +1,5 @@
 import { AUTOMATIC, nameOf } from "../core/account.ts"
+import type { Bill } from "../core/bill.ts"
 import { messageID, partID } from "../core/ids.ts"
 import { type Host, LEASE_MS } from "../core/ports.ts"
 import { type Ask, isQueued, isUnattended, type Task } from "../core/task.ts"
@@ -84,7 +85,8 @@ export class Timekeeper {
       const unheard = looks ? running.filter(({ id, place }) => place && !store.tracker(id)?.heard) : []
       if (unheard.length > 0) await this.#watcher.lookForAsks(unheard)
       if (stopped.aborted) return
-      for (const task of running) this.#lookAt(task, activity)
+      const bill = this.#ledger.now()
+      for (const task of running) this.#lookAt(task, activity, bill)
       if (running.length > 0)
         this.#parts.background.run("look at what others spend", () => this.#ledger.lookElsewhere())
       // The host is awake now: what could wait goes along.
@@ -99,7 +101,7 @@ export class Timekeeper {
   }
 
   /** A session that does nothing is looked at closely: its end may have been missed. */
-  #lookAt(task: Task, activity: Awaited<ReturnType<Host["activity"]>> | undefined): void {
+  #lookAt(task: Task, activity: Awaited<ReturnType<Host["activity"]>> | undefined, bill: Bill | undefined): void {
     const tracker = this.#parts.store.tracker(task.id)
     if (!tracker) return
     const doing = activity?.get(task.sessionID)
@@ -107,7 +109,7 @@ export class Timekeeper {
       tracker.retrying(doing.type === "retry" ? doing : undefined)
       if (!tracker.heard) this.#watcher.count(task, tracker)
     } else if (activity || tracker.lingers) this.#watcher.inspect(task.id)
-    this.#watcher.checkLimits(task, tracker)
+    this.#watcher.checkLimits(task, tracker, bill)
     for (const ask of tracker.snapshot().asks) this.#lookAtAsk(task, ask)
   }
 
@@ -186,6 +188,7 @@ export class Timekeeper {
   *#deadlines(): Iterable<number> {
     const { store, options, clock } = this.#parts
     const now = clock.now()
+    const bill = this.#ledger.now()
     let isHeard = true
     let isRunning = false
     for (const task of store.active()) {
@@ -193,7 +196,7 @@ export class Timekeeper {
       if (!tracker || isQueued(task)) continue
       isRunning = true
       isHeard &&= tracker.heard
-      yield Math.max(now + MIN_TICK_MS, dueAt(this.#ledger.watched(task, tracker)))
+      yield Math.max(now + MIN_TICK_MS, dueAt(this.#ledger.watched(task, tracker, bill)))
     }
     const { pollInterval } = options
     if (isRunning && pollInterval > 0) yield now + (isHeard ? Math.max(pollInterval, HEARD_POLL_MS) : pollInterval)

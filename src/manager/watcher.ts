@@ -1,3 +1,4 @@
+import type { Bill } from "../core/bill.ts"
 import { endAfter } from "../core/last-word.ts"
 import type { HostEvent, Message } from "../core/ports.ts"
 import { needsBill } from "../core/spending.ts"
@@ -107,11 +108,11 @@ export class Watcher {
     })
   }
 
-  /** Does what the run's limits demand. */
-  checkLimits(task: Task, tracker: ProgressTracker): void {
+  /** Does what the run's limits demand; `bill` is that of this moment, if it is known. */
+  checkLimits(task: Task, tracker: ProgressTracker, bill?: Bill): void {
     const { background } = this.#parts
     const { ledger, lastWords, endings } = this.#ports
-    const demand = demandOf(ledger.watched(task, tracker))
+    const demand = demandOf(ledger.watched(task, tracker, bill))
     if (!demand) return
     const { action, reason } = demand
     if (action === "warn") return lastWords.ask(task, tracker, reason)
@@ -144,12 +145,13 @@ export class Watcher {
 
   /** What one run spends counts for the limits that others share with it. */
   #spent(task: Task, tracker: ProgressTracker): void {
-    const { options, store } = this.#parts
-    this.checkLimits(task, tracker)
-    if (!needsBill(options)) return
+    const { store } = this.#parts
+    const bill = this.#ports.ledger.now()
+    this.checkLimits(task, tracker, bill)
+    if (!bill) return
     for (const other of store.active()) {
       const its = store.tracker(other.id)
-      if (other.id !== task.id && its && !isQueued(other)) this.checkLimits(other, its)
+      if (other.id !== task.id && its && !isQueued(other)) this.checkLimits(other, its, bill)
     }
   }
 

@@ -24,19 +24,26 @@ vi.setConfig({ testTimeout: PATIENCE_MS, hookTimeout: PATIENCE_MS })
 let plugin: Bench
 let log: CallLog
 let own: Bench
+/** With every limit of the bill, none of which its tasks come near. */
+let limited: Bench
+let limitedLog: CallLog
 
 beforeAll(async () => {
-  const contender = counted(`file://${PACKAGE}/dist/server.js`, { pollInterval: POLL_MS })
+  const entry = `file://${PACKAGE}/dist/server.js`
+  const contender = counted(entry, { pollInterval: POLL_MS })
+  const costs = { maxCostPerTask: 100, maxCostPerSession: 1000, maxCostPerDay: 10_000 }
+  const withLimits = counted(entry, { pollInterval: POLL_MS, maxTokensPerSession: 1_000_000_000, ...costs })
   log = contender.log
-  ;[plugin, own] = await Promise.all([startBench(contender), startBench(native)])
+  limitedLog = withLimits.log
+  ;[plugin, own, limited] = await Promise.all([startBench(contender), startBench(native), startBench(withLimits)])
 })
 
-afterAll(() => Promise.all([plugin?.stop(), own?.stop()]))
+afterAll(() => Promise.all([plugin?.stop(), own?.stop(), limited?.stop()]))
 
 /** Calls for this turn: what is written later of an earlier one's tasks is none of its own. */
-const callsSince = async (at: number, { sessionID, launched }: Turn): Promise<HostCall[]> => {
+const callsSince = async (at: number, { sessionID, launched }: Turn, from = log): Promise<HostCall[]> => {
   const sessions = [undefined, sessionID, ...launched.map(({ child }) => child)]
-  return (await log.read()).filter((call) => call.at >= at && !isAside(call) && sessions.includes(call.sessionID))
+  return (await from.read()).filter((call) => call.at >= at && !isAside(call) && sessions.includes(call.sessionID))
 }
 
 const isLook = ({ route }: HostCall) => route === "GET /session/status"
@@ -144,4 +151,36 @@ test("ten tasks that end together cost the parent at most one model request more
   }
   const natives = await requests(own)
   expect(await requests(plugin)).toBeLessThanOrEqual(natives + 1)
+})
+
+test("tasks that use none of it pay nothing for the limits, the last word and `after`: no call, and no request more", async () => {
+  const TASKS = 5
+  const counts = async (bench: Bench, from: CallLog) => {
+    const session = await openSession(bench.host)
+    // What a session's first task asks once is known after it.
+    await workOff(bench, session, jobsOf(1))
+    const jobs = jobsOf(TASKS)
+    const turn = await workOff(bench, session, jobs)
+    const calls = withoutLooks(await callsSince(turn.saidAt, turn, from))
+    const children = turn.launched.map(({ child }) => child)
+    const requests = bench.model.requests.filter(({ sessionID }) => children.includes(sessionID ?? ""))
+    return { routes: countRoutes(calls), calls: calls.length, launch: launchCalls(calls, turn).length, requests }
+  }
+  const plain = await counts(plugin, log)
+  const withLimits = await counts(limited, limitedLog)
+  const text = JSON.stringify([plain.routes, withLimits.routes])
+  for (const { requests, calls, launch } of [plain, withLimits]) {
+    // Each child was asked once, and told nothing but its job.
+    expect(requests.map(({ messages }) => messages.filter(({ role }) => role === "user").length)).toEqual(
+      Array.from({ length: TASKS }, () => 1),
+    )
+    expect(launch, text).toBeLessThanOrEqual(TASKS * MOST_CALLS_OF_LAUNCH)
+    expect(calls, text).toBeLessThanOrEqual(TASKS * MOST_CALLS_OF_TASK)
+  }
+  // The budget of the day asks, now and then, what other processes spend: for all tasks together.
+  const { "GET /session": asked = 0, ...others } = withLimits.routes
+  expect(asked, text).toBeLessThanOrEqual(2)
+  expect(Object.keys(others).sort()).toEqual(Object.keys(plain.routes).sort())
+  // A read that is repeated because an event came meanwhile is no cost of a limit.
+  expect(withLimits.calls, text).toBeLessThanOrEqual(plain.calls + 2 + TASKS)
 })

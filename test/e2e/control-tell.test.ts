@@ -11,7 +11,7 @@ import {
   unwrap,
 } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 /** A word to an agent at work, on the real host. */
@@ -111,20 +111,55 @@ describe("a word reaches a task", () => {
     expect(model.requests.filter(({ sessionID }) => sessionID === child)).toHaveLength(1)
   })
 
-  test("that waits for a permission: it reads it when that was answered", async () => {
-    model.use(({ lastUser, sinceUser }) => {
+  test("that waits for a permission, or an answer of the user's: it reads it when that was given", async () => {
+    const questions = [{ question: "Which?", header: "h", options: [{ label: "this", description: "one" }] }]
+    model.use(({ lastUser, sinceUser, userTexts }) => {
       if (lastUser === "T-MORE") return { text: "after the answer" }
-      if (lastUser !== "T-WORK" || sinceUser.length > 0) return undefined
-      return { tools: [{ name: "bash", args: { command: "true", description: "asks" } }] }
+      if (sinceUser.length > 0) return undefined
+      if (userTexts[0] === "T-ASKS") return { tools: [{ name: "question", args: { questions } }] }
+      const args = { command: "true", description: "asks" }
+      return lastUser === "T-WORK" ? { tools: [{ name: "bash", args }] } : undefined
+    })
+    const permissions = () => unwrap(host.client.permission.list())
+    const asked = () => unwrap(host.client.question.list())
+    const begin = async (prompt: string, open: () => Promise<readonly { id: string; sessionID: string }[]>) => {
+      const session = await openSession(host)
+      const { id, child } = await launch(host, model, session, { prompt }, PATIENT)
+      const found = await eventually(async () => (await open()).find(({ sessionID }) => sessionID === child), PATIENT)
+      expect((await tell(session, id, "T-MORE")).status).toBe("completed")
+      return { session, id, requestID: found.id }
+    }
+    const [permission, question] = [await begin("T-WORK", permissions), await begin("T-ASKS", asked)]
+    await unwrap(host.client.permission.reply({ requestID: permission.requestID, reply: "once" }))
+    await unwrap(host.client.question.reply({ requestID: question.requestID, answers: [["this"]] }))
+    for (const { session, id } of [permission, question]) await endsWith(session, id, "after the answer")
+  })
+
+  test("that is a fork, that was resumed, or that waits for another", async () => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (lastUser === "T-MORE") return { text: "read it" }
+      if (lastUser === "T-FIRST") return { text: "first answer" }
+      if (lastUser.endsWith("T-LAST\n\nT-MORE")) return { text: "read both" }
+      if (lastUser !== "T-WORK") return undefined
+      await door.opened
+      return { text: "not read" }
     })
     const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    const question = await eventually(async () =>
-      (await unwrap(host.client.permission.list())).find(({ sessionID }) => sessionID === child),
-    )
-    expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    await unwrap(host.client.permission.reply({ requestID: question.id, reply: "once" }))
-    await endsWith(session, id, "after the answer")
+    const first = await launch(host, model, session, { prompt: "T-FIRST" }, PATIENT)
+    await notified(host, session, 1, PATIENT.timeout)
+    await callTool(host, model, session, "superagents_task", { resume: first.id, prompt: "T-WORK" }, PATIENT)
+    const forked = await launch(host, model, session, { prompt: "T-WORK", fork: true }, PATIENT)
+    const waiting = await launch(host, model, session, { prompt: "T-LAST", after: [forked.id] }, PATIENT)
+    for (const { id } of [first, forked, waiting])
+      expect((await tell(session, id, "T-MORE")).output).toContain(
+        id === waiting.id ? "it reads this behind its prompt" : "at its next step",
+      )
+    door.open()
+    expect(await notified(host, session, 4, PATIENT.timeout)).toHaveLength(4)
+    for (const { id } of [first, forked]) expect(await outputOf(session, id)).toContain("\nread it\n</task_output>")
+    expect(await outputOf(session, first.id)).toContain("Resumed: 1 time")
+    expect(await outputOf(session, waiting.id)).toContain("\nread both\n</task_output>")
   })
 
   test("whose provider is tried again", async () => {
@@ -175,6 +210,21 @@ describe("a word is refused", () => {
     expect(model.requests.slice(count).some(({ sessionID }) => sessionID === child)).toBe(false)
   })
 
+  test("where the task is saying its last word", async () => {
+    model.use(({ userTexts, messages: said }) => {
+      if (userTexts[0] !== "T-DEAR") return undefined
+      if (JSON.stringify(said).includes("Answer at once: what is done")) return { hang: true }
+      const usage = { input: 10_000, output: 0 }
+      return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "T-DEAR", max_cost: 0.01 }, PATIENT)
+    await model.waitFor((each) => each.sessionID === child && each.messages.length > 3, PATIENT)
+    expect((await tell(session, id, "T-MORE")).error).toMatch(/is saying its last word.*You will be told when it ends/)
+    await callTool(host, model, session, "superagents_cancel", { task_id: id }, PATIENT)
+    expect(model.requests.some(({ lastUser }) => lastUser === "T-MORE")).toBe(false)
+  })
+
   test("together with any other argument, naming both", async () => {
     const values = { fork: true, timeout: 5000, max_cost: 1, after: ["bg_x"] }
     const others = { resume: "bg_x", description: "d", agent: "general", model: "scripted/beta", batch: "b", ...values }
@@ -194,39 +244,55 @@ test("a hundred words in the moment of the end: each is read or an error, none i
   timeout: 600_000,
 }, async () => {
   const SESSIONS = 4
-  const ROUNDS = 25
+  const ROUNDS = 9
+  /** In one turn, as many as run at once. */
+  const TASKS = [0, 1, 2]
+  const WORDS = SESSIONS * ROUNDS * TASKS.length
+  expect(WORDS).toBeGreaterThanOrEqual(100)
   const outcomes = { told: 0, late: 0 }
-  model.use(({ lastUser, sessionID, parentSessionID, messages: said }) => {
-    if (lastUser.startsWith("R-WORK")) return { text: "first answer", delay: 20 }
+  const numbers = (first: number) => TASKS.map((index) => first * TASKS.length + index)
+  const resultsSince = (said: ModelRequest["messages"], words: string) =>
+    said.slice(said.findLastIndex(({ role, content }) => role === "user" && JSON.stringify(content).includes(words)))
+  model.use(({ lastUser, sessionID, parentSessionID, userTexts, messages: said }) => {
+    const [, delay] = /^R-WORK \d+ for (\d+)/.exec(lastUser) ?? []
+    if (delay) return { text: "first answer", delay: Number(delay) }
     if (lastUser.startsWith("R-MORE")) return { text: `answer to ${lastUser}` }
-    // The parent launches, and says a word as soon as it has the task's id.
-    const [, number, delay] = /^race (\d+) (\d+)$/.exec(lastUser) ?? []
-    if (!number || !sessionID || parentSessionID) return undefined
-    const results = said.slice(said.findLastIndex(({ role }) => role === "user")).filter(({ role }) => role === "tool")
-    const prompt = `R-WORK ${delay} of ${number}`
-    const args = { description: `race ${number}`, prompt, agent: "general" }
-    if (results.length === 0) return { tools: [{ name: "superagents_task", args }] }
-    const id = /\bbg_[a-z0-9]{8}\b/.exec(JSON.stringify(results[0]?.content))?.[0]
-    if (results.length > 1) return { text: "ok" }
-    const word = { name: "superagents_task", args: { tell: id, prompt: `R-MORE ${number}.` } }
-    return { tools: [word], delay: Number(delay) }
+    // The parent launches some, and says a word to each as soon as it has their ids; news may come in between.
+    const [order, round] =
+      userTexts.flatMap((text) => [/^race (\d+)\./.exec(text) ?? []]).findLast(([all]) => all) ?? []
+    if (!order || !sessionID || parentSessionID) return undefined
+    const results = resultsSince(said, order).filter(({ role }) => role === "tool")
+    const own = numbers(Number(round))
+    if (results.length === 0) {
+      const launches = own.map((number) => {
+        const prompt = `R-WORK ${number} for ${(number * 37) % 300}`
+        return { name: "superagents_task", args: { description: `race ${number}`, prompt, agent: "general" } }
+      })
+      return { tools: launches }
+    }
+    if (results.length > TASKS.length) return { text: "ok" }
+    const ids = results.map(({ content }) => /\bbg_[a-z0-9]{8}\b/.exec(JSON.stringify(content))?.[0])
+    const words = own.map((number, at) => ({
+      name: "superagents_task",
+      args: { tell: ids[at], prompt: `R-MORE ${number}.` },
+    }))
+    return { tools: words, delay: (Number(round) * 97) % 1200 }
   })
   const runIn = async (first: number) => {
     const session = await openSession(host)
     for (let round = 0; round < ROUNDS; round++) {
-      const number = first + round
-      await say(host, session, `race ${number} ${(number * 37) % 900}`, PATIENT)
-      await notified(host, session, round + 1, PATIENT.timeout)
+      await say(host, session, `race ${first + round}.`, PATIENT)
+      await notified(host, session, (round + 1) * TASKS.length, PATIENT.timeout)
     }
     const calls = (await toolParts(host, session)).filter(
       ({ state }) => "prompt" in state.input && "tell" in state.input,
     )
-    expect(calls).toHaveLength(ROUNDS)
+    expect(calls).toHaveLength(ROUNDS * TASKS.length)
     for (const { state } of calls) {
       const word = String(state.input.prompt)
       const read = model.requests.filter(({ lastUser }) => lastUser === word)
       const [number] = /\d+/.exec(word) ?? []
-      const work = new RegExp(`^R-WORK \\d+ of ${number}\\b`)
+      const work = new RegExp(`^R-WORK ${number} for `)
       // A word that came before the first step is read with the prompt.
       const child = model.requests.find(({ userTexts }) => userTexts.some((text) => work.test(text)))?.sessionID
       const said = await messages(host, String(child))
@@ -243,7 +309,7 @@ test("a hundred words in the moment of the end: each is read or an error, none i
       }
       expect(await isBusy(String(child))).toBe(false)
     }
-    expect(await notifications(host, session)).toHaveLength(ROUNDS)
+    expect(await notifications(host, session)).toHaveLength(ROUNDS * TASKS.length)
   }
   await Promise.all(Array.from({ length: SESSIONS }, (_, index) => runIn(index * ROUNDS)))
   console.log("words in the moment of the end:", JSON.stringify(outcomes))

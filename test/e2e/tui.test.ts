@@ -7,6 +7,7 @@ import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { PACKAGE } from "../support/plugin.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { startTui, type Tui } from "../support/tui.ts"
 
@@ -143,6 +144,28 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     gates[1]?.open()
     await screen.waitFor(/survey ━+ 2\/2/)
     await screen.waitFor(/Background agents 2 done/)
+  })
+
+  test("shows what is spent, for whom a task waits, and that one says its last word", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    const { opened, open } = gate()
+    model.use(async ({ userTexts, messages, parentSessionID }) => {
+      if (userTexts[0] !== "Spend it" || !parentSessionID) return undefined
+      const usage = { input: 10_000, output: 0 }
+      if (!JSON.stringify(messages).includes("Answer at once: what is done"))
+        return { tools: [{ name: "glob", args: { pattern: "*.md" } }], usage }
+      await opened
+      return { text: "Half is done.", usage }
+    })
+    await launch(sessionID, "Spend it", { max_cost: 0.01, batch: "dear" })
+    await screen.waitFor(/Spend it\s+\d+s\n.*saying its last word · 1 call/m)
+    await launch(sessionID, "Come later", { after: "dear" })
+    await screen.waitFor(/○ Come later\s+\d+s\n.*waiting for bg_[a-z0-9]{8}$/m)
+    await screen.waitFor(/10\.0K tokens · \$0\.0100$/m)
+    open()
+    await screen.waitFor(/✗ Spend it[\s\S]*⊘ Come later|⊘ Come later[\s\S]*✗ Spend it/)
+    await screen.waitFor(/20\.0K tokens · \$0\.0200$/m)
   })
 
   test("shows a terminal that comes later what went before", async () => {
@@ -380,10 +403,10 @@ test("a narrow terminal is never wrapped", async () => {
   expect(text).toMatch(/\n +working$/m)
 })
 
-test("a terminal that is its own host shows it all, and nothing is written across the screen", async () => {
+test("a terminal that is its own host shows it all, what may be spent too, and nothing is written across the screen", async () => {
   tui = await startTui({
-    home: { model, plugin: [source("server.ts")] },
-    plugin: [source("tui.tsx")],
+    home: { model, plugin: [[PACKAGE, { maxCostPerSession: 5, maxTokensPerSession: 2_000_000 }]] },
+    plugin: [PACKAGE],
     ready: "Ask anything",
   })
   model.use((request) => {
@@ -397,6 +420,7 @@ test("a terminal that is its own host shows it all, and nothing is written acros
   await tui.waitFor(/Background agents 1 running/, { timeout: FIRST_TURN_MS })
   const text = await tui.waitFor((shown) => /✓ Look around/.test(shown) && /Task Progress: 1\/1/.test(shown))
   expect(text).not.toContain("superagents_output tools")
+  await tui.waitFor(/120 of 2\.0M tokens\s*\n.*\$0\.000\d of \$5\.00/)
   const stderr = readFileSync(tui.errorFile, "utf8")
   expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("npm "))).toEqual([])
 }, 150_000)

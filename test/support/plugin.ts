@@ -14,6 +14,7 @@ export type TaskArguments = {
   batch?: string
   timeout?: number
   max_cost?: number
+  after?: readonly string[] | string
   fork?: boolean
 }
 

@@ -141,3 +141,13 @@ test("who pays is the session above all tasks, also where records go round in a 
   expect(payer("ses_b", taskIn)).toBe("root")
   expect(["ses_x", "ses_y"]).toContain(payer("ses_x", taskIn))
 })
+
+test("a day is 24 hours, whatever the calendar and its clocks do", () => {
+  // In central Europe the clocks go forward in the night of 2026-03-29 and back in that of 2026-10-25.
+  for (const noon of ["2026-03-29T12:00:00+02:00", "2026-10-25T12:00:00+01:00"].map((each) => Date.parse(each))) {
+    const dayAt = (endedAt: number) =>
+      billOf([task("a", "p", { run: { endedAt } })], () => ({ lastRun: spent(1), before: NO_USAGE }), noon).day.cost
+    expect(dayAt(noon - DAY_MS + 1)).toBe(1)
+    expect(dayAt(noon - DAY_MS)).toBe(0)
+  }
+})

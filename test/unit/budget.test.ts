@@ -53,6 +53,15 @@ describe("a session's budget", () => {
     expect(rig.manager.spentBy(rig.parent).session.cost).toBeGreaterThanOrEqual(0.08)
   })
 
+  test("lets two in on its last cent, since nobody knows what they will spend, and then no more", async () => {
+    const rig = rigged({ maxCostPerSession: 0.05 })
+    await rig.ended((await rig.launch(spend)).id)
+    const both = await Promise.all([rig.launch(spend), rig.launch(spend)])
+    for (const { id } of both) expect((await rig.ended(id)).outcome?.reason?.code).toBe("budget")
+    expect(cost(rig)).toBeLessThanOrEqual(0.07 + 1e-9)
+    await expect(rig.launch(spend)).rejects.toThrow("option maxCostPerSession")
+  })
+
   test("ends what waited for its slot until all was spent, before it begins", async () => {
     const rig = rigged({ maxCostPerSession: 0.04, maxConcurrentTasks: 1 })
     await rig.launch(spend)

@@ -105,15 +105,31 @@ describe("options", () => {
   ])("a wrong %s (%j) is told by name, its default used, and the others stay", (key, value) => {
     const { options, problems } = parseOptions({ [key]: value, maxDepth: key === "maxDepth" ? value : 2 })
     expect(problems).toHaveLength(1)
-    expect(problems[0]).toMatch(new RegExp(`^Option "${key}" is .+: .+\\. Using the default\\.$`))
+    expect(problems[0]).toMatch(new RegExp(`^Option "${key}" is .+: .+\\. Using the default, .+\\.$`))
     expect(options).toEqual({ ...DEFAULTS, ...(key === "maxDepth" ? {} : { maxDepth: 2 }) })
+  })
+
+  test.each([-1, "5", "1e3", "$5", true, null, Number.NaN, Number.POSITIVE_INFINITY])(
+    "a budget of %s is none, which is told: nobody is to think that there is one",
+    (value) => {
+      for (const key of ["maxCostPerTask", "maxCostPerSession", "maxCostPerDay", "maxTokensPerSession"]) {
+        const { options, problems } = parseOptions({ [key]: value })
+        expect(options).toEqual(DEFAULTS)
+        expect(problems).toEqual([expect.stringMatching(new RegExp(`^Option "${key}" is .+ Using the default, 0\\.$`))])
+      }
+    },
+  )
+
+  test("a budget may be as small or as large as one likes", () => {
+    for (const maxCostPerDay of [0, 1e-7, 0.005, 1e3, 1e9])
+      expect(parseOptions({ maxCostPerDay })).toMatchObject({ options: { maxCostPerDay }, problems: [] })
   })
 
   test("inside fork are told one by one", () => {
     const { options, problems } = parseOptions({ fork: { maxTokens: 1, maxToolResultChars: 200, max: 3 } })
     expect(options.fork).toEqual({ maxTokens: 100_000, maxToolResultChars: 200 })
     expect(problems).toEqual([
-      expect.stringMatching(/^Option "fork\.maxTokens" is 1: .+ Using the default\.$/),
+      expect.stringMatching(/^Option "fork\.maxTokens" is 1: .+ Using the default, 100000\.$/),
       'Unknown option "fork.max". There are: maxTokens, maxToolResultChars.',
     ])
   })
