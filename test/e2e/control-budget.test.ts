@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
-import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
+import { ask, callTool, callTools, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { fates } from "../support/killing.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
@@ -61,10 +61,9 @@ describe("with budgets for a task and a session", () => {
     expect(total).toBeGreaterThan(0.0899)
     expect(total).toBeLessThanOrEqual(0.1 + 10 * 0.01 + 1e-9)
     for (const { hidden } of found) expect(hidden).toMatch(/Reason: Stopped at the session's budget: .* of \$0\.10 /)
-    for (const { id } of tasks) {
-      const { output } = await callTool(running(), model, session, "superagents_output", { task_id: id }, PATIENT)
+    const looks = tasks.map(({ id }) => ({ name: "superagents_output", args: { task_id: id } }))
+    for (const { output } of await callTools(running(), model, session, looks, PATIENT))
       expect(output).toMatch(/on it|last word of/)
-    }
     expect((await listed(session)).split("\n").at(-1)).toMatch(/\$0\.\d{4} of \$0\.10/)
     const { error } = await task(session, { prompt: "B-MORE" })
     expect(error).toMatch(/the session's tasks spent (at least )?\$0\.\d{4} of \$0\.10 \(option maxCostPerSession\)/)

@@ -10,7 +10,7 @@ import {
   toolParts,
   unwrap,
 } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Host, HostEvent } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
 
@@ -75,16 +75,18 @@ describe("a word reaches a task", () => {
   })
 
   test("that streams its last text: it goes on and answers", async () => {
+    const door = gate()
     model.use(({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "that too" }
-      return lastUser === "T-WORK"
-        ? { text: "one two three four five six seven eight", chunks: 16, pace: 600 }
-        : undefined
+      return lastUser === "T-WORK" ? { text: "one two three four", chunks: 4, until: door.opened } : undefined
     })
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    await model.waitFor(({ sessionID }) => sessionID === child, PATIENT)
+    const isSpoken = (event: HostEvent) =>
+      event.type === "message.part.delta" && event.properties.sessionID === child && event.properties.field === "text"
+    await host.events.waitFor(isSpoken, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
+    door.open()
     await endsWith(session, id, "that too")
   })
 

@@ -43,7 +43,9 @@ const stream = (response: ServerResponse, model: string) => {
 const sendText = async (response: ServerResponse, request: ModelRequest, reply: TextReply) => {
   const { delta, end } = stream(response, request.model)
   if (reply.reasoning) delta({ role: "assistant", reasoning_content: reply.reasoning })
-  for (const [index, content] of split(reply.text, reply.chunks ?? 1).entries()) {
+  const pieces = split(reply.text, reply.chunks ?? 1)
+  for (const [index, content] of pieces.entries()) {
+    if (index === pieces.length - 1) await reply.until
     if (index && reply.pace) await sleep(reply.pace, undefined, { signal: request.aborted })
     delta({ role: "assistant", content })
   }

@@ -24,6 +24,8 @@ export type TextReply = Paced & {
   chunks?: number
   /** Milliseconds between two deltas. Default 0. */
   pace?: number
+  /** The last delta comes no earlier than this. */
+  until?: Promise<unknown>
   usage?: Usage
   /** The finish reason. Default "stop". */
   finish?: string

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { type CallOptions, callTools, eventually, messages, openSession, type ToolOutcome, unwrap } from "./drive.ts"
-import { type Host, type HostOptions, type Plugin, startHost } from "./host.ts"
+import type { News } from "./eventually.ts"
+import { type Host, type HostEvent, type HostOptions, type Plugin, startHost } from "./host.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 /** The package's folder, as a user would name it in opencode.json. */
@@ -100,6 +101,20 @@ export const notifications = async (host: Host, sessionID: string): Promise<Noti
   return found
 }
 
+/** News of a hidden part in this session alone: what happens in others is no reason to read all its messages again. */
+const partsIn = ({ events }: Host, sessionID: string): News => ({
+  mark: events.mark,
+  since: (mark, limit) => {
+    const isPart = ({ type, properties }: HostEvent) =>
+      type === "message.part.updated" &&
+      properties.part.sessionID === sessionID &&
+      properties.part.type === "text" &&
+      properties.part.synthetic === true
+    const settled = () => {}
+    return events.waitFor(isPart, { since: mark, timeout: Math.max(0, limit), what: "news" }).then(settled, settled)
+  },
+})
+
 /** Resolves when the session has at least so many notifications. */
 export const notified = (host: Host, sessionID: string, count = 1, timeout = 30_000) =>
   eventually(
@@ -107,7 +122,11 @@ export const notified = (host: Host, sessionID: string, count = 1, timeout = 30_
       const found = await notifications(host, sessionID)
       return found.length >= count && found
     },
-    { timeout, news: host.events, message: () => `${count} notifications in ${sessionID}\n${host.logs()}` },
+    {
+      timeout,
+      news: partsIn(host, sessionID),
+      message: () => `${count} notifications in ${sessionID}\n${host.logs()}`,
+    },
   )
 
 export const isNotification = (text: string) => text.includes("\nTask Progress: ")
