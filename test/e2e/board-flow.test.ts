@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { archived, blockOf, boardFile, call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
-import { ask, callTool, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
+import { ask, callTool, callTools, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
@@ -51,6 +51,67 @@ describe("the tools", () => {
       const request = model.requests.findLast(({ sessionID }) => sessionID === session)
       expect(boardTools(request as ModelRequest), agent).toHaveLength(count)
     }
+  })
+
+  test("do what they are for, each of them, and show indices", async () => {
+    const session = await openSession(host)
+    const use = (name: string, args: object) => callBoard(host, model, session, name, args)
+    const made = await use("create_task", {
+      title: "All of it",
+      status: "draft",
+      steps: [{ title: "a", details: "first" }, { title: "b" }],
+    })
+    const task_id = idIn(made)
+    expect(made).toContain("Steps:\n0. [ ] a\n   first\n1. [ ] b\nResources: none")
+    const file = { task_id, type: "file", value: "/tmp/spec.md", label: "spec" }
+    expect(await use("add_resource", file)).toContain("Resources:\n0. file /tmp/spec.md (spec)")
+    expect(await use("remove_resource", { task_id, index: 0 })).toContain("Resources: none")
+    expect(await use("update_steps", { task_id, steps: [{ title: "c", done: true }, { title: "d" }] })).toContain(
+      "0. [x] c\n1. [ ] d",
+    )
+    expect(await use("update_step", { task_id, step_index: 1, title: "e", details: "more" })).toContain(
+      "1. [ ] e\n   more",
+    )
+    expect(await use("update_task", { task_id, title: "Most of it" })).toContain(`#${task_id} Most of it`)
+    expect(await use("list_tasks", {})).toContain(`#${task_id} Most of it 1/2 draft`)
+    expect(await use("cancel_task", { task_id })).toBe(`Task #${task_id} is canceled and stands in history now.`)
+    expect(await use("list_history", { limit: 1 })).toMatch(new RegExp(`^#${task_id} Most of it 1/2 canceled 20`))
+    expect(await use("get_task", { task_id: `#${task_id}` })).toContain("Status: canceled.")
+  })
+
+  test("say of a wrong call what happened and what was expected, each of them, and change nothing", async () => {
+    const session = await openSession(host)
+    const theirs = idIn(
+      await callBoard(host, model, session, "create_task", {
+        title: "Theirs",
+        owner: "librarian",
+        status: "draft",
+        steps: [{ title: "a" }],
+      }),
+    )
+    const before = boardFile(host).tasks
+    const wrong: [string, object, string][] = [
+      ["create_task", { title: "x", owner: "Librarian" }, "Did you mean: librarian?"],
+      ["create_task", { title: "x", owner: "outsider" }, '"outsider" is not an agent that may own tasks'],
+      ["get_task", { task_id: "../../etc/passwd" }, "Ids are numbers such as 5"],
+      ["update_task", { task_id: theirs, status: "open" }, "Argument `status`"],
+      ["complete_task", { task_id: theirs }, "make it active before it is completed"],
+      ["cancel_task", { task_id: "99999" }, "There is no task #99999"],
+      ["list_tasks", { owner: "librarian" }, "Unknown argument `owner`"],
+      ["list_history", { limit: -1 }, "Argument `limit`"],
+      ["update_steps", { task_id: theirs, steps: [{ title: "t".repeat(61) }] }, "at most 60 are allowed"],
+      ["update_step", { task_id: theirs, step_index: 1, done: true }, "its steps are numbered 0 to 0"],
+      ["create_subtask", { task_id: theirs, step_index: 0, title: "s", owner: "build" }, "Only the owner of task"],
+      ["add_resource", { task_id: theirs, type: "file", value: "../secret" }, "must be an absolute path"],
+      ["remove_resource", { task_id: theirs, index: 0 }, "it has no resources"],
+      ["notify_user", {}, "Argument `message` is missing."],
+    ]
+    const calls = wrong.map(([name, args]) => ({ name: `tasks_${name}`, args }))
+    const outcomes = await callTools(host, model, session, calls)
+    expect(outcomes.map(({ status }) => status)).toEqual(wrong.map(() => "error"))
+    for (const [index, [name, , text]] of wrong.entries()) expect(outcomes[index]?.error, name).toContain(text)
+    expect(boardFile(host).tasks).toEqual(before)
+    await callBoard(host, model, session, "cancel_task", { task_id: theirs })
   })
 
   test("are offered in no background task's session, forked or fresh", async () => {
@@ -140,6 +201,45 @@ describe("the job", () => {
     expect(await callTool(host, model, session, "superagents_list", {})).toMatchObject({
       output: expect.stringContaining("No "),
     })
+  })
+})
+
+describe("a new owner", () => {
+  test("goes on in the old thread, under its own prompt; the one before has no say any more", async () => {
+    model.use((request) => {
+      if (!taskOf(request)) return undefined
+      return { text: blockOf(request).includes("Owner: librarian") ? "This far I came." : "I take over." }
+    })
+    const session = await openSession(host)
+    const task_id = idIn(
+      await callBoard(host, model, session, "create_task", {
+        title: "Handed on",
+        owner: "librarian",
+        steps: [{ title: "a" }],
+      }),
+    )
+    const { threadId } = stored(host, task_id)
+    const ran = () => (boardFile(host).runtime.tasks[task_id] as { ran?: string } | undefined)?.ran
+    const first = await eventually(ran, { timeout: 30_000, message: () => host.logs() })
+    await callBoard(host, model, session, "update_task", { task_id, owner: "explore", status: "draft" })
+    await callBoard(host, model, session, "update_task", { task_id, status: "active" })
+    await eventually(() => ran() !== first, { timeout: 30_000, message: () => host.logs() })
+    const [old, taken] = model.requests.filter((request) => request.sessionID === threadId)
+    expect(old?.system).toContain("You are the librarian.")
+    expect(taken?.system).not.toContain("You are the librarian.")
+    expect(taken && blockOf(taken)).toContain("Owner: explore. Created by: build.")
+    expect(JSON.stringify(taken?.messages)).toContain("This far I came.")
+    expect(boardTools(taken as ModelRequest)).toHaveLength(13)
+    const prompts = (await messages(host, threadId)).filter(({ info }) => info.role === "user")
+    expect(prompts.map(({ info }) => info.role === "user" && info.agent)).toEqual(["librarian", "explore"])
+    expect(stored(host, task_id)).toMatchObject({ threadId, owner: "explore", createdBy: "build" })
+    const subtask = { task_id, step_index: 0, title: "x", owner: "build" }
+    await expect(callBoard(host, model, session, "create_subtask", subtask, "librarian")).rejects.toThrow(
+      `Only the owner of task #${task_id} ("explore")`,
+    )
+    expect(await callBoard(host, model, session, "list_tasks", {}, "librarian")).not.toContain(`#${task_id}`)
+    expect(await callBoard(host, model, session, "list_tasks", {}, "explore")).toContain(`#${task_id} Handed on`)
+    await callBoard(host, model, session, "cancel_task", { task_id })
   })
 })
 

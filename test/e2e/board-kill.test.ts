@@ -130,7 +130,9 @@ async function live(host: Host): Promise<void> {
       ({ sessionID = "", toolResults }) => sessions.includes(sessionID) && toolResults.length >= answers,
       { timeout: 120_000 },
     )
-    await Promise.all(AGENTS.map((agent, index) => say(host, sessions[index] ?? "", `work as ${agent}`, { agent })))
+    await Promise.all(
+      AGENTS.map((agent, index) => say(host, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: 120_000 })),
+    )
     await working
     await sleep(Math.random() * LONGEST_PAUSE_MS)
     await host.kill("SIGKILL")
