@@ -79,9 +79,12 @@ export function runBounded(program: string, args: readonly string[], options: Pr
 
 /** Kills the process and what it started, as far as that stayed in its group. */
 export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
-  if (child.pid === undefined) return
+  if (child.pid !== undefined) kill(-child.pid, signal)
+}
+
+export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   try {
-    process.kill(-child.pid, signal)
+    process.kill(pid, signal)
   } catch {
     // Gone already.
   }

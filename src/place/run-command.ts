@@ -1,6 +1,8 @@
 import { spawn } from "node:child_process"
+import { randomUUID } from "node:crypto"
 import { once } from "node:events"
-import { killGroup } from "./process.ts"
+import { readdir, readFile } from "node:fs/promises"
+import { kill, killGroup } from "./process.ts"
 
 export type CommandResult = {
   /** Absent where it was killed. */
@@ -20,12 +22,19 @@ export type CommandOptions = {
 
 /** How much of a command's output is kept: its end. */
 const MOST_OUTPUT_BYTES = 64_000
+/** Where Linux tells of each process. */
+const PROCESSES = "/proc"
+/** In the environment of all that a command starts, so that it is known again. */
+const MARK = "SUPERAGENTS_COMMAND"
+/** A process may start another while it is looked for. */
+const MOST_ROUNDS = 5
 /** How long a killed command may take to close its output. */
 const CLOSE_LIMIT_MS = 2000
 
 /**
  * Runs a command of the user's through the shell, with nothing to read from, in a process group of its own. When it
- * ends, or its time is up, what is left of the group is killed. Never rejects.
+ * ends, what is left of the group is killed; when it is stopped, or its time is up, also what has left the group, where
+ * the system tells of it (Linux). A service that a command starts and that is to stay, stays. Never rejects.
  */
 export async function runCommand(command: string, { cwd, timeLimit, signal }: CommandOptions): Promise<CommandResult> {
   const began = Date.now()
@@ -38,8 +47,10 @@ export async function runCommand(command: string, { cwd, timeLimit, signal }: Co
   if (signal?.aborted) return ended({ why: "stopped" })
   try {
     // Into one pipe, so that what it wrote stays in its order.
+    const mark = randomUUID()
     const child = spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
       cwd,
+      env: { ...process.env, [MARK]: mark },
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
     })
@@ -71,6 +82,7 @@ export async function runCommand(command: string, { cwd, timeLimit, signal }: Co
     /** What it left behind in its group goes with it, and with that the pipes close. */
     async function leave(code: number | null): Promise<CommandResult> {
       killGroup(child)
+      if (why !== undefined) await killMarked(mark)
       let late: ReturnType<typeof setTimeout> | undefined
       await Promise.race([closed, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_LIMIT_MS)))])
       clearTimeout(late)
@@ -82,6 +94,22 @@ export async function runCommand(command: string, { cwd, timeLimit, signal }: Co
   } catch (error) {
     return ended({ why: "not started" }, String((error as Error).message ?? error))
   }
+}
+
+async function killMarked(mark: string): Promise<void> {
+  for (let round = 0; round < MOST_ROUNDS; round++) {
+    const pids = await markedWith(mark)
+    if (pids.length === 0) return
+    for (const pid of pids) kill(pid)
+  }
+}
+
+async function markedWith(mark: string): Promise<number[]> {
+  const names = await readdir(PROCESSES).catch(() => [])
+  const pids = names.filter((name) => /^\d+$/.test(name))
+  const environments = pids.map((pid) => readFile(`${PROCESSES}/${pid}/environ`, "latin1").catch(() => ""))
+  const found = await Promise.all(environments)
+  return pids.filter((_, at) => found[at]?.includes(`${MARK}=${mark}`)).map(Number)
 }
 
 /** The last lines of a text. */

@@ -15,7 +15,8 @@ export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
 const MOST_ANSWER_BYTES = 46_000
 const LATEST_TEXT_CHARS = 1000
-const MOST_DIFF_BYTES = 16_000
+/** Three hundred lines of code; the rest of what a tool result can hold is the answer's. */
+const MOST_DIFF_BYTES = 24_000
 const MOST_NAME_CHARS = 60
 
 const TOLD = "You will be told when it ends."
@@ -178,9 +179,11 @@ function proofLines({ id, outcome }: Task): string[] {
 }
 
 function diffLines({ id }: Task, { diff, cut, command }: Shown): string[] {
-  const shown = withinBytes(diff, MOST_DIFF_BYTES)
-  const whole = !cut && shown.length === diff.length
-  return [`Its changes${whole ? "" : ", the first of them"} (\`${command}\`):`, between("changes", id, shown)]
+  const fitting = withinBytes(diff, MOST_DIFF_BYTES)
+  const shown = fitting.length === diff.length ? diff : fitting.slice(0, fitting.lastIndexOf("\n"))
+  if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, between("changes", id, shown)]
+  const lines = count(shown.split("\n").length, "line")
+  return [`The first ${lines} of its changes (all of them: \`${command}\`):`, between("changes", id, shown)]
 }
 
 /** As much of the answer as one tool result can hold, in whole characters. */

@@ -51,6 +51,23 @@ test("what one leaves in the background goes with it, and is not waited for", as
   await eventually(() => !runs(`sleep ${long}`))
 })
 
+test.skipIf(process.platform !== "linux")("nor does what has left its group outlive one that is stopped", async () => {
+  const long = sleepFor()
+  const start = `setsid sh -c 'setsid sleep ${long} & sleep ${long}' &`
+  const result = await run(`${start} until pgrep -f '^sleep ${long}'; do sleep 0.05; done; sleep ${long}`, 1500)
+  expect(result.why).toBe("time")
+  await eventually(() => !runs(`sleep ${long}`))
+})
+
+test("a service that one has started, and that has left its group, stays when it has ended by itself", async () => {
+  const long = sleepFor()
+  const begun = `until pgrep -f '^sleep ${long}' > /dev/null; do :; done`
+  expect(await run(`setsid sleep ${long} > /dev/null 2>&1 & ${begun}`)).toMatchObject({ exitCode: 0 })
+  const found = spawnSync("pgrep", ["-f", `^sleep ${long}`], { encoding: "utf8" }).stdout.trim()
+  expect(found).toMatch(/^\d+$/)
+  process.kill(Number(found))
+})
+
 test("one is stopped by its caller, also before it begins", async () => {
   const stop = new AbortController()
   const long = sleepFor()

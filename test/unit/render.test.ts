@@ -51,6 +51,36 @@ describe("a launch reads", () => {
   })
 })
 
+describe("what a task changed in a worktree", () => {
+  const shownWith = (diff: string, cut = false) => {
+    const work = { files: ["a"], added: 1, removed: 0, submodules: [] }
+    const shown = { ...work, diff, cut, command: "git diff x y" }
+    return renderOutput({ view: endedView(), answer: "done", firstLook: false, shown }, 0, 0).output
+  }
+  const changesIn = (text: string) => /<changes id="bg_aaaaaaaa">\n([\s\S]*)\n<\/changes>/.exec(text)?.[1] ?? ""
+
+  test("is shown whole", () => {
+    const text = shownWith("+one\n+two")
+    expect(text).toContain("Its changes (`git diff x y`):\n")
+    expect(changesIn(text)).toBe("+one\n+two")
+  })
+
+  test("is cut at a line, which is said with how to see all, and leaves room for the answer", () => {
+    const lines = Array.from({ length: 300 }, (_, at) => `+ä ${"x".repeat(70)} ${at}`)
+    expect(changesIn(shownWith(lines.join("\n"), true)).split("\n")).toEqual(lines)
+    expect(shownWith(lines.join("\n"), true)).toContain(
+      "The first 300 lines of its changes (all of them: `git diff x y`):",
+    )
+    const long = lines.map((line) => line.repeat(3))
+    const text = shownWith(long.join("\n"))
+    const shown = changesIn(text).split("\n")
+    expect(shown.length).toBeGreaterThan(50)
+    expect(shown).toEqual(long.slice(0, shown.length))
+    expect(text).toContain(`The first ${shown.length} lines of its changes (all`)
+    expect(wrappedIn(text)).toBe("done")
+  })
+})
+
 test("a resume reads as started, or as waiting", () => {
   const task = taskOf({ model, status: "resumed", run: { generation: 2 } })
   expect(renderResume(viewOf({ task })).output).toBe(
