@@ -11,6 +11,8 @@ import { startTui, type Tui } from "../support/tui.ts"
 
 const PERMISSION_TIMEOUT_MS = 3000
 const DIALOG_MS = 300
+/** What a terminal says when its window is no longer the one in front. */
+const FOCUS_LOST = "\u001B[O"
 
 let model: ScriptedModel
 let host: Host
@@ -54,7 +56,7 @@ test("a permission that nobody gives is refused in time, and the task says what 
   await callBoard(host, model, session, "cancel_task", { task_id: id })
 })
 
-test("the terminal shows active tasks in the sidebar, and /board opens their threads", {
+test("the terminal shows active tasks in the sidebar, /board opens their threads, and the desktop hears who is needed", {
   timeout: 180_000,
 }, async () => {
   const session = await openSession(host, { title: "A session of the terminal" })
@@ -62,7 +64,12 @@ test("the terminal shows active tasks in the sidebar, and /board opens their thr
     title: "Migrate the loader",
     steps: ["a", "b", "c"].map((title, index) => ({ title, done: index < 2 })),
   })
-  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  tui = await startTui({
+    host,
+    sessionID: session,
+    plugin: [[PACKAGE, { osNotifications: true }]],
+    config: { attention: { enabled: true } },
+  })
   await tui.waitFor(/Board\s+1 active/, { timeout: 60_000 })
   await tui.waitFor(new RegExp(`#${idIn(made)} Migrate the loader 2/3`))
   await tui.type("/board")
@@ -72,6 +79,13 @@ test("the terminal shows active tasks in the sidebar, and /board opens their thr
   await sleep(DIALOG_MS)
   await tui.keys("Enter")
   await tui.waitFor(`#${idIn(made)} Migrate the loader`)
+  const shown = tui
+  shown.type(FOCUS_LOST)
+  await callBoard(host, model, stored(host, idIn(made)).threadId, "notify_user", { message: "Which licence?" })
+  const desktop = [`#${idIn(made)} Migrate the loader`, "Which licence?"]
+  await eventually(() => desktop.every((text) => shown.notifications().includes(text)), {
+    message: () => `the desktop is told: ${shown.notifications()}`,
+  })
   model.use((request) => (taskOf(request) ? call("complete_task", { task_id: idIn(made) }) : undefined))
   await callBoard(host, model, session, "complete_task", { task_id: idIn(made) })
   await tui.waitFor((text) => !text.includes("1 active"), { timeout: 30_000 })

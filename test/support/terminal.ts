@@ -91,6 +91,7 @@ export function openTerminal({ command, args = [], cwd, env, size = [200, 50], c
   child.onData((data) => emulator.write(data))
   emulator.onData(write)
   if (colours) answerForColours(emulator, colours, write)
+  const notifications = takeNotifications(emulator, write)
 
   /** What is on the screen, without trailing blanks. */
   const screen = () => {
@@ -138,6 +139,8 @@ export function openTerminal({ command, args = [], cwd, env, size = [200, 50], c
   return {
     screen,
     waitFor,
+    /** The titles and texts of desktop notifications that the program has asked for. */
+    notifications: (): readonly string[] => notifications,
     /** Resolves when the program has ended. */
     gone,
     /** What the program has ended with, if it has. */
@@ -170,6 +173,19 @@ const shows = (text: string, what: Shown): boolean => {
 }
 
 /** Programs ask for foreground (10) and background (11) to choose between light and dark. */
+/** Says that it shows desktop notifications (OSC 99), and keeps those that come. */
+function takeNotifications(emulator: Emulator, write: (bytes: string) => void): readonly string[] {
+  const notifications: string[] = []
+  emulator.parser.registerOscHandler(99, (data) => {
+    const [metadata = "", text = ""] = data.split(";")
+    const isEncoded = metadata.split(":").includes("e=1")
+    if (metadata.includes("p=?")) write(`\u001B]99;${metadata};p=title,body,?\u001B\\`)
+    else notifications.push(isEncoded ? Buffer.from(text, "base64").toString() : text)
+    return true
+  })
+  return notifications
+}
+
 function answerForColours(emulator: Emulator, { foreground, background }: Colours, write: (bytes: string) => void) {
   for (const [code, colour] of [
     [10, foreground],
