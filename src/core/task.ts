@@ -248,6 +248,8 @@ export type Progress = {
   readonly asks: readonly Ask[]
   /** Tool calls that have begun and not ended: they count as life. */
   readonly openCalls: number
+  /** It is not the agent's turn: its place is made ready, or its check runs. That is one of the open calls. */
+  readonly held?: boolean
   /** Answers without text or tool call, in a row. */
   readonly emptyAnswers: number
   /** How far its last word has come, once it was asked for it. */

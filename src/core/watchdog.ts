@@ -149,7 +149,7 @@ function dueOf(rule: Rule, run: Watched): number | undefined {
   if (!gauge) return undefined
   const { lastWord } = run.progress
   if (rule.reserve && lastWord) return undefined
-  return run.now + leftOf(gauge) - (rule.reserve?.(gauge, run) ?? 0)
+  return run.now + leftOf(gauge) - reserveOf(rule, gauge, run)
 }
 
 function isPassed(rule: Rule, run: Watched): boolean {
@@ -160,9 +160,13 @@ function isPassed(rule: Rule, run: Watched): boolean {
 
 function isNear(rule: Rule, run: Watched): boolean {
   const gauge = rule.gauge(run)
-  const reserve = (gauge && rule.reserve?.(gauge, run)) ?? 0
+  const reserve = gauge ? reserveOf(rule, gauge, run) : 0
   return gauge !== undefined && reserve > 0 && leftOf(gauge) <= reserve + SAME_USD
 }
+
+/** What is left when the last word comes, 0 for none: whose turn it is not cannot say anything. */
+const reserveOf = (rule: Rule, gauge: Gauge, run: Watched): number =>
+  run.progress.held ? 0 : (rule.reserve?.(gauge, run) ?? 0)
 
 const leftOf = ({ used, allowed }: Gauge): number => allowed - used
 
@@ -178,7 +182,7 @@ const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
 /** In a tool, or before a question: it cannot read what it is told. */
-const isHeldUp = ({ openCalls, asks }: Progress): boolean => openCalls > 0 || asks.length > 0
+const isHeldUp = ({ openCalls, asks, held = false }: Progress): boolean => !held && (openCalls > 0 || asks.length > 0)
 
 /** What counts as life although nothing is heard: a running tool, an open question, a retry, tasks of its own. */
 const hasLife = (progress: Progress, ownTasks: boolean): boolean =>

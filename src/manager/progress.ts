@@ -197,6 +197,7 @@ export class ProgressTracker {
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls: this.#openCalls + (this.#held ? 1 : 0),
+      ...(this.#held && { held: true }),
       lastWord: this.lastWord,
       emptyAnswers: answers.length - 1 - answers.findLastIndex(({ spoke }) => spoke),
     }

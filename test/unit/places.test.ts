@@ -373,3 +373,22 @@ test("a check is asked for at the launch and at a resume: without leave nothing 
   const resume = rig.manager.resume(id, { prompt: "p", check: "npm test" }, { ...rig.caller, permit })
   await expect(resume).rejects.toThrow(/was not allowed/)
 })
+
+test("a place that is not ready at the time limit: the run is stopped, and its model is asked for no last word", async () => {
+  rig = new Rig({ worktrees: async () => places as never as Worktrees, options: { taskTimeout: 9000 } })
+  let made = () => {}
+  places.onReady = () =>
+    new Promise((resolve) => {
+      made = () => resolve({ directory: "/place", conflicts: [] })
+    })
+  const { id, sessionID } = await rig.launch(IN_WORKTREE)
+  await rig.clock.advance(8000)
+  expect(rig.task(id).run.lastWordAt).toBeUndefined()
+  await rig.clock.advance(1100)
+  made()
+  const task = await rig.ended(id)
+  await rig.clock.advance(70_000)
+  expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+  expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(9000)
+  expect(rig.host.stored(sessionID).messages).toEqual([])
+})

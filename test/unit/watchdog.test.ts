@@ -278,3 +278,25 @@ describe("the next deadline", () => {
     expect(dueAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
   })
 })
+
+describe("a run whose turn it is not, since its place is made or its check runs,", () => {
+  const limits = { lastWord: 500, maxCostPerTask: 0.1 }
+  const held = { held: true, openCalls: 1, toolCalls: 1 } as const
+  const at = (now: number, progress: Partial<Progress> = held) => watched({ task: timed(3000), limits, progress, now })
+
+  test("is asked for no last word, and nobody looks for that", () => {
+    expect(demandOf(at(3600))).toBeUndefined()
+    expect(dueAt(at(3600))).toBe(4000)
+    expect(demandOf(at(3600, { toolCalls: 1 }))?.action).toBe("warn")
+    expect(dueAt(at(3400, { toolCalls: 1 }))).toBe(3500)
+    expect(demand({ limits, progress: held, spent: { task: cost(0.095) } })).toBeUndefined()
+  })
+
+  test("is stopped at its limit, and not interrupted, though it was asked before", () => {
+    const reason = { code: "timeout", text: "Stopped at its time limit." } as const
+    const lastWord = { state: "told", reason, at: 3500 } as const
+    expect(demandOf(at(4000))?.action).toBe("stop")
+    expect(demandOf(at(4000, { ...held, lastWord }))).toEqual({ action: "stop", reason })
+    expect(demandOf(at(4000, { openCalls: 1, lastWord }))?.action).toBe("interrupt")
+  })
+})
