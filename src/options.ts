@@ -79,7 +79,7 @@ export const OptionsSchema = z.strictObject({
   osNotifications: z
     .boolean()
     .default(false)
-    .describe("A desktop notification when a task ends or asks; the sound is OpenCode's own."),
+    .describe("A desktop notification when a task ends, asks or needs you; the sound is OpenCode's own."),
   fork: z
     .strictObject({
       maxTokens: zeroOrFrom(1000).default(100_000).describe("Most tokens that a fork begins with, preamble included."),

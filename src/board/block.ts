@@ -1,7 +1,7 @@
 import { cut, oneLine } from "../core/text.ts"
 import type { BoardTask, Step, TaskState } from "./task.ts"
 
-/** The longest description and details that a request carries; the whole stands in tasks_get_task. */
+/** The longest description and details that a request carries. */
 const MOST_DESCRIPTION_CHARS = 8000
 const MOST_DETAILS_CHARS = 1000
 
@@ -50,6 +50,10 @@ export function linkText(taskId: string, subtask: BlockInput["subtask"]): string
   return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
 }
 
+/** A long text's beginning, with a word on where the rest is. */
+export const beginning = (text: string, most: number): string =>
+  text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
+
 /** Text of others, which cannot end the block that it stands in. */
 const inside = (text: string, most = MOST_DESCRIPTION_CHARS): string =>
-  cut(text.trim(), most).replaceAll(/<(?=\s*\/?\s*task)/gi, "&lt;")
+  beginning(text.trim(), most).replaceAll(/<(?=\s*\/?\s*task)/gi, "&lt;")

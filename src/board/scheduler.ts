@@ -228,8 +228,8 @@ export class Scheduler {
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
       if (this.#leaving.has(sessionID)) continue
-      // Its last words, after it has completed its task. A run that came too late has none.
-      const ended = task ? undefined : await store.find(id)
+      // Its last words, after it has completed its task. A run that has not begun, or came too late, has none.
+      const ended = task || run.state === "queued" ? undefined : await store.find(id)
       if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
       await runs.stop(sessionID)
       this.#flights.delete(sessionID)

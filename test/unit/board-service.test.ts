@@ -270,6 +270,15 @@ describe("runs", () => {
     expect(rig.runs.stopped).toEqual([thread(task)])
   })
 
+  test("that still wait for a place when their task is done do not begin", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.set(thread(task), { createdAt: rig.clock.now(), state: "queued", elsewhere: false, asks: [] })
+    await rig.board.complete("1", USER)
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([thread(task)])
+  })
+
   test("are the new owner's where it changes as they are about to begin", async () => {
     const exists = rig.threads.exists
     rig.threads.exists = async (sessionID) => {

@@ -57,12 +57,17 @@ describe("an answer", () => {
     expect(await rig.call("update_step", { task_id: "1", step_index: 1, done: true })).toContain("Step 1 was changed.")
   })
 
-  test("of get_task has a step's details whole, where the others have their beginning", async () => {
+  test("of get_task has texts whole, where others and the block have their beginning and say so", async () => {
     const details = `what I found:\n${"page ".repeat(500)}end`
-    const made = await rig.call("create_task", { title: "p", steps: [{ title: "a", details }] })
-    expect(made.length).toBeLessThan(1000)
+    const description = `all of it: ${"word ".repeat(2000)}end`
+    const made = await rig.call("create_task", { title: "p", description, steps: [{ title: "a", details }] })
+    expect(made.length).toBeLessThan(1500)
+    expect(made).toContain("… (cut; tasks_get_task has it whole)\nSteps:")
     const read = await rig.call("get_task", { task_id: "1" })
+    expect(read).toContain(description)
     expect(read).toContain(`   what I found:\n   ${"page ".repeat(500)}end\nResources: none`)
+    const block = await rig.open.system(await thread("1"))
+    expect(block?.match(/… \(cut; tasks_get_task has it whole\)\n/g)).toHaveLength(2)
   })
 
   test("of create_subtask names it, and that of the parent shows its owner and state", async () => {

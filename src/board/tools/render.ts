@@ -1,15 +1,16 @@
 import { count, cut, oneLine } from "../../core/text.ts"
 import type { ToolResult } from "../../tools/tool.ts"
-import { linkText } from "../block.ts"
+import { beginning, linkText } from "../block.ts"
 import type { TaskBoard } from "../board.ts"
 import type { Archived } from "../service.ts"
 import type { BoardTask } from "../task.ts"
 
 /** Answers for a model. Indices are shown wherever they are needed for a further call. */
 
-const MOST_DETAILS_CHARS = 500
+/** Of a description, and of a step's details, where only their beginning is shown. */
+const MOST_TEXT_CHARS = 500
 
-/** `whole`: with all that its steps' details say, which are the one long text that there may be many of. */
+/** `whole`: with the whole of its long texts. */
 export async function renderTask(
   board: TaskBoard,
   task: BoardTask,
@@ -25,11 +26,11 @@ export async function renderTask(
     `Status: ${status}${state.text === status ? "" : `, ${state.text}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
     ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
-    ...(description === "" ? [] : [`Description:\n${description}`]),
+    ...(description === "" ? [] : [`Description:\n${whole ? description : beginning(description, MOST_TEXT_CHARS)}`]),
     steps.length === 0 ? "Steps: none" : "Steps:",
     ...steps.flatMap(({ title, details, done, taskId }, index) => [
       `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`,
-      ...(details ? [`   ${whole ? details.replaceAll("\n", "\n   ") : oneLine(details, MOST_DETAILS_CHARS)}`] : []),
+      ...(details ? [`   ${whole ? details.replaceAll("\n", "\n   ") : oneLine(details, MOST_TEXT_CHARS)}`] : []),
     ]),
     resources.length === 0 ? "Resources: none" : "Resources:",
     ...resources.map(
