@@ -5,8 +5,8 @@ import type { Watched } from "../core/watchdog.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
 
-/** How long what other processes' tasks have cost is taken for known, in ms. */
-const ELSEWHERE_MS = 10_000
+/** How long what other processes' tasks have cost is taken for known, in ms: to read it, the host lists a day's sessions. */
+const ELSEWHERE_MS = 30_000
 
 /**
  * What tasks have cost, for the limits that several of them share: those of this process as they stand, those of others
@@ -52,9 +52,11 @@ export class Ledger {
 
   /** The task leaves the list; what it cost stays on the bill. Returns what is to be written down of it. */
   keep(task: Task): Task | undefined {
-    if (!needsBill(this.#parts.options)) return undefined
-    this.#forgotten.set(task.id, task)
-    return remainsOf(task)
+    const { options, store } = this.#parts
+    const isShared = needsBill(options)
+    // What a task has launched counts for what a call allowed to it.
+    if (isShared || store.bySession(task.parentID)) this.#forgotten.set(task.id, task)
+    return isShared ? remainsOf(task) : undefined
   }
 
   /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */

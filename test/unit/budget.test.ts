@@ -109,6 +109,17 @@ describe("a task's budget", () => {
     expect(task.outcome?.reason?.code).toBe("budget")
   })
 
+  test("as a call sets it counts its own tasks, too, those that it has cleared as well", async () => {
+    const rig = rigged({ maxDepth: 2 }, 2)
+    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }], ...CENT })
+    const top = await rig.launch({ prompt: "WAIT", maxCost: 0.03 })
+    for (const _ of [1, 2]) {
+      await rig.ended((await rig.launch(spend, top.sessionID)).id, top.sessionID)
+      await rig.manager.clear(top.sessionID)
+    }
+    expect((await rig.ended(top.id)).outcome?.reason?.text).toMatch(/\$0\.0400 of \$0\.03 \(argument max_cost\)/)
+  })
+
   test("as a call sets it is this run's", async () => {
     const rig = rigged({}, 3)
     const { id } = await rig.launch(spend)
@@ -210,7 +221,7 @@ describe("what was spent is not forgotten", () => {
   test("where another process spends it, while a task runs here", async () => {
     const limits = { maxCostPerDay: 0.1, lastWord: 0 }
     const rig = rigged(limits, 1000)
-    rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 20_000 } }] })
+    rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
     const { id } = await rig.launch({ prompt: "SLOW" })
     const other = new Rig({ options: { lastWord: 0 }, share: { clock: rig.clock, database: rig.host.database } })
     other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
