@@ -39,7 +39,7 @@ export const native: Contender = {
 export const superagents = (plugin: string, options: Record<string, unknown> = {}): Contender => ({
   name: "plugin",
   start: (model) => startPlugged(model, { ...UNLIMITED, ...options }, { plugin }),
-  call: ({ description, prompt }) => ({ name: "superagents_task", args: { description, prompt, agent: "general" } }),
+  call: (job) => ({ name: "superagents_task", args: { ...job, agent: "general" } }),
 })
 
 /** The plugin with its calls to the host written down. `entry` is the URL of the built server module. */

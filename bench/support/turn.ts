@@ -6,7 +6,7 @@ import type { Bench } from "./contender.ts"
 
 const TIMEOUT_MS = 180_000
 
-export type Job = { readonly description: string; readonly prompt: string }
+export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" }
 
 /** Marks that make job `index` of a turn known again in any text. */
 export const jobsOf = (count: number): Job[] => {

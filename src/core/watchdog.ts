@@ -149,7 +149,9 @@ function dueOf(rule: Rule, run: Watched): number | undefined {
   if (!gauge) return undefined
   const { lastWord } = run.progress
   if (rule.reserve && lastWord) return undefined
-  return run.now + leftOf(gauge) - reserveOf(rule, gauge, run)
+  const left = leftOf(gauge)
+  const near = left - reserveOf(rule, gauge, run)
+  return run.now + (near > 0 ? near : left)
 }
 
 function isPassed(rule: Rule, run: Watched): boolean {

@@ -188,7 +188,7 @@ export class Recovery {
   #tell(task: Task, seenAt: number): void {
     const { delivery } = task
     this.#own(task)
-    const mayWake = this.#wakes(seenAt) || delivery.state === "none"
+    const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
     const owing = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
     const closed = isUnclosed(task) ? this.#endings.closeAgain(owing) : undefined
     this.#outbox.post(owing, closed, true)
@@ -202,7 +202,7 @@ export class Recovery {
     if (!judged || !this.#own(task)) return
     const ending = unchecked(task, endAfterCrash(judged, task.run, messages))
     const lastSign = Math.max(seenAt, lastSignIn(messages))
-    const circumstances = { messages, openTodos, wake: this.#wakes(seenAt), maybeTold: true }
+    const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
     this.#endings.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
   }
 
@@ -214,7 +214,9 @@ export class Recovery {
     return true
   }
 
-  #wakes(seenAt: number): boolean {
+  /** A task that launched it has ended with that process: it is not set to work again, now that nobody looks after it. */
+  #wakes({ parentID }: Task, seenAt: number): boolean {
+    if (this.#parts.store.bySession(parentID)) return false
     return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
   }
 }

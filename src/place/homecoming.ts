@@ -69,7 +69,7 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
   const brought = await mergeInto(worktree, merging)
   if (brought.kind === "conflict") return { kind: "conflict", files: brought.paths }
-  await writeRefs(home, taskID, { base: parents })
+  await writeRefs(home, taskID, { base: parents, start: parents })
   const files = brought.changes.map(({ path }) => path)
   return files.length === 0 ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
 }

@@ -27,8 +27,13 @@ export type Ready = {
   readonly conflicts: readonly string[]
 }
 
-/** The commit a worktree begins with; `mine` where the parent's state was merged into it. */
-type Start = { readonly commit: string; readonly mine?: string; readonly conflicts: readonly string[] }
+/** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
+type Start = {
+  readonly commit: string
+  readonly mine?: string
+  readonly conflicts: readonly string[]
+  readonly toldFrom?: string
+}
 
 /** Does this work when those before it are done: each reads the whole of the parent's files. */
 export type InTurn = <Value>(work: () => Promise<Value>) => Promise<Value>
@@ -58,7 +63,9 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
     await setUp(ports.settings.setup, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
-    if (start.mine) await writeRefs(from, taskID, { state: start.commit, base: start.mine, conflict: start.mine })
+    const { commit, mine, toldFrom } = start
+    if (mine) await writeRefs(from, taskID, { state: commit, base: mine, conflict: mine, start: mine })
+    else if (toldFrom) await writeRefs(from, taskID, { start: toldFrom })
     await writeMarker(target, { ...making, state: "used", worktree })
     return { directory, conflicts: start.conflicts }
   } catch (error) {
@@ -86,7 +93,8 @@ async function startOf(from: Checkout, taskID: string): Promise<Start> {
     throw new CallError(
       `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,
     )
-  if (!(await readRef(from, "conflict", taskID))) return { commit: state, conflicts: [] }
+  if (!(await readRef(from, "conflict", taskID)))
+    return { commit: state, conflicts: [], ...(state === base && { toldFrom: base }) }
   const { commit: mine } = await snapshot(from, [base], "superagents: the parent's state, to be merged with")
   const merged = await mergeTrees(from, state, mine)
   const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")

@@ -5,14 +5,16 @@ import { git, gitLine } from "./git.ts"
  * What the repository remembers of a task, each under a ref named after it:
  * - `state`: its work, as of the end of its last run
  * - `base`: what that work is counted from: the state it began with, or what has been merged or brought in since
+ * - `start`: what is told of it is counted from: as `base`, but a merge leaves it until the next run
  * - `merge`: a merge that has begun; its parents are the two states, its tree is the result
  * - `conflict`: the parent's state with which the last merge had a conflict
  */
-export type RefKind = "state" | "base" | "merge" | "conflict"
+export type RefKind = "state" | "base" | "start" | "merge" | "conflict"
 
 const PREFIXES: Record<RefKind, string> = {
   state: "refs/superagents/",
   base: "refs/superagents-base/",
+  start: "refs/superagents-start/",
   merge: "refs/superagents-merge/",
   conflict: "refs/superagents-conflict/",
 }
@@ -41,7 +43,13 @@ export async function writeRefs(
 }
 
 export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
-  writeRefs(checkout, taskID, { state: undefined, base: undefined, merge: undefined, conflict: undefined })
+  writeRefs(checkout, taskID, {
+    state: undefined,
+    base: undefined,
+    start: undefined,
+    merge: undefined,
+    conflict: undefined,
+  })
 
 /** What the repository has of a task: the trees of its refs, and when its state was kept (ms). */
 export type Remembered = {

@@ -40,7 +40,7 @@ export class Worktrees {
     const from = await checkoutAround(folder)
     const { commit } = await snapshot(from, [from.head], "superagents: what the task began with")
     this.#ports.fault("capture: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit })
+    await writeRefs(from, taskID, { state: commit, base: commit, start: commit })
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
@@ -70,10 +70,10 @@ export class Worktrees {
   async show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
     const home = await homeOf(folder)
     const work = await workOf(home, taskID)
-    const [base, state] = [refOf("base", taskID), refOf("state", taskID)]
-    const command = `git diff ${base} ${state}`
+    const [start, state] = [refOf("start", taskID), refOf("state", taskID)]
+    const command = `git diff ${start} ${state}`
     if (work.files.length === 0) return { ...work, diff: "", cut: false, command }
-    const { text, cut } = await diffText(home, base, state, mostLines)
+    const { text, cut } = await diffText(home, start, state, mostLines)
     return { ...work, diff: text, cut, command }
   }
 
@@ -149,7 +149,7 @@ export class Worktrees {
 }
 
 async function workOf(home: Checkout, taskID: string): Promise<Work> {
-  const [state, base] = await Promise.all([readRef(home, "state", taskID), readRef(home, "base", taskID)])
-  if (!state || !base) return { files: [], added: 0, removed: 0, submodules: [] }
-  return workBetween(home, base, state)
+  const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
+  if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
+  return workBetween(home, start, state)
 }

@@ -74,21 +74,25 @@ const launchCalls = (calls: readonly HostCall[], { launched }: Turn) => {
   return withoutLooks(calls).filter(({ at }) => at <= Math.max(...ends))
 }
 
-test("twice the tasks cause at most twice the calls, and none is lost or told twice", async () => {
+test('twice the tasks cause at most twice the calls, a place "here" none, and none is lost or told twice', async () => {
   const session = await openSession(plugin.host)
   await workOff(plugin, session, jobsOf(1))
-  const count = async (tasks: number) => {
-    const turn = await workOff(plugin, session, jobsOf(tasks))
+  const count = async (jobs: readonly Job[]) => {
+    const tasks = jobs.length
+    const turn = await workOff(plugin, session, jobs)
     expect(await countTold(plugin, turn)).toEqual({ lost: 0, doubled: 0 })
     const calls = await callsSince(turn.saidAt, turn)
     const text = JSON.stringify(countRoutes(calls))
     expect(launchCalls(calls, turn).length, text).toBeLessThanOrEqual(tasks * MOST_CALLS_OF_LAUNCH)
     expect(withoutLooks(calls).length, text).toBeLessThanOrEqual(tasks * MOST_CALLS_OF_TASK)
+    expect(Object.keys(countRoutes(calls)).join()).not.toMatch(/worktree|control-plane|instance|vcs/)
     return withoutLooks(calls).length
   }
-  const ten = await count(10)
-  const twenty = await count(20)
+  const ten = await count(jobsOf(10))
+  const here = await count(jobsOf(10).map((job) => ({ ...job, place: "here" })))
+  const twenty = await count(jobsOf(20))
   // A read that is repeated because an event came meanwhile is no growth.
+  expect(here).toBeLessThanOrEqual(ten + 5)
   expect(twenty).toBeLessThanOrEqual(2 * ten + 10)
 })
 

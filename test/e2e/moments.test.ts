@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -43,9 +43,9 @@ const lives = (pid: number): boolean => {
 }
 
 /** A parent hands a job over, the host dies at this moment and comes back: what became of the job. */
-async function lifeThatDies(moment: Moment, name = "") {
-  const died = join(folder, `${name}${JSON.stringify(moment).replace(/\W/g, "-")}`)
-  const options = { entry: `file://${PACKAGE}/dist/server.js`, died, moment }
+async function lifeThatDies(moment: Moment) {
+  const orders = join(folder, "orders")
+  const options = { entry: `file://${PACKAGE}/dist/server.js`, orders }
   model.reset()
   model.use(({ lastUser, sinceUser }) => {
     if (sinceUser.length > 0) return undefined
@@ -56,6 +56,7 @@ async function lifeThatDies(moment: Moment, name = "") {
   })
   host = await startPlugged(model, options, { plugin: DYING })
   const { pid } = host
+  writeFileSync(orders, JSON.stringify(moment))
   const session = await openSession(host)
   await say(host, session, "hand it over").catch(() => {})
   await eventually(() => !lives(pid), { timeout: 90_000, message: () => `the host dies ${host?.logs()}` })
@@ -75,10 +76,7 @@ test(`between two steps of the child, ${ROUNDS} times of ${ROUNDS}`, {
   timeout: 60_000 + ROUNDS * 60_000,
 }, async () => {
   for (let round = 0; round < ROUNDS; round++) {
-    const { host, session, ids, told } = await lifeThatDies(
-      { event: "message.updated", finish: "tool-calls" },
-      `${round}`,
-    )
+    const { host, session, ids, told } = await lifeThatDies({ event: "message.updated", finish: "tool-calls" })
     expect(told).toEqual([{ id: ids[0], status: "error", notifications: 1 }])
     const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
     expect(output).toContain("OpenCode stopped or was restarted while it ran: it was interrupted.")

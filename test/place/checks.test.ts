@@ -1,7 +1,7 @@
 import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive, type Task } from "../../src/core/task.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
@@ -51,6 +51,48 @@ test("passes at the third time: the agent was asked again twice in the same run,
   expect(rig.notices()).toHaveLength(1)
   expect(rig.notices()[0]?.hidden).toContain("answer 3")
   expect(rig.errors()).toEqual([])
+})
+
+describe("before it is merged by itself, what was merged meanwhile is brought in, and it is checked again:", () => {
+  const merging = async (check: string, brought: "merged" | "nothing") => {
+    const calls: string[] = []
+    const work = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+    const worktrees = {
+      capture: async () => {},
+      ready: async () => ({ directory: folder, conflicts: [] }),
+      bringIn: async () => {
+        appendFileSync(join(folder, "meanwhile"), "x")
+        return { kind: brought, files: ["meanwhile"], submodules: [] }
+      },
+      putAway: async () => work,
+      merge: async () => {
+        calls.push("merge")
+        return { kind: "merged", files: ["a"], submodules: [] }
+      },
+    }
+    const rig = new Rig({ options: { checkTimeout: 2000 }, worktrees: async () => worktrees as never })
+    const { id } = await rig.launch({ check, place: "worktree", merge: true })
+    return { calls, outcome: (await ended(rig, id)).outcome, news: rig.notices()[0]?.hidden }
+  }
+
+  test("it passes with that, too, and is merged", async () => {
+    const { calls, outcome } = await merging("true", "merged")
+    expect(outcome?.receipt?.check).toMatchObject({ passed: true, runs: 2 })
+    expect(calls).toEqual(["merge"])
+  })
+
+  test("it does not, and is not merged, which is said", async () => {
+    const { calls, outcome, news } = await merging("test ! -e meanwhile", "merged")
+    expect(outcome).toMatchObject({ work: { merge: { kind: "refused" } }, receipt: { check: { passed: false } } })
+    expect(calls).toEqual([])
+    expect(news).toContain("with what was changed in your folder meanwhile, its check does not pass (exit code 1)")
+  })
+
+  test("where nothing was, it is not checked again", async () => {
+    const { calls, outcome } = await merging("true", "nothing")
+    expect(outcome?.receipt?.check).toMatchObject({ runs: 1 })
+    expect(calls).toEqual(["merge"])
+  })
 })
 
 test("never passes: the task is failed by it, with the last output", async () => {

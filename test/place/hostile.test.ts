@@ -100,7 +100,7 @@ describe("work that git itself would lose", () => {
     user.git("-c", "user.name=x", "commit", "--quiet", "--message", "old", "--date", "2001-01-01T00:00:00Z")
     await bench.places.capture(ID, user.top)
     expect(await bench.places.expire(user.top, Date.now() + 60_000, false, (taskID) => taskID === ID)).toEqual([])
-    expect(user.ours()).toHaveLength(2)
+    expect(user.ours()).toHaveLength(3)
   })
 })
 

@@ -57,13 +57,20 @@ describe("a merge", () => {
     const before = user.state()
     expect(await merge()).toEqual({ kind: "nothing" })
     expect(user.state()).toEqual(before)
-    await bench.worked(
+    const told = { files: ["a"], added: 1, removed: 1 }
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject(told)
+    expect(await bench.places.show(ID, user.top, 300)).toMatchObject({
+      ...told,
+      diff: expect.stringMatching(/^\+first run$/m),
+    })
+    const second = await bench.worked(
       (child) => {
         expect(child.read("a")).toBe(text({ 1: "first run" }))
         child.write("a", text({ 1: "first run", 30: "second run" }))
       },
       { again: true },
     )
+    expect(second).toMatchObject(told)
     expect(await bench.unmerged()).toEqual([ID])
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
     expect(user.read("a")).toBe(text({ 1: "first run, and the user", 30: "second run" }))
@@ -376,7 +383,7 @@ describe("refs", () => {
     expect(await bench.places.clear(user.top, ["bg_merged00", "bg_empty000", "bg_unmerged", "bg_never000"])).toEqual([
       "bg_unmerged",
     ])
-    expect(user.ours()).toEqual(["refs/superagents-base/bg_unmerged", "refs/superagents/bg_unmerged"])
+    expect(user.ours()).toEqual(["-base", "-start", ""].map((kind) => `refs/superagents${kind}/bg_unmerged`))
   })
 
   test("that are old go at a start, unmerged ones only when it is said", async () => {

@@ -135,6 +135,15 @@ describe("a task in a worktree", () => {
     expect(prompts()).toEqual([])
   })
 
+  test("that is made ready for longer than the run may take is ended by its time limit", async () => {
+    places.onReady = ({ signal }) =>
+      new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(new Error("stopped"))))
+    const task = await rig.ended((await rig.launch({ ...IN_WORKTREE, timeout: 20_000 })).id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+    expect(prompts()).toEqual([])
+    expect(places.calls.at(-1)).toContain("putAway")
+  })
+
   test("whose place cannot be put away is told all the same", async () => {
     places.onPutAway = () => Promise.reject(new Error("No space left on device"))
     const task = await rig.ended((await rig.launch(IN_WORKTREE)).id)
@@ -269,6 +278,7 @@ describe("tasks of a task in a worktree", () => {
     const here = await rig.launch({ prompt: "HERE" }, outer.sessionID)
     const inner = await placed({ prompt: "INNER" }, outer.sessionID)
     await rig.clock.advance(100)
+    const turns = rig.answers(outer.sessionID).length
     rig.restart()
     const before = [outer, here, inner].map(({ sessionID, id }) => {
       rig.host.folders.set(sessionID, `/place/${id}`)
@@ -277,6 +287,10 @@ describe("tasks of a task in a worktree", () => {
     await rig.manager.recover()
     for (const id of before) await rig.ended(id, id === outer.id ? rig.parent : outer.sessionID)
     expect([outer, here, inner].map(folderOf)).toEqual(Array(3).fill("/project"))
+    await rig.clock.advance(60_000)
+    const told = rig.notices(outer.sessionID).filter(({ hidden }) => hidden.includes("interrupted"))
+    expect(told).toHaveLength(2)
+    expect(rig.answers(outer.sessionID), "what they tell sets no agent to work that has ended").toHaveLength(turns)
     expect(places.calls.filter((call) => call.startsWith("putAway"))).toHaveLength(2)
     expect(places.calls.join()).not.toContain(`putAway ${inner.id} /place`)
     await rig.manager.resume(outer.id, { prompt: "and on" }, rig.caller)
