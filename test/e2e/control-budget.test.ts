@@ -9,7 +9,7 @@ import { launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 /** The bill, on the real host with a model that has a price. A step costs $0.01. */
 
 /** Turns take long where other tests run beside. */
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 180_000 })
 const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
@@ -106,7 +106,7 @@ describe("with a budget for the day", () => {
   afterEach(() => host?.stop())
 
   test("what was spent counts after a SIGKILL in the middle of last words, which are not asked for again", async () => {
-    host = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 5000 }, { permission: ASKS_FOR_LS })
+    host = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 8000 }, { permission: ASKS_FOR_LS })
     script(2, 30)
     const session = await openSession(host)
     // One hangs in a tool at its time limit, is interrupted and asked, and hangs then, too.

@@ -10,11 +10,11 @@ import { launch, notified, startPlugged, type TaskArguments } from "../support/p
  * side by side: most of their time is waiting.
  */
 
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 180_000 })
 /** Turns take long where other tests run beside. */
 const PATIENT = { timeout: 90_000 }
-const LIMIT = "time limit of 12s \\(its timeout argument\\)"
-const TIMED = { timeout: 12_000 }
+const LIMIT = "time limit of 18s \\(its timeout argument\\)"
+const TIMED = { timeout: 18_000 }
 /** What a step uses that says so: $0.01. */
 const CENT = { input: 10_000, output: 0 }
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
   host = await startPlugged(
     model,
     {
-      ...{ lastWord: 3000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
+      ...{ lastWord: 6000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
       ...{ maxLaunchesPerMinute: 0, maxConcurrentTasks: 0 },
     },
     { permission: ASKS_FOR_LS },
@@ -92,7 +92,7 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     const task = await launched(() => read({ delay: 250 }), OBEYS)
     await saidItsWord(task, LIMIT)
     expect(asked(task.child)).toHaveLength(1)
-    expect(asked(task.child)[0]?.lastUser).toContain("You are near your time limit of 12s")
+    expect(asked(task.child)[0]?.lastUser).toContain("You are near your time limit of 18s")
   })
 
   test("its tokens", async () => {

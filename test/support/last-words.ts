@@ -12,7 +12,7 @@ export const ASKS_FOR_LS = { "*": "allow", bash: { "*": "allow", "ls*": "ask" } 
 export const isAsked = ({ messages }: ModelRequest): boolean =>
   JSON.stringify(messages).includes("Answer at once: what is done")
 
-const PATIENT = { timeout: 90_000 }
+const PATIENT = { timeout: 120_000 }
 /** So little that it counts for nothing. */
 const TINY: Usage = { input: 1, output: 0 }
 const SAID = "half is done, the rest is in a.txt"
