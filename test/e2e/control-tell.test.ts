@@ -278,7 +278,7 @@ test("a hundred words in the moment of the end: each is read or an error, none i
       name: "superagents_task",
       args: { tell: ids[at], prompt: `R-MORE ${number}.` },
     }))
-    return { tools: words, delay: (Number(round) * 97) % 1200 }
+    return { tools: words, delay: (Number(round) * 197) % 2400 }
   })
   const runIn = async (first: number) => {
     const session = await openSession(host)
