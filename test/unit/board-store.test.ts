@@ -310,6 +310,16 @@ describe("history", () => {
       expect(await fresh.find(id)).toMatchObject({ id, description: "ä€".repeat(9000) })
   })
 
+  test("with a line of many megabytes costs a pass over it, not one for each of its blocks", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const [first = ""] = lines()
+    const huge = first.replace('"1"', '"2"').replace('"description":""', `"description":"${"x".repeat(30_000_000)}"`)
+    writeFileSync(file("history.jsonl"), `${first}\n${huge}\n${first.replace('"1"', '"3"')}\n`)
+    expect((await store.find("2"))?.description).toHaveLength(30_000_000)
+    expect((await store.newest(2)).map(({ id }) => id)).toEqual(["3", "2"])
+  })
+
   test("skips a bad line, leaves it as it is, and names it in the log once", async () => {
     const store = open()
     for (let number = 1; number <= 3; number++) await complete(store, (await make(store)).id)

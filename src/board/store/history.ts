@@ -105,19 +105,21 @@ export class History {
 
   /** Indexes the whole lines from `start` on; returns where they end. */
   async #index(file: FileHandle, start: number, size: number): Promise<number> {
-    let rest = Buffer.alloc(0)
+    let begun: Buffer[] = []
     let lineStart = start
     for (let at = start; at < size; at += CHUNK_BYTES) {
-      const chunk = Buffer.concat([rest, await readAt(file, at, Math.min(CHUNK_BYTES, size - at))])
+      const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at))
       let from = 0
       for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
-        this.#see(chunk.subarray(from, to), lineStart)
-        lineStart += to + 1 - from
+        this.#see(joined([...begun, chunk.subarray(from, to)]), lineStart)
+        lineStart = at + to + 1
         from = to + 1
+        begun = []
       }
-      rest = Buffer.from(chunk.subarray(from))
+      if (from < chunk.length) begun.push(chunk.subarray(from))
     }
     // A line without its end counts where it is whole: a hand may have written it.
+    const rest = joined(begun)
     if (rest.length > 0 && parseLine(rest.toString())) this.#see(rest, lineStart)
     return lineStart
   }
@@ -159,6 +161,10 @@ export class History {
   }
 }
 
+/** A line's pieces, joined once however long it is. */
+const joined = (pieces: readonly Buffer[]): Buffer =>
+  (pieces.length === 1 ? pieces[0] : undefined) ?? Buffer.concat(pieces)
+
 async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
   const buffer = Buffer.alloc(length)
   const { bytesRead } = await file.read(buffer, 0, length, position)
@@ -171,26 +177,26 @@ async function tailBefore(file: FileHandle, end: number): Promise<string> {
 }
 
 async function lineAt(file: FileHandle, offset: number): Promise<string> {
-  let line = Buffer.alloc(0)
+  const pieces: Buffer[] = []
   for (let at = offset; ; at += CHUNK_BYTES) {
     const chunk = await readAt(file, at, CHUNK_BYTES)
     const end = chunk.indexOf(NEWLINE)
-    line = Buffer.concat([line, end < 0 ? chunk : chunk.subarray(0, end)])
-    if (end >= 0 || chunk.length < CHUNK_BYTES) return line.toString()
+    pieces.push(end < 0 ? chunk : chunk.subarray(0, end))
+    if (end >= 0 || chunk.length < CHUNK_BYTES) return joined(pieces).toString()
   }
 }
 
 /** What follows the last newline. */
 async function lastLine(file: FileHandle, size: number): Promise<string> {
-  let line = Buffer.alloc(0)
+  const pieces: Buffer[] = []
   for (let end = size; end > 0; end -= CHUNK_BYTES) {
     const start = Math.max(0, end - CHUNK_BYTES)
     const chunk = await readAt(file, start, end - start)
     const newline = chunk.lastIndexOf(NEWLINE)
-    line = Buffer.concat([chunk.subarray(newline + 1), line])
+    pieces.unshift(chunk.subarray(newline + 1))
     if (newline >= 0) break
   }
-  return line.toString()
+  return joined(pieces).toString()
 }
 
 type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
@@ -198,17 +204,20 @@ type Line = { readonly line: string; readonly offset: { readonly at: number; rea
 /** The lines of a file, last first. The last one may lack its end, and is then not `complete`. */
 async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
   const { size } = await file.stat()
-  let rest = Buffer.alloc(0)
+  let ended: Buffer[] = []
   let complete = false
   for (let end = size; end > 0; end -= CHUNK_BYTES) {
     const start = Math.max(0, end - CHUNK_BYTES)
-    rest = Buffer.concat([await readAt(file, start, end - start), rest])
+    let rest = await readAt(file, start, end - start)
     for (let at = rest.lastIndexOf(NEWLINE); at >= 0; at = rest.lastIndexOf(NEWLINE)) {
-      const line = rest.subarray(at + 1)
+      const line = joined([rest.subarray(at + 1), ...ended])
       if (line.length > 0) yield { line: line.toString(), offset: { at: start + at + 1, complete } }
       complete = true
       rest = rest.subarray(0, at)
+      ended = []
     }
+    ended.unshift(rest)
   }
-  if (rest.length > 0) yield { line: rest.toString(), offset: { at: 0, complete } }
+  const line = joined(ended)
+  if (line.length > 0) yield { line: line.toString(), offset: { at: 0, complete } }
 }
