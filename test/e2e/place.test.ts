@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, callTools, eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
-import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, isNotification, launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
@@ -16,7 +16,11 @@ let user: Repository
 let session: string
 
 const LONG = { timeout: 90_000 }
-const PERMISSION = { "*": "allow", bash: { "*": "allow", "rm *": "ask", "forbidden *": "deny" } }
+const PERMISSION = {
+  "*": "allow",
+  external_directory: "ask",
+  bash: { "*": "allow", "rm *": "ask", "forbidden *": "deny" },
+}
 
 beforeAll(async () => {
   model = await startModel()
@@ -161,22 +165,27 @@ test("a question of an agent in a worktree is seen and answered; told words reac
     if (sessionID === session || !firstUser.startsWith("ASKS")) return undefined
     const done = sinceUser.filter(({ role }) => role === "tool").length
     if (userTexts.length === 1 && done === 0) return bash("echo x > kept.txt; rm shared.txt")
+    if (userTexts.length === 1 && done === 1)
+      return { tools: [{ name: "read", args: { filePath: join(host.directory, "README.md") } }] }
     if (userTexts.some((each) => each.includes("a word"))) return { hang: true }
     await opened
     return bash("true")
   })
   const { id, child } = await launch("ASKS")
-  const ask = await eventually(
-    async () => {
-      const { directory } = await unwrap(host.client.session.get({ sessionID: child }))
-      const [question] = await unwrap(host.client.permission.list({ directory }))
-      return question && { directory, question }
-    },
-    { timeout: 60_000 },
-  )
+  const asked = (permission: string) =>
+    eventually(
+      async () => {
+        const { directory } = await unwrap(host.client.session.get({ sessionID: child }))
+        const [question] = await unwrap(host.client.permission.list({ directory }))
+        return question?.permission === permission && { directory, requestID: question.id, reply: "once" as const }
+      },
+      { timeout: 60_000 },
+    )
+  const removal = await asked("bash")
   await eventually(async () => (await list()).includes("waiting for permission"), { timeout: 30_000 })
-  const reply = { directory: ask.directory, requestID: ask.question.id, reply: "once" as const }
-  await unwrap(host.client.permission.reply(reply))
+  await unwrap(host.client.permission.reply(removal))
+  // Its parent's folder is another directory to it.
+  await unwrap(host.client.permission.reply(await asked("external_directory")))
   expect((await tool("superagents_task", { tell: id, prompt: "a word" })).error).toBeUndefined()
   open()
   await model.waitFor(({ sessionID, lastUser }) => sessionID === child && lastUser.includes("a word"), LONG)
@@ -332,16 +341,22 @@ test("the receipt of thirty commands is what ran, not what was said", async () =
   expect(shown).toContain("- `sleep 60`: cut off")
 }, 180_000)
 
-test("after a kill the work is kept, nothing is left over, and the agent is told as interrupted", async () => {
+test("after a kill the work is kept, that of a worktree's own too, nothing is left over, and it is told", async () => {
   user.write("shared.txt", text()).commit()
   const before = user.state()
+  const below = { description: "below", prompt: "BELOW", agent: "general", place: "worktree", merge: true }
+  const steps: Record<string, Reply[]> = {
+    KILLED: [bash("echo precious > work.txt"), { tools: [{ name: "superagents_task", args: below }] }],
+    BELOW: [bash("echo deep > deep.txt")],
+  }
   model.use(({ sessionID, firstUser, sinceUser }) => {
-    if (sessionID === session || !firstUser.startsWith("KILLED")) return undefined
-    return sinceUser.some(({ role }) => role === "tool") ? { hang: true } : bash("echo precious > work.txt")
+    const [name = ""] = /^(?:KILLED|BELOW)/.exec(firstUser) ?? []
+    if (sessionID === session || !steps[name]) return undefined
+    return steps[name][sinceUser.filter(({ role }) => role === "tool").length] ?? { hang: true }
   })
   const { id, child } = await launch("KILLED")
-  await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
-  expect(worktrees()).not.toEqual([])
+  await model.waitFor(({ firstUser, sinceUser }) => firstUser.startsWith("BELOW") && sinceUser.length > 0, LONG)
+  expect(worktrees().filter((name) => name.endsWith(".json"))).toHaveLength(2)
   await host.kill("SIGKILL")
   await host.restart()
   const [news] = await told()
@@ -352,6 +367,12 @@ test("after a kill the work is kept, nothing is left over, and the agent is told
   expect(user.state()).toEqual(before)
   expect(await merge(id)).toContain("Merged into your files")
   expect(user.read("work.txt")).toBe("precious\n")
+  const [own] = await unwrap(host.client.session.children({ sessionID: child }))
+  expect(own?.directory).toBe(host.directory)
+  const ref = user.ours().find((name) => name.startsWith("refs/superagents/") && !name.endsWith(id))
+  expect(user.git("show", `${ref}:deep.txt`)).toBe("deep\n")
+  const [, told2] = await notifications(host, child)
+  expect(told2?.hidden).toContain("Worktree: 1 file, +1 −0: deep.txt")
 }, 180_000)
 
 test("a second process leaves a worktree alone, has one of its own, and both come home to the same file", async () => {
