@@ -11,6 +11,9 @@ type Form = {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours of a terminal are control characters
 const COLOURS = /\u001b\[[0-9;]*m/g
 
+/** Longer ones report nothing. So no line takes long to read, whatever a program writes. */
+const MOST_LINE_CHARS = 300
+
 const figure = (text: string, word: string): number => {
   const found = new RegExp(`(\\d+) (?:${word})\\b`, "i").exec(text)
   return found ? Number(found[1]) : 0
@@ -29,7 +32,7 @@ const WORDS = "(?:passed|failed|skipped|errors?|xfailed|xpassed|deselected|warni
 /** Known forms, each with the programs that write so. */
 const FORMS: readonly Form[] = [
   // vitest
-  { line: /^ *Tests {2,}((?:\d+ \w+(?: \| )?)+) \(\d+\)/gm, read: ([, words = ""]) => inWords(words) },
+  { line: /^ *Tests {2,}((?:\d+ [a-z]+(?: \| )?)+) \(\d+\)/gm, read: ([, words = ""]) => inWords(words) },
   // jest
   { line: /^Tests: +(.*\d+ total)$/gm, read: ([, words = ""]) => inWords(words) },
   // pytest
@@ -50,7 +53,7 @@ const FORMS: readonly Form[] = [
   },
   // mocha: passing, and under it failing and pending where there are any
   {
-    line: /^ +(\d+) passing \([^)]*\)\n(?: +(\d+) pending\n)?(?: +(\d+) failing(?:\n|$))?/gm,
+    line: /^ +(\d+) passing \([^)\n]*\)\n(?: +(\d+) pending\n)?(?: +(\d+) failing(?:\n|$))?/gm,
     read: ([, passed, skipped, failed]) => numbers(passed, failed, skipped),
   },
   // bun test: pass and fail, each on its line
@@ -90,7 +93,8 @@ const numbers = (
  * it stands at the end, and what comes before may be quoted.
  */
 export function testsIn(output: string): TestCount | undefined {
-  const text = output.replace(COLOURS, "").replaceAll("\r\n", "\n")
+  const lines = output.replace(COLOURS, "").replaceAll("\r\n", "\n").split("\n")
+  const text = lines.map((line) => (line.length > MOST_LINE_CHARS ? "" : line)).join("\n")
   for (const { line, read, sums } of FORMS) {
     const counts = [...text.matchAll(line)].map((match) => ({ ...NONE, ...read(match as RegExpExecArray) }))
     const some = counts.filter(({ passed, failed, skipped }) => passed + failed + skipped > 0)

@@ -132,3 +132,17 @@ describe("a receipt", () => {
     )
   })
 })
+
+test.each([
+  `Tests  1 ${"111 ".repeat(40)}x`,
+  `Tests: ${"1".repeat(60_000)}`,
+  `Tests:${" ".repeat(60_000)}`,
+  `${"= ".repeat(30_000)}`,
+  " 1 passing (\n".repeat(5000),
+  `Ran 1 test in ${"\n".repeat(60_000)}`,
+  `1 pass\n${" ".repeat(60_000)}`,
+])("output that is made to be slow to read is read in a moment", (output) => {
+  const began = performance.now()
+  testsIn(output)
+  expect(performance.now() - began).toBeLessThan(300)
+})
