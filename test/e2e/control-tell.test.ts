@@ -4,6 +4,7 @@ import {
   callTool,
   callTools,
   eventually,
+  idle,
   messages,
   openSession,
   say,
@@ -285,6 +286,15 @@ test("a hundred words in the moment of the end: each is read or an error, none i
     for (let round = 0; round < ROUNDS; round++) {
       await say(host, session, `race ${first + round}.`, PATIENT)
       await notified(host, session, (round + 1) * TASKS.length, PATIENT.timeout)
+      // The words may come after the last end.
+      const word = `R-MORE ${numbers(first + round).at(-1)}.`
+      const isSaid = (event: HostEvent) =>
+        event.type === "message.part.updated" &&
+        event.properties.part.type === "tool" &&
+        ["completed", "error"].includes(event.properties.part.state.status) &&
+        event.properties.part.state.input.prompt === word
+      await host.events.waitFor(isSaid, PATIENT)
+      await idle(host, session)
     }
     const calls = (await toolParts(host, session)).filter(
       ({ state }) => "prompt" in state.input && "tell" in state.input,
