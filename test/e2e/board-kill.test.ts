@@ -18,6 +18,8 @@ const AGENTS = ["build", "librarian", "writer"] as const
 /** A host dies at some moment after one of its agents has had so many answers, or fewer. */
 const MOST_ANSWERS = 7
 const LONGEST_PAUSE_MS = 400
+/** For what takes moments on a quiet machine. */
+const PATIENCE_MS = 180_000
 
 let model: ScriptedModel
 const hosts: Host[] = []
@@ -126,18 +128,21 @@ async function live(host: Host): Promise<void> {
   while (round++ < ROUNDS) {
     const sessions = await Promise.all(AGENTS.map(() => openSession(host)))
     const answers = Math.floor(Math.random() * (MOST_ANSWERS + 1))
-    const working = model.waitFor(
-      ({ sessionID = "", toolResults }) => sessions.includes(sessionID) && toolResults.length >= answers,
-      { timeout: 120_000 },
-    )
     await Promise.all(
-      AGENTS.map((agent, index) => say(host, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: 120_000 })),
+      AGENTS.map((agent, index) =>
+        say(host, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: PATIENCE_MS }),
+      ),
     )
-    await working
+    const isThere = ({ sessionID = "", toolResults }: ModelRequest) =>
+      sessions.includes(sessionID) && toolResults.length >= answers
+    await eventually(() => model.requests.some(isThere), {
+      timeout: PATIENCE_MS,
+      message: () => `${answers} answers\n${host.logs()}`,
+    })
     await sleep(Math.random() * LONGEST_PAUSE_MS)
     await host.kill("SIGKILL")
     await host.restart()
-    await eventually(() => check() ?? true, { timeout: 120_000, message: () => `all is right\n${host.logs()}` })
+    await eventually(() => check() ?? true, { timeout: PATIENCE_MS, message: () => `all is right\n${host.logs()}` })
     const prompts = begun()
     expect(new Set(prompts).size, "no prompt twice").toBe(prompts.length)
   }
@@ -152,7 +157,7 @@ test(`SIGKILL at a random moment, ${ROUNDS} times: nothing lost, doubled or half
   const [host] = hosts as [Host]
   const wakes = () => Object.values(board().runtime.tasks).filter((pulse) => (pulse as { wake?: unknown }).wake)
   await eventually(async () => wakes().length === 0 && (await unheard(host)).length === 0, {
-    timeout: 90_000,
+    timeout: PATIENCE_MS,
     message: () => `each wake is heard: ${JSON.stringify(board().runtime)}\n${host.logs()}`,
   })
   check()
