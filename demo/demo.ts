@@ -20,7 +20,8 @@ const QUIET_MS = 6000
 /** A reason to end with exit code 1, in words for the user. */
 class Problem extends Error {}
 
-type Seen = { readonly launched: Set<string>; readonly fetched: Set<string>; notices: number; closing: string }
+/** `answers`: the tasks whose answers the parent has, with a notification or fetched. */
+type Seen = { readonly launched: Set<string>; readonly answers: Set<string>; notices: number; closing: string }
 
 const screen = new Screen()
 const cleanups: (() => Promise<unknown> | unknown)[] = []
@@ -88,7 +89,7 @@ async function refuseWithoutPlugin(host: Host): Promise<void> {
 
 /** Shows what happens until the parent has said its last words. */
 async function follow(host: Host, watch: Watch, limit: number): Promise<Seen> {
-  const seen: Seen = { launched: new Set(), fetched: new Set(), notices: 0, closing: "" }
+  const seen: Seen = { launched: new Set(), answers: new Set(), notices: 0, closing: "" }
   const deadline = Date.now() + limit
   let read = 0
   let quietSince = Date.now()
@@ -100,7 +101,7 @@ async function follow(host: Host, watch: Watch, limit: number): Promise<Seen> {
     screen.draw(agents)
     const working = watch.busy || agents.some(({ endedAt }) => endedAt === undefined)
     if (working || events.length > 0 || !watch.begun) quietSince = Date.now()
-    const all = seen.notices >= AGENTS && seen.fetched.size >= AGENTS && seen.closing !== ""
+    const all = seen.notices >= AGENTS && seen.answers.size >= AGENTS && seen.closing !== ""
     if ((all && !working) || Date.now() - quietSince > QUIET_MS) return seen
     await sleep(FRAME_MS)
   }
@@ -119,6 +120,7 @@ function show(happening: Happening, seen: Seen): void {
       return
     case "notified":
       seen.notices++
+      for (const [, id = ""] of happening.hidden.matchAll(/<task_output id="(bg_\w+)">/g)) seen.answers.add(id)
       return screen.log(
         "",
         bold("Notification in the parent's session:"),
@@ -126,10 +128,10 @@ function show(happening: Happening, seen: Seen): void {
         ...dim(["  Only the model reads:", ...quoted(happening.hidden, screen.width)]),
       )
     case "fetched":
-      seen.fetched.add(happening.taskID)
+      seen.answers.add(happening.taskID)
       return screen.log("", bold("superagents_output:"), ...quoted(happening.output, screen.width))
     case "said":
-      if (seen.fetched.size >= AGENTS) seen.closing = happening.text
+      if (seen.answers.size >= AGENTS) seen.closing = happening.text
       return screen.log("", bold("Parent:"), ...quoted(happening.text, screen.width))
     case "refused":
       return screen.log(screen.paint("yellow", `  ${happening.tool} was refused: ${happening.error}`))
@@ -138,11 +140,11 @@ function show(happening: Happening, seen: Seen): void {
   }
 }
 
-function conclude({ launched, notices, fetched, closing }: Seen): void {
-  const counts = `${launched.size} launched, ${notices} notifications, ${fetched.size} answers fetched`
-  if (launched.size < AGENTS || notices < AGENTS || fetched.size < AGENTS)
+function conclude({ launched, notices, answers, closing }: Seen): void {
+  const counts = `${launched.size} launched, ${notices} notifications, ${answers.size} answers`
+  if (launched.size < AGENTS || notices < AGENTS || answers.size < AGENTS)
     throw new Problem(`Not all went as it should: ${counts}; ${AGENTS} of each were expected.`)
-  if (closing === "") throw new Problem("The parent fetched the answers but said nothing about them.")
+  if (closing === "") throw new Problem("The parent got the answers but said nothing about them.")
   screen.log("", screen.paint("green", `All went as it should: ${counts}.`))
 }
 

@@ -8,8 +8,7 @@ with superagents_task, agent "general", and give each its description as written
 1. "Map the source": read src/ and say in two sentences what the modules do.
 2. "Collect the TODOs": read src/ and test/ and list the open TODO comments, with file and line.
 3. "Run the tests": run \`node --test\` and say how many tests passed.
-Then end your turn; you will be told when each has finished. Once all three have, fetch the answers with \
-superagents_output and sum them up in one sentence.`
+Then end your turn; you will be told when each has finished. Once all three have, sum up their answers in one sentence.`
 
 /** The bash commands that the agents may run when a real model plays. */
 export const ALLOWED_COMMAND = "node --test*"
@@ -126,11 +125,9 @@ function parent(request: ModelRequest): Reply | undefined {
     return { delay: 300, text: "I hand these to three agents.", tools: launches }
   }
   if (!request.lastUser.includes("All 3 tasks finished.")) return { text: "Noted. Waiting for the others." }
-  if (stepOf(request) === 0)
-    return { tools: launched(request).map((id) => call("superagents_output", { task_id: id })) }
-  const all = request.toolResults.map(({ content }) => content).join("\n")
+  const all = request.userTexts.join("\n")
   const todos = /(\d+) TODOs are open/.exec(all)?.[1] ?? "no"
-  const passed = /(\w+) tests passed/.exec(all)?.[1] ?? "no"
+  const passed = /(\d+) tests passed/.exec(all)?.[1] ?? "no"
   return {
     text: `The project is three small modules from bean to cup, with ${todos} TODOs open and ${passed} tests passing.`,
     chunks: 8,
@@ -140,11 +137,6 @@ function parent(request: ModelRequest): Reply | undefined {
 
 /** How many messages the model has sent since the last user message. */
 const stepOf = ({ sinceUser }: ModelRequest): number => sinceUser.filter(({ role }) => role === "assistant").length
-
-/** The ids of the tasks that the parent launched. */
-const launched = ({ messages }: ModelRequest): string[] => [
-  ...new Set(JSON.stringify(messages.filter(({ role }) => role === "tool")).match(/bg_[a-z0-9]{8}/g)),
-]
 
 const call = (name: string, args: unknown) => ({ name, args })
 

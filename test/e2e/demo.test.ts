@@ -8,7 +8,7 @@ import { openTerminal, type Terminal } from "../support/terminal.ts"
 const DEMO = ["--import", "tsx", join(PACKAGE, "demo", "demo.ts")]
 const DEMO_MS = 110_000
 const BILL = /It took ([\d,]+) tokens, \$(\d\.\d{4}): the agents [\d,]+ tokens, \$\d\.\d{4}; the parent [\d,]+ tokens/
-const DONE = "All went as it should: 3 launched, 3 notifications, 3 answers fetched."
+const DONE = "All went as it should: 3 launched, 3 notifications, 3 answers."
 
 let terminal: Terminal | undefined
 
