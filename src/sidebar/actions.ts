@@ -60,6 +60,12 @@ export function createActions(api: TuiPluginApi) {
     timers.add(timer)
   }
 
+  /** The folder in which a session works: the host knows its questions there alone. */
+  const whereOf = async ({ sessionID }: Ask) => {
+    const { directory } = await dataOf(api.client.session.get({ sessionID }))
+    return { directory }
+  }
+
   return {
     request: (sessionID: string, request: Request) =>
       attempt(`${request.action} the task`, async () => {
@@ -69,18 +75,23 @@ export function createActions(api: TuiPluginApi) {
       }),
 
     replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>
-      attempt("answer", () => dataOf(api.client.permission.reply({ requestID: ask.id, reply }))),
+      attempt("answer", async () =>
+        dataOf(api.client.permission.reply({ ...(await whereOf(ask)), requestID: ask.id, reply })),
+      ),
 
     /** One list of chosen labels a question. */
     answer: (ask: Ask, answers: string[][]) =>
-      attempt("answer", () => dataOf(api.client.question.reply({ requestID: ask.id, answers }))),
+      attempt("answer", async () =>
+        dataOf(api.client.question.reply({ ...(await whereOf(ask)), requestID: ask.id, answers })),
+      ),
 
-    refuse: (ask: Ask) => attempt("refuse", () => dataOf(api.client.question.reject({ requestID: ask.id }))),
+    refuse: (ask: Ask) =>
+      attempt("refuse", async () => dataOf(api.client.question.reject({ ...(await whereOf(ask)), requestID: ask.id }))),
 
     /** What the child asks; undefined where the question is no longer open. */
     questionsOf: (ask: Ask) =>
       attempt("read the question", async () => {
-        const open = await dataOf(api.client.question.list())
+        const open = await dataOf(api.client.question.list(await whereOf(ask)))
         return open.find(({ id }) => id === ask.id)?.questions
       }),
 

@@ -283,16 +283,19 @@ describe.each([
     await screen.waitFor(/Agent "Keep busy" finished/)
   })
 
-  test("answers a permission question, a fork's too", async () => {
+  test.each([
+    ["of a fork", { fork: true }],
+    ["of one in a worktree", { place: "worktree" }],
+  ])("answers a permission question %s", async (_whose, how) => {
     const sessionID = await begin()
     const from = host.events.all.length
     const screen = await attach(sessionID, size)
     model.use((request) => {
-      if (request.lastUser !== "Ask first") return undefined
+      if (request.sessionID === sessionID || !request.lastUser.startsWith("Ask first")) return undefined
       if (request.sinceUser.length > 0) return { text: "Done as allowed." }
       return { tools: [{ name: "bash", args: { command: "echo allowed", description: "Say it" } }] }
     })
-    await launch(sessionID, "Ask first", { fork: true })
+    await launch(sessionID, "Ask first", how)
     await screen.waitFor(name === "wide" ? /waiting for permission: bash/ : "Permission required")
     await openTasks(screen)
     await choose(screen, /Ask first general, waiting for perm/)
