@@ -119,10 +119,10 @@ export async function permit(
   }
 }
 
-/** The files of a task's work are changed in the caller's name. */
-export async function permitEdit(caller: Caller, { id, outcome }: Task): Promise<void> {
+/** These files of a task's work are changed in the caller's name. */
+export async function permitEdit(caller: Caller, id: string, files: readonly string[]): Promise<void> {
   try {
-    await caller.permit?.({ kind: "edit", files: outcome?.work?.files ?? [] })
+    await caller.permit?.({ kind: "edit", files })
   } catch (error) {
     throw new CallError(`Merging task ${id} was not allowed: ${messageOf(error)} Nothing was changed.`)
   }

@@ -154,6 +154,12 @@ export class Places {
     return worktrees.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
+  /** Each file that an ended task changed; its record has the first of many. */
+  async filesOf(task: Task): Promise<readonly string[]> {
+    const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
+    return moreFiles > 0 ? ((await this.show(task, 0))?.files ?? files) : files
+  }
+
   /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
   async clear(tasks: readonly Task[]): Promise<readonly string[]> {
     const kept: string[] = []

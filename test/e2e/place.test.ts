@@ -20,6 +20,7 @@ const PERMISSION = {
   "*": "allow",
   external_directory: "ask",
   bash: { "*": "allow", "rm *": "ask", "forbidden *": "deny" },
+  edit: { "*": "allow", "locked/*": "deny" },
 }
 
 beforeAll(async () => {
@@ -320,6 +321,16 @@ test("a check that never passes, one that hangs, one that is not allowed, and on
   await told(3)
   expect(await output(here.id)).toContain("passed (exit code 0)")
 }, 240_000)
+
+test("what the parent may not edit is not merged", async () => {
+  agent("LOCKED", ["mkdir locked && echo x > locked/file && echo y > open"])
+  const { id } = await launch("LOCKED")
+  await told()
+  const { error } = await tool("superagents_task", { merge: id })
+  expect(error).toMatch(new RegExp(`Merging task ${id} was not allowed: .*Nothing was changed`, "s"))
+  expect([user.has("locked"), user.has("open")]).toEqual([false, false])
+  expect(await list()).toContain(`${id} (unmerged)`)
+}, 120_000)
 
 test("the receipt of thirty commands is what ran, not what was said", async () => {
   const commands = Array.from({ length: 30 }, (_, index) =>

@@ -35,7 +35,7 @@ class FakeWorktrees {
     return this.onMerge()
   }
   async show() {
-    return { ...CHANGED, diff: "+a", cut: false, command: "git diff" }
+    return { ...(await this.onPutAway()), diff: "+a", cut: false, command: "git diff" }
   }
   async clear() {
     return this.kept
@@ -333,6 +333,15 @@ describe("merging", () => {
     rig.restart()
     await rig.manager.ready(rig.parent)
     expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
+  })
+
+  test("asks for leave to edit every file, however many there are", async () => {
+    const files = Array.from({ length: 150 }, (_, at) => `file ${at}`)
+    places.onPutAway = async () => ({ ...CHANGED, files })
+    const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    const asked: unknown[] = []
+    await rig.manager.merge(id, { ...rig.caller, permit: async (what) => void asked.push(what) })
+    expect(asked).toEqual([{ kind: "edit", files }])
   })
 
   test("is an error for what runs, for what worked here, and where git says so", async () => {
