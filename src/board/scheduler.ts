@@ -183,7 +183,7 @@ export class Scheduler {
 
   #sayMissed(due: number, now: number): void {
     const { surroundings, schedule } = this.#ports
-    const message = `The round of ${schedule.text(due, now)} was missed while OpenCode did not run; it is made up for now.`
+    const message = `The round of ${schedule.text(due, now)} was missed; it is made up for now.`
     surroundings.log("info", message)
     surroundings.toast({ title: "Board", message, variant: "info" })
   }

@@ -16,7 +16,7 @@ import { startPlugged } from "../support/plugin.ts"
 const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 20)
 const AGENTS = ["build", "librarian", "writer"] as const
 /** A host dies at some moment after one of its agents has had so many answers, or fewer. */
-const MOST_ANSWERS = 7
+const MOST_ANSWERS = 5
 const LONGEST_PAUSE_MS = 400
 /** For what takes moments on a quiet machine. */
 const PATIENCE_MS = 180_000

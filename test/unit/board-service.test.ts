@@ -426,7 +426,7 @@ describe("the clock", () => {
     await next.settle()
     expect(rig.runs.titles).toEqual(["#1 a"])
     expect(next.surroundings.toasts).toEqual([
-      "Board: The round of 09:00 was missed while OpenCode did not run; it is made up for now.",
+      "Board: The round of 09:00 was missed; it is made up for now.",
     ])
     rig.runs.end(thread(task))
     await next.settle()
