@@ -425,9 +425,7 @@ describe("the clock", () => {
     const next = await another()
     await next.settle()
     expect(rig.runs.titles).toEqual(["#1 a"])
-    expect(next.surroundings.toasts).toEqual([
-      "Board: The round of 09:00 was missed; it is made up for now.",
-    ])
+    expect(next.surroundings.toasts).toEqual(["Board: The round of 09:00 was missed; it is made up for now."])
     rig.runs.end(thread(task))
     await next.settle()
     await rig.clock.advance(60_000)
