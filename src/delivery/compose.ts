@@ -33,28 +33,23 @@ export type NoticeOptions = {
   readonly development: boolean
 }
 
-/** The two texts of a notification: what the user reads, and what only the model does. */
-export type Notice = {
-  readonly visible: string
-  readonly hidden: string
-  /** The answer is in it whole, so that it counts as fetched. */
-  readonly handsOver: boolean
-  /** No other task of the session runs or is still to be told of. */
-  readonly isLast: boolean
-}
+/**
+ * The two texts of a notification: what the user reads, and what only the model does. `handsOver`: the answer is in it
+ * whole, so that it counts as fetched.
+ */
+export type Notice = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
 
 /**
  * The notification of an ended run, in the words of the specification; its lines come last in the hidden part, as they
  * stand there. What the agent wrote is data between tags.
  */
 export function compose(news: News, { notifyAnswerChars, development }: NoticeOptions): Notice {
-  const { task, running } = news
-  const isLast = running.length === 0
+  const { task } = news
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
   if (isOwnCancel(task))
-    return { visible: shown, hidden: automatic(task, "cancelled, by your own call."), handsOver: false, isLast }
+    return { visible: shown, hidden: automatic(task, "cancelled, by your own call."), handsOver: false }
   const answer = answerOf(news, notifyAnswerChars)
   const hidden = [
     automatic(task, `${task.status}.`),
@@ -63,8 +58,7 @@ export function compose(news: News, { notifyAnswerChars, development }: NoticeOp
     ...answer.lines,
     ...guidance(news, answer.whole),
   ]
-  const handsOver = answer.whole && task.retrievedAt === undefined
-  return { visible: shown, hidden: hidden.join("\n"), handsOver, isLast }
+  return { visible: shown, hidden: hidden.join("\n"), handsOver: answer.whole && task.retrievedAt === undefined }
 }
 
 const progressOf = ({ delivery }: Task) => (delivery.state === "none" ? { done: 0, total: 0 } : delivery)

@@ -21,6 +21,8 @@ export type OutboxPorts = {
   readonly clock: Clock
   /** False where a task was forgotten meanwhile: nothing is told of it any more. */
   readonly isKnown: (taskID: string) => boolean
+  /** True where of no other task of its parent there is still to be told. */
+  readonly isLast: (task: Task) => boolean
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<Notice>
   /** Records how far a notification has come, and whether the answer is in it whole. Must not reject. */
@@ -155,42 +157,40 @@ export class Outbox {
 
   async #deliver(item: Item, lane: Lane): Promise<void> {
     const task = await item.closed
+    if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
     await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
     lane.items.shift()
+  }
+
+  /** Waits until another has ended that may wake the parent instead, or for a moment. */
+  async #gather({ parentID }: Task, lane: Lane): Promise<void> {
+    const { clock } = this.#ports
+    const until = clock.now() + GATHER_MS
+    while (this.#isOpen(parentID, lane) && lane.items.length === 1 && clock.now() < until)
+      await this.#pause(until - clock.now(), (release) => {
+        lane.release = release
+      })
+    lane.release = () => {}
   }
 
   #forget(parentID: string, lane: Lane): void {
     if (this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
   }
 
-  /**
-   * Wakes the parent with a message that it holds and that left this to the next one, where none comes. One that has
-   * been at work since the message was stored has read it, or will: that is looked at when it is idle.
-   */
+  /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */
   async #wake(parentID: string, lane: Lane, prompt: Prompt): Promise<void> {
-    await this.#gather(lane)
-    if (lane.items.length > 0 || !this.#isOpen(parentID, lane)) return
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
-      if (lane.idled) break
       await this.#untilFree(parentID, lane)
       if (!this.#isOpen(parentID, lane)) return
       try {
-        if (!(await this.#ports.host.activity()).has(parentID)) await this.#ports.host.prompt(prompt)
+        await this.#ports.host.prompt(prompt)
+        lane.waking = { prompt, nudges: 0 }
         break
       } catch {
         await this.#pause(delay)
       }
     }
-    lane.waking = { prompt, nudges: 0 }
     lane.owed = undefined
-  }
-
-  /** Ends at once when there is more to tell. */
-  async #gather(lane: Lane): Promise<void> {
-    await this.#pause(GATHER_MS, (release) => {
-      lane.release = release
-    })
-    lane.release = () => {}
   }
 
   /** Tries until it is told, the parent is gone or nothing is to be told any more. */
@@ -245,15 +245,15 @@ export class Outbox {
     if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS)))
       return told(task, "confirmed", notice.handsOver)
     const persona = await this.#persona(task.parentID, attempt)
+    const last = lane.items.length === 1
     const wakes = wake || lane.owed !== undefined
-    const wakesNow = wakes && notice.isLast && lane.items.length === 1
     lane.idled = false
-    const prompt = this.#prompt(task, notice, persona, !wakesNow)
+    const prompt = this.#prompt(task, notice, persona, !(last && wakes))
     await host.prompt(prompt)
     await this.#confirm(prompt)
     await told(task, "confirmed", notice.handsOver)
-    lane.owed = wakes && !wakesNow ? prompt : undefined
-    if (wakesNow) lane.waking = { prompt, nudges: 0 }
+    lane.owed = !last && wakes ? prompt : undefined
+    if (last && wakes) lane.waking = { prompt, nudges: 0 }
   }
 
   /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */

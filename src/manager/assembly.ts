@@ -169,6 +169,7 @@ function outboxOf(
     clock,
     stopped,
     isKnown: (id) => store.get(id) !== undefined,
+    isLast: (task) => newsOf(task, store, clock.now()).running.length === 0,
     compose: async (task) => {
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
       const answer = wanted ? await answerTo(task, parts, ports.answers) : undefined

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, writeFileSync } f
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { openSession, unwrap } from "../support/drive.ts"
+import { eventually, openSession, unwrap } from "../support/drive.ts"
 import { prepareHome, removeHome, seedConfigFolder } from "../support/home.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -85,16 +85,18 @@ test("installed from the tarball by `opencode plugin`, both halves work", async 
   expect(notification?.visible).toContain('Agent "Try the package" finished')
 })
 
-test("loading it costs OpenCode's Bun little", () => {
+test("loading it costs OpenCode's Bun little", async () => {
   const installed = installedServer(join(home.root, "cache"))
   const script = `const begin = process.cpuUsage()
 const { default: plugin } = await import(${JSON.stringify(installed)})
 if (typeof plugin.server !== "function") throw new Error("no server half")
 const { user, system } = process.cpuUsage(begin)
 process.stdout.write(String((user + system) / 1000))`
-  const times = Array.from({ length: LOADS }, () =>
-    Number(execFileSync(BINARY, ["-e", script], { env: { ...home.env, BUN_BE_BUN: "1" }, encoding: "utf8" })),
-  ).sort((a, b) => a - b)
+  const load = () =>
+    Number(execFileSync(BINARY, ["-e", script], { env: { ...home.env, BUN_BE_BUN: "1" }, encoding: "utf8" }))
+  // The host may still be unpacking it, a second time, for the terminal.
+  await eventually(load, { timeout: INSTALL_MS })
+  const times = Array.from({ length: LOADS }, load).sort((a, b) => a - b)
   console.log(
     `It adds to a start: ${times.map((ms) => ms.toFixed(0)).join(", ")} ms of a core to load (${LOADS} times).`,
   )
