@@ -136,6 +136,9 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
 }
 
+/** How long a parent that was woken is given to ask its model, before what may wait is written. */
+const WOKEN_MS = 300
+
 function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     host.log("info", "transition", {
@@ -177,8 +180,12 @@ function outboxOf(
     },
     told: ports.told,
     drained: (parentID, woken) => {
-      toaster.flush()
-      journal.flush(parentID)
+      // Not in the moment in which the host begins the turn of a parent that was woken.
+      clock.after(woken ? WOKEN_MS : 0, () => {
+        if (stopped.aborted) return
+        toaster.flush()
+        journal.flush(parentID)
+      })
       // A task that was told of its own without being woken may have ended long before.
       const parent = store.bySession(parentID)
       if (!woken && parent && isActive(parent)) ports.inspect(parent.id)

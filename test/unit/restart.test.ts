@@ -170,7 +170,7 @@ describe("after a crash and a restart", () => {
     rig.onPrompt("FIND", { text: "the answer" })
     const { id } = await rig.launch()
     await rig.ended(id)
-    await rig.clock.advance(100)
+    await rig.clock.advance(1000)
     rig.restart()
     await rig.manager.ready(rig.parent)
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
