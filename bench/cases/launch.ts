@@ -65,8 +65,8 @@ const GOALS = {
   [TURN]: atMostTimes(1.1),
   [STEP]: undefined,
   [CHILD]: atMostTimes(1.1),
-  [STORED]: atMostPlus(10, "ms"),
-  [ASKED]: atMostPlus(10, "ms"),
+  [STORED]: atMostPlus(12, "ms"),
+  [ASKED]: atMostTimes(1.15),
 }
 
 const rowsOf = (found: ReturnType<typeof collector>): Row[] =>
