@@ -4,7 +4,7 @@ import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/s
 import { type Bench, counted, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
 import { allTold, countTold, epoch, handOver, type Job, jobsOf, type Turn } from "../../bench/support/turn.ts"
-import { openSession } from "../support/drive.ts"
+import { eventually, openSession } from "../support/drive.ts"
 import { gate, PACKAGE } from "../support/plugin.ts"
 
 /**
@@ -18,6 +18,7 @@ const PATIENCE_MS = 120_000
 /** Calls for one task in a session that is known: more than this, and somebody has added one. */
 const MOST_CALLS_OF_LAUNCH = 3
 const MOST_CALLS_OF_TASK = 8
+const RECORD = "PATCH /session/:id"
 
 vi.setConfig({ testTimeout: PATIENCE_MS, hookTimeout: PATIENCE_MS })
 
@@ -81,6 +82,9 @@ test('twice the tasks cause at most twice the calls, a place "here" none, and no
     const tasks = jobs.length
     const turn = await workOff(plugin, session, jobs)
     expect(await countTold(plugin, turn)).toEqual({ lost: 0, doubled: 0 })
+    // The records of the ends may follow a moment later; they are this round's, not the next one's.
+    const records = async () => (await callsSince(turn.saidAt, turn)).filter(({ route }) => route === RECORD)
+    await eventually(async () => (await records()).length >= tasks)
     const calls = await callsSince(turn.saidAt, turn)
     const text = JSON.stringify(countRoutes(calls))
     expect(launchCalls(calls, turn).length, text).toBeLessThanOrEqual(tasks * MOST_CALLS_OF_LAUNCH)
@@ -93,7 +97,8 @@ test('twice the tasks cause at most twice the calls, a place "here" none, and no
   const twenty = await count(jobsOf(20))
   // A read that is repeated because an event came meanwhile is no growth.
   expect(here).toBeLessThanOrEqual(ten + 5)
-  expect(twenty).toBeLessThanOrEqual(2 * ten + 10)
+  // Ten of the twenty wait for a slot, which is written down; and of what is told late the record is written before.
+  expect(twenty).toBeLessThanOrEqual(2 * ten + 10 + 20)
 })
 
 test("a look is one call, for one task and for five, and seldom; nothing is asked when nothing runs", async () => {
@@ -129,7 +134,7 @@ test("a look is one call, for one task and for five, and seldom; nothing is aske
   await sleep(4 * POLL_MS)
   const calls = (await log.read()).filter((call) => call.at >= idleSince && !isAside(call))
   // Records that were to be written before long may be written now.
-  expect(calls.filter(({ route }) => route !== "PATCH /session/:id")).toEqual([])
+  expect(calls.filter(({ route }) => route !== RECORD)).toEqual([])
 })
 
 test("ten tasks that end together cost the parent at most one model request more than OpenCode's own do", async () => {
