@@ -223,6 +223,24 @@ describe.skipIf(!browser)("the page", () => {
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
   })
 
+  test("keeps what is being typed when the task changes elsewhere, and saves that alone", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind", description: "Half a turn." })
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    const sheet = page.locator(".sheet")
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await sheet.getByLabel("Title").fill("Grind finer")
+    board.put({ id: "1", title: "Grind coarser", description: "A whole turn.", owner: "plan" })
+    await sheet.getByRole("heading", { name: "Grind coarser" }).waitFor()
+    expect(await sheet.getByLabel("Title").inputValue()).toBe("Grind finer")
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect(await board.get("1")).toMatchObject({ description: "A whole turn.", owner: "plan" })
+  })
+
   test("says when the server is gone, and is right again when it is back", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })

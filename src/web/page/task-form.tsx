@@ -1,20 +1,27 @@
-import { createSignal, createUniqueId, For, Show } from "solid-js"
+import { createSignal, createUniqueId, For, Show, untrack } from "solid-js"
 import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Problem } from "./parts.tsx"
 import { taskLink } from "./route.ts"
 import { state } from "./state.ts"
 
-/** Makes a task, or changes the one that is given. */
+/**
+ * Makes a task, or changes the one that is given. What is being typed stays when the task changes elsewhere meanwhile;
+ * saved is what was changed here, and that alone.
+ */
 export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
+  const before = untrack(() => ({
+    title: props.task?.title ?? "",
+    owner: props.task?.owner ?? "",
+    description: props.task?.description ?? "",
+  }))
   const [problem, setProblem] = createSignal("")
   const [busy, setBusy] = createSignal(false)
   const id = createUniqueId()
   const name = (field: string) => `${id}-${field}`
   const owners = () => {
     const names = state.owners.map((owner) => owner.name)
-    const own = props.task?.owner
-    return own && !names.includes(own) ? [own, ...names] : names
+    return before.owner !== "" && !names.includes(before.owner) ? [before.owner, ...names] : names
   }
 
   const save = async (form: HTMLFormElement) => {
@@ -22,7 +29,8 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
     const text = (field: string) => String(data.get(field) ?? "").trim()
     const fields = { title: text("title"), owner: text("owner"), description: text("description") }
     if (props.task) {
-      await api.update(props.task.id, fields)
+      const changed = Object.entries(fields).filter(([field, value]) => value !== before[field as keyof typeof before])
+      if (changed.length > 0) await api.update(props.task.id, Object.fromEntries(changed))
       props.onDone?.()
       return
     }
@@ -53,14 +61,14 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
         name="title"
         required
         autocomplete="off"
-        value={props.task?.title ?? ""}
+        value={before.title}
         ref={(element) => queueMicrotask(() => element.focus())}
       />
       <label for={name("owner")}>Owner</label>
       <select id={name("owner")} name="owner" required>
         <For each={owners()}>
           {(owner) => (
-            <option value={owner} selected={owner === props.task?.owner}>
+            <option value={owner} selected={owner === before.owner}>
               {owner}
             </option>
           )}
@@ -69,7 +77,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
       <label for={name("description")}>
         What is to be done <span class="quiet">Markdown</span>
       </label>
-      <textarea id={name("description")} name="description" rows="6" value={props.task?.description ?? ""} />
+      <textarea id={name("description")} name="description" rows="6" value={before.description} />
       <Show when={!props.task}>
         <label for={name("steps")}>
           Steps <span class="quiet">one a line; its owner makes them if you do not</span>
