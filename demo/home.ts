@@ -43,6 +43,7 @@ export function ownHost(home: string, model: string): HostOptions {
       XDG_CONFIG_HOME: XDG_CONFIG_HOME || join(homedir(), ".config"),
       XDG_CACHE_HOME: XDG_CACHE_HOME || join(homedir(), ".cache"),
       OPENCODE_DISABLE_MODELS_FETCH: undefined,
+      OPENCODE_MODELS_PATH: undefined,
     },
   }
 }

@@ -13,9 +13,11 @@ const REST_MS = 4000
 /** A host with the plugin against one without any: from its start to its first answer, and its memory at rest. */
 export const startCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()
+  // With the catalogue of models that a user's host reads.
+  const env = { OPENCODE_MODELS_PATH: undefined }
   const starts = {
-    native: (model: ScriptedModel) => startHost({ model }),
-    plugin: (model: ScriptedModel) => startPlugged(model, {}, { plugin: built.folder }),
+    native: (model: ScriptedModel) => startHost({ model, env }),
+    plugin: (model: ScriptedModel) => startPlugged(model, {}, { plugin: built.folder, env }),
   }
   const times = short ? 1 : runs * 2
   for (let run = 1; run <= times; run++) {

@@ -34,6 +34,9 @@ const INSTALLED = {
   packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } },
 }
 
+/** The host's own catalogue has thousands of models, which cost its first turn a second and more of a core to read. */
+const NO_MODELS = "{}"
+
 export const seedConfigFolder = async (folder: string) => {
   await mkdir(join(folder, "node_modules"), { recursive: true })
   await writeFile(join(folder, "package-lock.json"), JSON.stringify(INSTALLED))
@@ -84,6 +87,8 @@ export const prepareHome = async (options: HomeOptions) => {
   }
   await Promise.all(Object.values(folders).map((folder) => mkdir(folder, { recursive: true })))
   await seedConfigFolder(join(folders.XDG_CONFIG_HOME, "opencode"))
+  const models = join(root, "models.json")
+  await writeFile(models, NO_MODELS)
   if (!existsSync(join(directory, ".git"))) await initProject(directory)
   const configFile = join(directory, "opencode.json")
   const kept = options.home && existsSync(configFile) && !options.model && !options.plugin && !options.config
@@ -92,6 +97,7 @@ export const prepareHome = async (options: HomeOptions) => {
     ...Object.fromEntries(INHERITED.map((name) => [name, process.env[name]])),
     ...folders,
     OPENCODE_DISABLE_MODELS_FETCH: "1",
+    OPENCODE_MODELS_PATH: models,
     OPENCODE_DISABLE_AUTOUPDATE: "1",
     ...options.env,
   }
