@@ -15,7 +15,7 @@ import { Journal } from "./journal.ts"
 import { LastWords } from "./last-words.ts"
 import { Launcher } from "./launcher.ts"
 import { Ledger } from "./ledger.ts"
-import { newsOf } from "./news.ts"
+import { isLastNews, newsOf } from "./news.ts"
 import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { type LoadWorktrees, Places } from "./places.ts"
@@ -46,6 +46,8 @@ export type ManagerPorts = {
 
 /** Lines of a diff that are shown. */
 const MOST_DIFF_LINES = 300
+/** How long a parent that was woken is given to ask its model, before what may wait is written. */
+const WOKEN_MS = 300
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -112,8 +114,25 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     tell: (task, text) => teller.tell(task, text),
   })
   return {
-    ...{ parts, answers, ledger, allowance, places, outbox, endings, launcher, unattended, lastWords, watcher },
-    ...{ recovery, timekeeper, teller, retention, overview, requests, forget, shown },
+    parts,
+    answers,
+    ledger,
+    allowance,
+    places,
+    outbox,
+    endings,
+    launcher,
+    unattended,
+    lastWords,
+    watcher,
+    recovery,
+    timekeeper,
+    teller,
+    retention,
+    overview,
+    requests,
+    forget,
+    shown,
   }
 
   async function forget(task: Task): Promise<void> {
@@ -135,9 +154,6 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     }
   }
 }
-
-/** How long a parent that was woken is given to ask its model, before what may wait is written. */
-const WOKEN_MS = 300
 
 function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
@@ -172,7 +188,7 @@ function outboxOf(
     clock,
     stopped,
     isKnown: (id) => store.get(id) !== undefined,
-    isLast: (task) => newsOf(task, store, clock.now()).running.length === 0,
+    isLast: (task) => isLastNews(task, store),
     compose: async (task) => {
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
       const answer = wanted ? await answerTo(task, parts, ports.answers) : undefined
@@ -180,12 +196,14 @@ function outboxOf(
     },
     told: ports.told,
     drained: (parentID, woken) => {
-      // Not in the moment in which the host begins the turn of a parent that was woken.
-      clock.after(woken ? WOKEN_MS : 0, () => {
+      const flush = () => {
         if (stopped.aborted) return
         toaster.flush()
         journal.flush(parentID)
-      })
+      }
+      // Not in the moment in which the host begins the turn of a parent that was woken.
+      if (woken) clock.after(WOKEN_MS, flush)
+      else flush()
       // A task that was told of its own without being woken may have ended long before.
       const parent = store.bySession(parentID)
       if (!woken && parent && isActive(parent)) ports.inspect(parent.id)

@@ -62,9 +62,15 @@ export function selectRunning(
 
 function noBatch(name: string, own: readonly Task[]): CallError {
   if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
-  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))]
-  const known = names.length > 0 ? thereAre(names.map((each) => oneLine(each))) : "No task has a batch name."
-  return new CallError(`No batch "${name}" in this session. ${known} The id of a task names its batch as well.`)
+  return new CallError(
+    `No batch "${name}" in this session. ${knownBatches(own)} The id of a task names its batch as well.`,
+  )
+}
+
+/** What batches there are, for who named one that there is not. */
+export function knownBatches(own: readonly Task[]): string {
+  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
+  return names.length > 0 ? thereAre(names) : "No task has a batch name."
 }
 
 function endable(task: Task, isForeign: (task: Task) => boolean): Task {

@@ -1,11 +1,11 @@
 import { nameOf } from "../core/account.ts"
 import { fateOf, stranded, waitsFor } from "../core/after.ts"
-import { batchName, namedBatch } from "../core/batch.ts"
-import { CallError, thereAre } from "../core/errors.ts"
+import { namedBatch } from "../core/batch.ts"
+import { CallError } from "../core/errors.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { Endings } from "./endings.ts"
-import { findTask } from "./lookup.ts"
+import { findTask, knownBatches } from "./lookup.ts"
 import type { Parts } from "./parts.ts"
 
 /** The ids of the tasks among `own` that a launch is to wait for. Throws where one of them can no longer complete. */
@@ -28,10 +28,8 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
   if (found.length > 0) return found
   if (own.some(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted)))
     return [findTask(wanted, own)]
-  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
-  const known = names.length > 0 ? thereAre(names) : "No task has a batch name."
   throw new CallError(
-    `No batch "${oneLine(wanted)}" in this session. ${known} To wait for tasks, give their ids as an array.`,
+    `No batch "${oneLine(wanted)}" in this session. ${knownBatches(own)} To wait for tasks, give their ids as an array.`,
   )
 }
 

@@ -115,8 +115,6 @@ export class Watcher {
     const demand = demandOf(ledger.watched(task, tracker, bill))
     if (!demand) return
     const { action, reason } = demand
-    // While it is not the agent's turn there is nobody to ask.
-    if (tracker.held && action !== "stop") return
     if (action === "warn") return lastWords.ask(task, tracker, reason)
     if (action === "interrupt") return lastWords.askAgain(task, tracker)
     const end = () => endings.end(task.id, task.run.generation, { type: "failed", reason })

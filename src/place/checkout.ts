@@ -33,7 +33,7 @@ const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
 const SORRY = "A worktree could not be made: "
 const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
 
-/** The checkout around a folder. Throws a `CallError` where no worktree can be made of it. */
+/** The checkout around a folder, to make a worktree of. Throws a `CallError` where none can be made. */
 export async function checkoutAround(folder: string): Promise<Found> {
   const problem = await gitProblem(folder)
   if (problem) throw new CallError(`${SORRY}it ${problem}. ${INSTEAD}`)
@@ -53,7 +53,14 @@ export async function checkoutAround(folder: string): Promise<Found> {
   return { ...found, head, prefix: relative(found.top, await realpath(folder)) }
 }
 
-/** The checkout around a folder; undefined where there is none. */
+/** The checkout around a folder, whatever its state. Throws a `CallError` where there is none. */
+export async function checkoutOf(folder: string): Promise<Checkout> {
+  const checkout = await find(folder)
+  if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
+  return checkout
+}
+
+/** The same; undefined where there is none. */
 export async function find(folder: string): Promise<Checkout | undefined> {
   try {
     const args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"]

@@ -2,13 +2,13 @@ import { existsSync } from "node:fs"
 import { realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../core/errors.ts"
-import { at, type Checkout, underWay } from "./checkout.ts"
+import { at, type Checkout, checkoutOf, underWay } from "./checkout.ts"
 import { git } from "./git.ts"
 import { locked } from "./lock.ts"
 import { readMarker } from "./marker.ts"
 import { type CutOff, cutOff, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
-import { homeOf, targetOf, type WorktreePorts } from "./room.ts"
+import { targetOf, type WorktreePorts } from "./room.ts"
 import { snapshot } from "./snapshot.ts"
 
 export type MergeResult =
@@ -20,7 +20,7 @@ export type Swept = { readonly taskID: string; readonly what: string }
 
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
-  const home = await homeOf(folder)
+  const home = await checkoutOf(folder)
   return alone(ports, home, async () => {
     await finishAll(ports, home)
     const busy = await underWay(home)
@@ -60,7 +60,7 @@ async function marksIn(home: Checkout, taskID: string, state: string): Promise<r
  * "nothing" where the parent's state is what the task knows already.
  */
 export async function bringIn(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
-  const home = await homeOf(folder)
+  const home = await checkoutOf(folder)
   const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
   const base = await readRef(home, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)

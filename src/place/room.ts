@@ -2,8 +2,7 @@ import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
 import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
-import { CallError } from "../core/errors.ts"
-import { type Checkout, find, headOf } from "./checkout.ts"
+import { type Checkout, headOf } from "./checkout.ts"
 import type { Fault } from "./fault.ts"
 import { locked } from "./lock.ts"
 import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
@@ -28,13 +27,6 @@ export type WorktreePorts = {
   readonly isOthers: (keeper: Keeper) => boolean
   readonly isAlive: (keeper: Keeper) => boolean
   readonly fault: Fault
-}
-
-/** The checkout around a folder in which a parent works. */
-export async function homeOf(folder: string): Promise<Checkout> {
-  const home = await find(folder)
-  if (!home) throw new CallError(`${folder} is not in the checkout of a git repository.`)
-  return home
 }
 
 /** The folder of a repository's worktrees, which all its checkouts share. */

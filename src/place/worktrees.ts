@@ -1,12 +1,12 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { type Checkout, checkoutAround, find } from "./checkout.ts"
+import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
 import { diffText, type Work, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges, type MergeResult, type Swept } from "./homecoming.ts"
 import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
-import { clean, homeOf, roomOf, targetOf, type WorktreePorts } from "./room.ts"
+import { clean, roomOf, targetOf, type WorktreePorts } from "./room.ts"
 import { snapshot } from "./snapshot.ts"
 
 /** What became of a worktree when its run ended. */
@@ -59,7 +59,7 @@ export class Worktrees {
    * What fails leaves the folder for the next start to try again.
    */
   async putAway(taskID: string, folder: string): Promise<PutAway> {
-    const home = await homeOf(folder)
+    const home = await checkoutOf(folder)
     const target = await targetOf(this.#ports, home, taskID)
     const unsaved = (await readMarker(target)) ? await clean(this.#ports, target, taskID) : []
     const work = await workOf(home, taskID)
@@ -68,7 +68,7 @@ export class Worktrees {
 
   /** What a task's kept work changed, with the diff. */
   async show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
-    const home = await homeOf(folder)
+    const home = await checkoutOf(folder)
     const work = await workOf(home, taskID)
     const [start, state] = [refOf("start", taskID), refOf("state", taskID)]
     const command = `git diff ${start} ${state}`
