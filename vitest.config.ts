@@ -4,13 +4,14 @@ import unit from "./vitest.unit.config.ts"
 export default defineConfig({
   test: {
     projects: [
-      { test: { ...unit.test, name: "unit", sequence: { groupOrder: 0 } } },
+      { test: { ...unit.test, name: "unit", maxWorkers: "100%", sequence: { groupOrder: 0 } } },
       // Real git in temporary folders, without a host.
       {
         test: {
           name: "place",
           include: ["test/place/**/*.test.ts"],
           testTimeout: 60_000,
+          maxWorkers: "100%",
           sequence: { groupOrder: 0 },
         },
       },
