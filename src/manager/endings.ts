@@ -212,6 +212,8 @@ export class Endings {
     if (when === "now") await journal.save(task)
     const closed = await closing
     if (when === "soon") journal.saveLater(closed, PROVEN_RECORD_MS)
+    // What came of its check no message tells: that is written before it is told.
+    else if (when === "now" && closed.outcome?.receipt?.check) await journal.save(closed)
     this.letGo(task.id)
     return closed
   }
