@@ -6,6 +6,7 @@ import { defineConfig } from "vitest/config"
  */
 export default defineConfig({
   test: {
+    isolate: false,
     include: ["test/unit/**/*.test.ts", "test/property/record.test.ts", "test/contract/fake-*.test.ts"],
     exclude: [
       "test/unit/fork-*.test.ts",
