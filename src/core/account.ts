@@ -1,7 +1,7 @@
 import { listed } from "./errors.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Work } from "./task.ts"
-import { count, oneLine } from "./text.ts"
+import { count, grouped, oneLine } from "./text.ts"
 
 const MOST_FILES = 50
 /** What went wrong may need more words than a name. */
@@ -37,7 +37,7 @@ export const workOf = ({ id, outcome }: Pick<Task, "id" | "outcome">): string[] 
 
 function workLines(id: string, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
   const changed = count(files.length + moreFiles, "file")
-  const size = `${changed}, +${added.toLocaleString("en-US")} −${removed.toLocaleString("en-US")}`
+  const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
   return [
     files.length > 0 ? `Worktree: ${size}: ${named(files)}` : "Worktree: nothing was changed.",
     ...(submodules.length > 0 ? [`Note: submodules are not merged; it changed ${named(submodules)}.`] : []),

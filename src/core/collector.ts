@@ -6,6 +6,7 @@ export class Collector<Item> {
   readonly #ms: number
   readonly #handOver: (items: readonly Item[]) => void
   readonly #items: Item[] = []
+  #firstAt = 0
   #cancel = () => {}
 
   /** `handOver` must not throw. */
@@ -16,13 +17,17 @@ export class Collector<Item> {
   }
 
   add(item: Item): void {
-    if (this.#items.length === 0) this.#cancel = this.#clock.after(this.#ms, () => this.flush())
+    if (this.#items.length === 0) {
+      this.#firstAt = this.#clock.now()
+      this.#cancel = this.#clock.after(this.#ms, () => this.flush())
+    }
     this.#items.push(item)
   }
 
-  /** Hands over what there is now. */
-  flush(): void {
+  /** Hands over what there is now, unless the first of it came less than `least` ms ago. */
+  flush(least = 0): void {
+    if (this.#items.length === 0 || this.#clock.now() - this.#firstAt < least) return
     this.#cancel()
-    if (this.#items.length > 0) this.#handOver(this.#items.splice(0))
+    this.#handOver(this.#items.splice(0))
   }
 }

@@ -1,6 +1,6 @@
 import { spentOf } from "./money.ts"
 import { billedTokens, type Figures } from "./task.ts"
-import { count } from "./text.ts"
+import { count, grouped } from "./text.ts"
 
 /** What may be used, where there is a limit; 0 for none. */
 export type Allowed = { readonly tokens: number; readonly cost: number }
@@ -13,7 +13,7 @@ const ANY: Allowed = Object.freeze({ tokens: 0, cost: 0 })
  */
 export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: Allowed = ANY): string {
   const used = billedTokens(usage)
-  const counted = tokens > 0 ? `${used.toLocaleString("en-US")} of ${count(tokens, "token")}` : count(used, "token")
+  const counted = tokens > 0 ? `${grouped(used)} of ${count(tokens, "token")}` : count(used, "token")
   return `${usage.atLeast ? "at least " : ""}${counted}, ${spentOf(usage.cost, cost)}`
 }
 

@@ -1,4 +1,4 @@
-import { count, oneLine } from "./text.ts"
+import { count, grouped, oneLine } from "./text.ts"
 
 /** What was really done in a run: made from what happened, never from what an agent says of it. */
 
@@ -96,9 +96,9 @@ const quoted = (command: string): string => `\`${command.replaceAll("`", "'")}\`
 /** `12 passed, 1 failed`; what there was none of is left out, but never all. */
 export function testText({ passed, failed, skipped }: TestCount): string {
   const parts = [
-    `${passed.toLocaleString("en-US")} passed`,
-    ...(failed > 0 ? [`${failed.toLocaleString("en-US")} failed`] : []),
-    ...(skipped > 0 ? [`${skipped.toLocaleString("en-US")} skipped`] : []),
+    `${grouped(passed)} passed`,
+    ...(failed > 0 ? [`${grouped(failed)} failed`] : []),
+    ...(skipped > 0 ? [`${grouped(skipped)} skipped`] : []),
   ]
   return parts.join(", ")
 }

@@ -32,9 +32,12 @@ export function head(text: string, most: number): string {
   return text.slice(0, splitsPair ? most - 1 : most)
 }
 
+/** `1,234,567`. */
+export const grouped = (number: number): string => number.toLocaleString("en-US")
+
 /** `1 task`, `1,200 tasks`; `many` where the plural is not made with an s. */
 export const count = (number: number, one: string, many = `${one}s`): string =>
-  `${number.toLocaleString("en-US")} ${number === 1 ? one : many}`
+  `${grouped(number)} ${number === 1 ? one : many}`
 
 /** A longer foreign text between a pair of tags that it cannot close or open itself. `id`: one of ours. */
 export function between(tag: string, id: string, text: string): string {

@@ -3,7 +3,7 @@ import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
 import { elapsed, type Figures, type Task } from "../core/task.ts"
-import { between, count, head, oneLine } from "../core/text.ts"
+import { between, count, grouped, head, oneLine } from "../core/text.ts"
 
 /** Parts of a notification's message: without both, it was not stored whole. */
 export const NOTICE_PARTS = 2
@@ -103,7 +103,7 @@ function answerOf(
   const rest = `superagents_output(task_id="${task.id}", offset=${beginning.length})`
   return {
     lines: [
-      `Its ${name} has ${count(text.length, "character")}, of which these are the first ${beginning.length.toLocaleString("en-US")}; ${rest} reads on:`,
+      `Its ${name} has ${count(text.length, "character")}, of which these are the first ${grouped(beginning.length)}; ${rest} reads on:`,
       between("task_output", task.id, beginning),
     ],
     whole: false,

@@ -3,10 +3,12 @@ import { Collector } from "../core/collector.ts"
 import type { Clock, LogFields, LogLevel } from "../core/ports.ts"
 
 /**
- * How long what is no trouble may wait to be written to the log: with the next call, whatever it is for. Waking the
- * host's one thread costs it 25 ms, another call in the same moment 1 to 3.
+ * How long what is no trouble may wait to be written to the log. Waking the host's one thread costs it 25 ms, another
+ * call in the same moment 1 to 3.
  */
 const LOG_WAIT_MS = 10_000
+/** How long it waits at least: then it goes with the next call, whatever that is for. What comes together goes together. */
+const GATHER_MS = 1000
 
 /** Lines for OpenCode's log. Never throws; a line that cannot be written is lost. */
 export class OpencodeLog {
@@ -23,13 +25,13 @@ export class OpencodeLog {
   }
 
   add(level: LogLevel, message: string, fields: LogFields): void {
-    if (level === "info") this.#infos.add({ message, fields })
-    else this.#write(level, message, fields)
+    if (level !== "info") return this.#write(level, message, fields)
+    this.#infos.add({ message, fields })
   }
 
-  /** Writes what waits. */
+  /** The host is awake now: what has waited for long enough is written. */
   flush(): void {
-    this.#infos.flush()
+    this.#infos.flush(GATHER_MS)
   }
 
   #write(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {

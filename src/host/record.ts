@@ -207,8 +207,11 @@ const RequestSchema = z.object({
 })
 
 /** The companion's request in a session's metadata, if there is one that can be read. */
-export const decodeRequest = (metadata: unknown): TaskRequest | undefined =>
-  RequestSchema.safeParse(entry(metadata, REQUEST_KEY)).data
+export function decodeRequest(metadata: unknown): TaskRequest | undefined {
+  const given = entry(metadata, REQUEST_KEY)
+  // Asked of every session that changes: a failed parse would cost each of them an error with its stack.
+  return given === undefined ? undefined : RequestSchema.safeParse(given).data
+}
 
 /** True where the metadata holds a record that a newer version wrote: it is left alone. */
 export function isNewerVersion(metadata: unknown): boolean {

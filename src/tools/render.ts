@@ -4,7 +4,7 @@ import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
-import { between, count, head, oneLine } from "../core/text.ts"
+import { between, count, grouped, head, oneLine } from "../core/text.ts"
 import type { Report } from "../manager/task-manager.ts"
 import type { TaskView } from "../manager/view.ts"
 import type { Shown } from "../place/worktrees.ts"
@@ -96,9 +96,9 @@ export function statusOf(view: TaskView): string {
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {
   const last = recentTools.length > 0 ? ` (last: ${recentTools.map(nameLike).join(", ")})` : ""
-  if (task.run.generation === 0) return [`Tool calls: ${number(whole.toolCalls)}${last}`, `Usage: ${usageText(whole)}`]
+  if (task.run.generation === 0) return [`Tool calls: ${grouped(whole.toolCalls)}${last}`, `Usage: ${usageText(whole)}`]
   return [
-    `Tool calls: this run ${number(thisRun.toolCalls)}${last}, in all ${number(whole.toolCalls)}`,
+    `Tool calls: this run ${grouped(thisRun.toolCalls)}${last}, in all ${grouped(whole.toolCalls)}`,
     `Usage: this run ${usageText(thisRun)}; in all ${usageText(whole)}`,
   ]
 }
@@ -119,8 +119,7 @@ function cutLines({ fork }: Task): string[] {
   const cuts = fork?.cuts ?? []
   if (!fork || cuts.length === 0) return []
   const named = cuts.map(
-    ({ tool, call, kept, of }) =>
-      `${oneLine(tool)} ${oneLine(call)}: ${kept.toLocaleString("en-US")} of ${of.toLocaleString("en-US")}`,
+    ({ tool, call, kept, of }) => `${oneLine(tool)} ${oneLine(call)}: ${grouped(kept)} of ${grouped(of)}`,
   )
   const more = fork.cutResults - cuts.length
   const first = more > 0 ? [`- ${count(more, "older one")}`] : []
@@ -200,8 +199,6 @@ function withinBytes(text: string, most: number): string {
 }
 
 const ago = (ms: number): string => (ms < 1000 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`)
-
-const number = (value: number): string => value.toLocaleString("en-US")
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 

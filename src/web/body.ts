@@ -1,6 +1,7 @@
 import type { Context } from "hono"
 import { bodyLimit } from "hono/body-limit"
 import type { z } from "zod"
+import { grouped } from "../core/text.ts"
 import { WebError } from "./errors.ts"
 
 export const MOST_BODY_BYTES = 1_048_576
@@ -8,7 +9,7 @@ export const MOST_BODY_BYTES = 1_048_576
 export const limitBody = bodyLimit({
   maxSize: MOST_BODY_BYTES,
   onError: () => {
-    throw new WebError(413, `A body may have ${MOST_BODY_BYTES.toLocaleString("en-US")} bytes; this one has more.`)
+    throw new WebError(413, `A body may have ${grouped(MOST_BODY_BYTES)} bytes; this one has more.`)
   },
 })
 
