@@ -107,7 +107,8 @@ export async function unsavedWithin(original: string, worktree: Checkout): Promi
 }
 
 async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {
-  const changed = await gitList(["status", "--porcelain=v2", "-z", "--ignore-submodules=none"], at(inner))
+  const all = ["--untracked-files=all", "--ignore-submodules=none"]
+  const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], at(inner))
   if (changed.length > 0) return false
   const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], at(inner))).out
   const source = await innerOf(original, path)

@@ -73,6 +73,19 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["vendor/lib"], held: child.top })
   })
 
+  test("in a submodule, in a file that is new in it, where the user has git name no such files", async () => {
+    const library = bench.repository("library")
+    library.write("lib.txt", "v1\n").commit()
+    user.write("a", "a\n").git("submodule", "add", "--quiet", library.top, "lib")
+    user.commit()
+    const child = await bench.ready()
+    child.write("lib/new", "precious")
+    user.write("../config", "[status]\n\tshowUntrackedFiles = no\n")
+    await under({ GIT_CONFIG_GLOBAL: join(bench.folder, "config") }, async () => {
+      expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["lib"], held: child.top })
+    })
+  })
+
   test("in a file that the child told git not to look at", async () => {
     user.write("a", "a\n").write("b", "b\n").commit()
     const child = await bench.ready()
