@@ -88,13 +88,16 @@ const withEntries = <Value>(
 /** What stands where each change will be made. Throws `InTheWay` where that is not what the change expects. */
 async function look(checkout: Checkout, changes: readonly Change[]): Promise<Map<string, Stats>> {
   const seen = new Map<string, Stats>()
+  // How old they are, and only then what is in them: so what is written from here on differs in one or the other.
+  for (const { path, from } of changes) {
+    const found = from && (await stat(join(checkout.top, path)))
+    if (found) seen.set(path, found)
+  }
   const inTheWay = new Set(await differing(checkout, changes))
   const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
   for (const change of changes) {
-    const { path, from, to } = change
-    const found = await stat(join(checkout.top, path))
-    if (from && found) seen.set(path, found)
-    if (to && (await blocked(checkout.top, change, found, leaving))) inTheWay.add(path)
+    const found = await stat(join(checkout.top, change.path))
+    if (change.to && (await blocked(checkout.top, change, found, leaving))) inTheWay.add(change.path)
   }
   if (inTheWay.size > 0) throw new InTheWay([...inTheWay])
   return seen

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, readFileSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { Bench, ID, Repository, text } from "../support/repository.ts"
@@ -334,6 +334,18 @@ describe("a merge that cannot be finished is put back:", () => {
     expect(await merge()).toEqual({ kind: "conflict", files: ["c"] })
     expect(user.state()).toEqual({ ...before, c: `644 ${Buffer.from("written meanwhile\n").toString("base64")}` })
     expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
+  })
+
+  test("a file that the user writes right after it was compared stays the user's", async () => {
+    user.write(".gitattributes", "b filter=late\n").write("a", text()).write("b", text()).commit()
+    // When git comes to look at b, the last time of all, it has looked at a.
+    const late = 'case "$(ps -o args= -p $PPID)" in *diff-files*) echo written meanwhile > a ;; esac; cat'
+    user.git("config", "filter.late.clean", late)
+    await bench.worked((child) => child.write("a", text({ 1: "theirs" })).write("b", text({ 1: "theirs" })))
+    const later = new Date(Date.now() + 3_600_000)
+    utimesSync(join(user.top, "b"), later, later)
+    expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
+    expect([user.read("a"), user.read("b")]).toEqual(["written meanwhile\n", text()])
   })
 
   test.skipIf(process.getuid?.() === 0)("a folder that may not be written to", async () => {
