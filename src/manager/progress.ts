@@ -37,6 +37,8 @@ export class ProgressTracker {
   todosSince: number | undefined
   /** What the session looked like when silence was last checked against the host itself. */
   lastLook: string | undefined
+  /** That check is under way. */
+  looking = false
   /** The parent's model was told that the run waits for an answer. */
   hinted = false
   /** How far its last word has come, once it was asked for it. */

@@ -122,11 +122,8 @@ export class Watcher {
       return background.run("check a last word", async () => {
         if (!(await this.#hasAnswered(task))) end()
       })
-    if (reason.code === "silence")
-      background.run("check silence", async () => {
-        if (await this.#isSilent(task, tracker)) end()
-      })
-    else if (reason.code === "empty")
+    if (reason.code === "silence") return this.#checkSilence(task, tracker, end)
+    if (reason.code === "empty")
       background.run("check empty answers", async () => {
         if (await this.#isEmpty(task, tracker)) end()
       })
@@ -175,6 +172,19 @@ export class Watcher {
     if (options.permissionTimeout > 0) this.#ports.lookAgainAt(ask.askedAt + options.permissionTimeout)
     toaster.asked(task, ask)
     host.log("info", "a task waits for an answer", { task: task.id, session: ask.sessionID, what: ask.what })
+  }
+
+  /** One look at a time: a second one would find what the first has just seen, and nothing new in it. */
+  #checkSilence(task: Task, tracker: ProgressTracker, end: () => void): void {
+    if (tracker.looking) return
+    tracker.looking = true
+    this.#parts.background.run("check silence", async () => {
+      try {
+        if (await this.#isSilent(task, tracker)) end()
+      } finally {
+        tracker.looking = false
+      }
+    })
   }
 
   /** Events may have been missed: before silence ends a run, the host itself is asked what is new, and what is open. */

@@ -118,6 +118,18 @@ describe("silence", () => {
     expect(task.status).toBe("completed")
   })
 
+  test("is checked once at a time, however slow the host: a second look finds nothing that is new", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000 } })
+    rig.host.onEvent = () => "lose"
+    rig.host.onCall = (method) => (method === "lastMessage" ? { slow: 250 } : undefined)
+    rig.script(({ lastUser, toolResults }) => {
+      if (!lastUser.includes("FIND")) return undefined
+      return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
+    })
+    expect((await rig.ended((await rig.launch()).id)).status).toBe("completed")
+    expect(rig.host.calls.filter((method) => method === "lastMessage").length).toBeLessThan(6)
+  })
+
   test("is no silence when the host shows a running tool or an open question that no event told of", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
     rig.host.onEvent = () => "lose"
