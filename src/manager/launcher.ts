@@ -101,7 +101,7 @@ export class Launcher {
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
-    refuseUnlessResumable(task, options.resumable)
+    this.#refuseToResume(task)
     await this.#ports.endings.closed(task.id)
     if (!(await host.session(task.sessionID)))
       throw new CallError(
@@ -112,7 +112,7 @@ export class Launcher {
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
-    refuseUnlessResumable(current, options.resumable)
+    this.#refuseToResume(current)
     if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
@@ -131,6 +131,16 @@ export class Launcher {
     toaster.launched(change.after)
     await this.#ports.queue.enqueue(change.after, request.prompt)
     return store.get(task.id) ?? change.after
+  }
+
+  /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
+  #refuseToResume(task: Task): void {
+    const { store, options } = this.#parts
+    refuseUnlessResumable(task, options.resumable)
+    if (store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
+      )
   }
 
   /** What is found, or what a launch under way brings, or what `make` makes. */

@@ -414,6 +414,26 @@ describe("another process on the same project", () => {
     expect(other.host.calls).not.toContain("saveRecord")
   })
 
+  test("does not resume what the first one has ended and not told of: nobody would look after it", async () => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    const { undoneFrom, messages } = rig.host.stored(rig.parent)
+    rig.host.stored(rig.parent).undoneFrom = messages[0]?.id
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await rig.clock.advance(5000)
+    const { other } = second(rig)
+    await other.manager.ready(rig.parent)
+    const resume = () => other.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    await expect(resume()).rejects.toThrow("ended in another OpenCode process, which has not told of that yet")
+    expect(other.task(id, rig.parent).status).toBe("completed")
+    rig.host.stored(rig.parent).undoneFrom = undoneFrom
+    await rig.ended(id)
+    await rig.clock.advance(15_000)
+    await other.manager.ready(rig.parent)
+    await resume()
+    expect(await other.ended(id, rig.parent)).toMatchObject({ status: "completed", run: { generation: 1 } })
+  })
+
   test("knows by its renewed lease that a task is looked after", async () => {
     const { rig, task } = await running({ stallTimeout: 0 })
     const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
