@@ -43,6 +43,8 @@ export class Scheduler {
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
   /** Threads that have canceled their own task: what they do is not cut off in the middle. */
   readonly #leaving = new Set<string>()
+  /** The time from which rounds count while the file names no last one, or one from a clock that was set back. */
+  #countedFrom = Number.POSITIVE_INFINITY
   #lease?: Claim
   #watcher?: FSWatcher
   #cancelTimer?: () => void
@@ -174,11 +176,19 @@ export class Scheduler {
     const { store, clock, schedule, change } = this.#ports
     const { tick } = await store.read()
     const now = clock.now()
-    const last = Math.min(tick === undefined ? now : Date.parse(tick) || now, now)
-    const due = schedule.next(last)
+    const due = schedule.next(this.#lastRound(tick, now))
     if (due === undefined || due > now) return
     await change({ type: "tick" })
     if (now - due > LATE_MS) this.#sayMissed(due, now)
+  }
+
+  /** When the last round was. Where the file does not say so in earnest, the rounds from now on count. */
+  #lastRound(tick: string | undefined, now: number): number {
+    const told = tick === undefined ? Number.NaN : Date.parse(tick)
+    // From a clock that has been set right by a little since: what it has begun is not begun again.
+    const isTrue = told <= now + LATE_MS
+    this.#countedFrom = isTrue ? Number.POSITIVE_INFINITY : Math.min(this.#countedFrom, now)
+    return isTrue ? told : this.#countedFrom
   }
 
   #sayMissed(due: number, now: number): void {

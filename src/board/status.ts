@@ -22,10 +22,10 @@ export const isInFlight = (run: RunView | undefined): boolean => run !== undefin
 
 /**
  * Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. A last
- * run from the future was written by a clock that has been set back since, and does not count.
+ * run from the future was written by a clock that has been set back since, and does not count, but for this very one.
  */
 export const isUnrecorded = (run: RunView | undefined, { ran = "" }: Pulse, now: string): boolean =>
-  run?.state === "ended" && (beginOf(run) > ran || ran > now)
+  run?.state === "ended" && (beginOf(run) > ran || (ran > now && beginOf(run) !== ran))
 
 /** When a run began, as the board writes it. */
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()

@@ -28,6 +28,8 @@ const another = async (options: ConstructorParameters<typeof BoardRig>[0] = {}) 
   return other
 }
 
+const file = () => join(rig.folder, ".opencode/tasks/tasks.json")
+const tasksFile = () => JSON.parse(readFileSync(file(), "utf8"))
 const state = async (id: string, at = rig) => at.board.state(await at.board.get(id)).text
 const make = async (owner: string, title = `for ${owner}`) => rig.board.create({ title, owner }, USER)
 const code = (work: Promise<unknown>) =>
@@ -242,6 +244,18 @@ describe("runs", () => {
     expect(await state("1")).toBe("next run 09:00")
   })
 
+  test("that have ended are written down once, also where the clock is set back after that", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.fail(thread(task))
+    await rig.settle()
+    const written = tasksFile()
+    rig.clock.setBack(HOUR / 6)
+    for (let look = 0; look < 10; look++) await rig.open.beat()
+    await rig.settle()
+    expect(tasksFile()).toEqual(written)
+  })
+
   test.each(["complete", "cancel"] as const)(
     "do not begin where the task ends as they are about to: %s",
     async (end) => {
@@ -431,6 +445,44 @@ describe("the clock", () => {
     await rig.clock.advance(60_000)
     await next.settle()
     expect(rig.runs.started).toHaveLength(1)
+  })
+
+  test.each([undefined, "2099-01-01T00:00:00.000Z", "some day"])(
+    "has its rounds, one each, where the file names as the last one %s",
+    async (tick) => {
+      const task = await mine("a")
+      const hand = tasksFile()
+      writeFileSync(file(), JSON.stringify({ ...hand, runtime: { ...hand.runtime, tick } }))
+      await rig.settle()
+      await rig.clock.advance(HOUR)
+      await rig.settle()
+      expect(rig.runs.titles).toEqual(["#1 a"])
+      rig.runs.end(thread(task))
+      await rig.settle()
+      expect(rig.runs.started).toHaveLength(1)
+      await rig.clock.advance(HOUR)
+      await rig.settle()
+      expect(rig.runs.started).toHaveLength(2)
+    },
+  )
+
+  test("has no round twice where it is set right by a little, and goes on where it is set back by much", async () => {
+    const task = await mine("a")
+    const round = async (ms: number) => {
+      await rig.clock.advance(ms)
+      await rig.settle()
+      if (rig.runs.of(thread(task))?.state === "running") rig.runs.end(thread(task))
+      await rig.settle()
+      return rig.runs.started.length
+    }
+    expect(await round(HOUR)).toBe(1)
+    expect(await round((2 / 3) * HOUR)).toBe(2)
+    rig.clock.setBack(3000)
+    expect(await round(10_000)).toBe(2)
+    rig.clock.setBack(30 * HOUR)
+    await rig.settle()
+    expect(await round(HOUR)).toBe(3)
+    expect(await round(HOUR)).toBe(4)
   })
 
   test("does nothing where no task is, and makes no file", async () => {
