@@ -205,6 +205,11 @@ test("an event stream is read in whatever pieces it comes", () => {
   ])
 })
 
+test("an event may have a text with separators that end no line of a stream", () => {
+  const data = JSON.stringify({ text: "one\u2028two\u2029three\rfour" })
+  expect(eventReader()(`event: change\ndata: ${data}\n\n`)).toEqual([{ event: "change", data }])
+})
+
 describe("a connection", () => {
   const EVENT = 'event: state\ndata: {"n":1}\n\n'
 

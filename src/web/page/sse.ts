@@ -1,6 +1,9 @@
 /** One event of a stream. */
 export type StreamEvent = { readonly event: string; readonly data: string }
 
+/** Up to the line's end, which for a stream is no U+2028: JSON leaves that in texts as it is. */
+const FIELD = /^(\w+): ?(.*)$/s
+
 /** Reads an event stream piece by piece: each call returns the events that are complete by then. */
 export function eventReader(): (chunk: string) => StreamEvent[] {
   let rest = ""
@@ -12,7 +15,7 @@ export function eventReader(): (chunk: string) => StreamEvent[] {
 }
 
 function parse(block: string): StreamEvent {
-  const fields = block.split("\n").map((line) => /^(\w+): ?(.*)$/.exec(line))
+  const fields = block.split("\n").map((line) => FIELD.exec(line))
   const all = (name: string) => fields.flatMap((field) => (field?.[1] === name ? (field[2] ?? "") : []))
   return { event: all("event")[0] ?? "message", data: all("data").join("\n") }
 }
