@@ -241,6 +241,22 @@ describe.skipIf(!browser)("the page", () => {
     expect(await board.get("1")).toMatchObject({ description: "A whole turn.", owner: "plan" })
   })
 
+  test("saves no description that nobody touched, whatever blanks it ends with", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind", description: "\nHalf a turn.\r\n\r\nNo more.\n" })
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    const sheet = page.locator(".sheet")
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await sheet.getByLabel("Title").fill("Grind finer")
+    board.put({ id: "1", description: "A whole turn.", steps: [{ title: "Turn", done: false }] })
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect(await board.get("1")).toMatchObject({ description: "A whole turn." })
+  })
+
   test("says when the server is gone, and is right again when it is back", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })

@@ -5,6 +5,16 @@ import { Problem } from "./parts.tsx"
 import { taskLink } from "./route.ts"
 import { state } from "./state.ts"
 
+type Fields = Pick<TaskRow, "title" | "owner" | "description">
+
+const textIn = (form: HTMLFormElement, field: string): string => String(new FormData(form).get(field) ?? "").trim()
+
+const fieldsOf = (form: HTMLFormElement): Fields => ({
+  title: textIn(form, "title"),
+  owner: textIn(form, "owner"),
+  description: textIn(form, "description"),
+})
+
 /**
  * Makes a task, or changes the one that is given. What is being typed stays when the task changes elsewhere meanwhile;
  * saved is what was changed here, and that alone.
@@ -24,20 +34,21 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
     return before.owner !== "" && !names.includes(before.owner) ? [before.owner, ...names] : names
   }
 
+  /** What the form said at first: a text in it may differ from the task's in blanks and line ends. */
+  let shown: Partial<Fields> = {}
+
   const save = async (form: HTMLFormElement) => {
-    const data = new FormData(form)
-    const text = (field: string) => String(data.get(field) ?? "").trim()
-    const fields = { title: text("title"), owner: text("owner"), description: text("description") }
+    const fields = fieldsOf(form)
     if (props.task) {
-      const changed = Object.entries(fields).filter(([field, value]) => value !== before[field as keyof typeof before])
+      const changed = Object.entries(fields).filter(([field, value]) => value !== shown[field as keyof Fields])
       if (changed.length > 0) await api.update(props.task.id, Object.fromEntries(changed))
       props.onDone?.()
       return
     }
-    const steps = text("steps")
+    const steps = textIn(form, "steps")
       .split("\n")
       .flatMap((line) => (line.trim() === "" ? [] : { title: line.trim() }))
-    const made = await api.create({ ...fields, steps, status: data.get("draft") ? "draft" : "active" })
+    const made = await api.create({ ...fields, steps, status: textIn(form, "draft") ? "draft" : "active" })
     location.hash = taskLink(made.id)
   }
 
@@ -51,7 +62,15 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   }
 
   return (
-    <form class="form" onSubmit={(event) => void submit(event)}>
+    <form
+      class="form"
+      ref={(element) =>
+        queueMicrotask(() => {
+          shown = fieldsOf(element)
+        })
+      }
+      onSubmit={(event) => void submit(event)}
+    >
       <Show when={!props.task}>
         <h2>New task</h2>
       </Show>
