@@ -20,7 +20,8 @@ export function TaskView(props: { id: string }) {
     () => (live() ? undefined : props.id),
     (id) => api.task(id),
   )
-  const task = () => live() ?? (past.error ? undefined : past.latest)
+  // The last that was known until history has answered: what is being typed beside it stays.
+  const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? undefined : (past.latest ?? before)))
   return (
     <Show
       when={task()}
@@ -159,11 +160,14 @@ function Resources(props: { resources: readonly Resource[] }) {
         <h3>Resources</h3>
         <ul class="plain files">
           <For each={props.resources}>
-            {({ type, value, label }) => (
+            {(resource) => (
               <li>
-                <Show when={type === "url" && isSafeLink(value)} fallback={<code title={value}>{label ?? value}</code>}>
-                  <a href={value} target="_blank" rel="noreferrer noopener">
-                    {label ?? value} <span aria-hidden="true">↗</span>
+                <Show
+                  when={resource.type === "url" && isSafeLink(resource.value)}
+                  fallback={<code title={resource.value}>{resource.label ?? resource.value}</code>}
+                >
+                  <a href={resource.value} target="_blank" rel="noreferrer noopener">
+                    {resource.label ?? resource.value} <span aria-hidden="true">↗</span>
                   </a>
                 </Show>
               </li>
