@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net"
 import axe from "axe-core"
 import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { NOBODY } from "../../src/core/task.ts"
 import { startBrowser } from "../support/browser.ts"
 import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
@@ -275,6 +276,26 @@ describe.skipIf(!browser)("the page", () => {
     expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
   })
 
+  test("keeps a form open when text in it is selected with the mouse to beyond its edge", async () => {
+    const web = await serve({})
+    const { page } = await open(web.link)
+    await live(page)
+    await page.getByRole("link", { name: "New task" }).click()
+    const sheet = page.locator(".sheet")
+    const title = sheet.getByLabel("Title")
+    await title.fill("Grind finer")
+    const box = await title.boundingBox()
+    if (!box) throw new Error("not shown")
+    await page.mouse.move(box.x + 60, box.y + box.height / 2)
+    await page.mouse.down()
+    await page.mouse.move(box.x - 200, box.y + box.height / 2, { steps: 5 })
+    await page.mouse.up()
+    expect(await page.evaluate(() => location.hash)).toBe("#/new")
+    expect(await title.inputValue()).toBe("Grind finer")
+    await page.mouse.click(box.x - 200, box.y)
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+  })
+
   test("shows a task's resources as they are when one is taken away", async () => {
     const board = new FakeBoard()
     const resources = ["one", "two"].map((name) => ({ type: "url", value: `https://${name}.example/` }) as const)
@@ -289,6 +310,43 @@ describe.skipIf(!browser)("the page", () => {
     await eventually(async () => (await links.count()) === 1)
     expect(await links.getAttribute("href")).toBe("https://two.example/")
     expect(await links.textContent()).toContain("two.example")
+  })
+
+  test("begins at the top of what a link in the sheet leads to", async () => {
+    const agents = new FakeAgents()
+    const board = new FakeBoard()
+    const at = Date.now()
+    const text = "A line.\n\n".repeat(300)
+    board.put({ id: "1", title: "Grind", description: text })
+    agents.set(
+      viewOf({
+        task: { id: "bg_run00000", description: "#1 Grind", parentID: NOBODY, run: { createdAt: at, startedAt: at } },
+        lastText: text,
+      }),
+    )
+    const web = await serve({ agents, board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    const sheet = page.locator(".sheet")
+    await sheet.locator("a.ended").click()
+    const title = sheet.getByRole("heading", { name: "#1 Grind" })
+    await title.waitFor()
+    expect(await title.evaluate((element) => element.getBoundingClientRect().top)).toBeGreaterThan(0)
+  })
+
+  test("is where it was on the keyboard after a question was answered", async () => {
+    const { agents, board } = workingDay()
+    const web = await serve({ board, agents })
+    const { page, problems } = await open(web.link)
+    await live(page)
+    await page.locator(".work", { hasText: "Move the grinder" }).click()
+    const stop = page.getByRole("button", { name: "Stop" })
+    await stop.click()
+    await page.getByRole("button", { name: "Keep it" }).click()
+    await page.locator(".confirm").waitFor({ state: "detached" })
+    expect(await stop.evaluate((element) => element === document.activeElement)).toBe(true)
+    expect(problems).toEqual([])
   })
 
   test("says when the server is gone, and is right again when it is back", async () => {

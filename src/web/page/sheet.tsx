@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createSignal, type JSX, Show } from "solid-js"
+import { createEffect, createMemo, createSignal, type JSX, on, Show } from "solid-js"
 import type { Route } from "./route.ts"
 
 type Shown = { readonly view: string; readonly id?: string }
@@ -6,11 +6,18 @@ type Shown = { readonly view: string; readonly id?: string }
 /** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
 export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
+  let pressedOn: EventTarget | null = null
   const open = createMemo(() => props.route.view !== "home")
   createEffect(() => {
     if (open() && !dialog?.open) dialog?.showModal()
     if (!open() && dialog?.open) dialog.close()
   })
+  createEffect(
+    on(
+      () => props.route,
+      () => dialog?.scrollTo(0, 0),
+    ),
+  )
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog by itself
     <dialog
@@ -18,9 +25,12 @@ export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Ele
       ref={dialog}
       aria-label={labelOf(props.route)}
       onClose={() => goHome()}
+      onMouseDown={(event) => {
+        pressedOn = event.target
+      }}
       onClick={(event) => {
-        // On the backdrop: everything else lies in the sheet's body.
-        if (event.target === dialog) goHome()
+        // On the backdrop: everything else lies in the sheet's body. Text that is selected to beyond the edge ends there.
+        if (event.target === dialog && pressedOn === dialog) goHome()
       }}
     >
       <div class="body">
@@ -46,6 +56,7 @@ function labelOf(route: Route): string {
 
 /** Asks before what cannot be undone. `ask` resolves with the choice. */
 export function createConfirm() {
+  let dialog: HTMLDialogElement | undefined
   const [question, setQuestion] = createSignal<{ text: string; yes: string; decide: (choice: boolean) => void }>()
   const ask = (text: string, yes: string) =>
     new Promise<boolean>((resolve) => {
@@ -53,6 +64,8 @@ export function createConfirm() {
         text,
         yes,
         decide: (choice) => {
+          // Closed before it is taken away: only so does the focus return to where it was.
+          dialog?.close()
           setQuestion(undefined)
           resolve(choice)
         },
@@ -64,8 +77,11 @@ export function createConfirm() {
         <dialog
           class="confirm"
           aria-label={asked().text}
-          ref={(element) => queueMicrotask(() => element.showModal())}
-          onClose={() => asked().decide(false)}
+          ref={(element) => {
+            dialog = element
+            queueMicrotask(() => element.showModal())
+          }}
+          onClose={() => question()?.decide(false)}
         >
           <p>{asked().text}</p>
           <div class="actions">
