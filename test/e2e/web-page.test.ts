@@ -312,6 +312,23 @@ describe.skipIf(!browser)("the page", () => {
     expect(await links.textContent()).toContain("two.example")
   })
 
+  test("keeps a filter in sight for as long as it hides something", async () => {
+    const board = new FakeBoard()
+    for (let n = 1; n <= 6; n++) board.put({ id: String(n), title: n < 3 ? `Grind ${n}` : `Brew ${n}` })
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    const filter = page.getByRole("searchbox", { name: /Filter the board/ })
+    await filter.fill("grind")
+    const cards = page.locator(".column.waiting .card")
+    await eventually(async () => (await cards.count()) === 2)
+    await board.complete("1", { kind: "user" })
+    await eventually(async () => (await cards.count()) === 1)
+    expect(await filter.inputValue()).toBe("grind")
+    await filter.fill("")
+    await eventually(async () => (await cards.count()) === 5)
+  })
+
   test("begins at the top of what a link in the sheet leads to", async () => {
     const agents = new FakeAgents()
     const board = new FakeBoard()
@@ -347,6 +364,23 @@ describe.skipIf(!browser)("the page", () => {
     await page.locator(".confirm").waitFor({ state: "detached" })
     expect(await stop.evaluate((element) => element === document.activeElement)).toBe(true)
     expect(problems).toEqual([])
+  })
+
+  test("shows what was done while it was offline, also when as much was made", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".column.done", { hasText: "Nothing is done yet" }).waitFor()
+    await web.stop()
+    await page.locator(".live.lost").waitFor()
+    await board.complete("1", { kind: "user" })
+    board.put({ id: "2", title: "Brew" })
+    await web.start()
+    await live(page)
+    await page.locator(".column.waiting .card", { hasText: "Brew" }).waitFor()
+    await page.locator(".column.done .card", { hasText: "Grind" }).waitFor({ timeout: 5000 })
   })
 
   test("says when the server is gone, and is right again when it is back", async () => {

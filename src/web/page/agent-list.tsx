@@ -7,6 +7,7 @@ import { agentState, agentTexts, isActive, matches, newestFirst, oldestFirst } f
 import { now, state } from "./state.ts"
 
 const FIRST_SHOWN = 25
+const FILTER_FROM = 5
 
 /** What runs now, in the order of its beginning: a card keeps its place while its figures tick. */
 export function AtWork() {
@@ -86,13 +87,15 @@ export function AgentList() {
       .sort(newestFirst),
   )
   const found = createMemo(() => ended().filter((agent) => matches(filter(), agentTexts(agent))))
+  // Stays once it is there: without it nobody could see or end what it hides.
+  const filterable = createMemo((was: boolean) => was || ended().length > FILTER_FROM, false)
   return (
     <section class="panel" aria-labelledby="ended-title">
       <div class="bar">
         <h2 id="ended-title">
           Answers <span class="count">{ended().length}</span>
         </h2>
-        <Show when={ended().length > 5}>
+        <Show when={filterable()}>
           <input
             type="search"
             class="filter"

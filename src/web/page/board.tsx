@@ -9,12 +9,15 @@ import { now, state } from "./state.ts"
 
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20
+const FILTER_FROM = 5
 
 /** The board in columns, by what its tasks are doing; those that are done at its end. */
 export function BoardSection() {
   const [filter, setFilter] = createSignal("")
   const tasks = createMemo(() => Object.values(state.tasks).sort(byId))
   const found = createMemo(() => tasks().filter((task) => matches(filter(), taskTexts(task))))
+  // Stays once it is there: without it nobody could see or end what it hides.
+  const filterable = createMemo((was: boolean) => was || tasks().length > FILTER_FROM, false)
   return (
     <Show when={state.board}>
       <section class="panel" aria-labelledby="board-title">
@@ -22,7 +25,7 @@ export function BoardSection() {
           <h2 id="board-title">
             Board <span class="count">{tasks().length}</span>
           </h2>
-          <Show when={tasks().length > 5}>
+          <Show when={filterable()}>
             <input
               type="search"
               class="filter"
@@ -81,10 +84,12 @@ function TaskCard(props: { task: TaskRow }) {
   )
 }
 
-/** What was done lately; read anew whenever a task leaves the board. */
+/** What was done lately; read anew whenever a task leaves the board, or may have while the page was offline. */
 function Archive() {
-  const size = createMemo(() => Object.keys(state.tasks).length)
-  const [history] = createResource(size, () => api.history(HISTORY_SHOWN))
+  const [history] = createResource(
+    () => state.leavings,
+    () => api.history(HISTORY_SHOWN),
+  )
   return (
     <section class="column done" aria-label="Done">
       <h3>Done</h3>

@@ -17,6 +17,8 @@ type State = {
   /** False: the board is off. */
   board: boolean
   problem: string
+  /** How often tasks have left the board, or may have. */
+  leavings: number
   owners: readonly BoardAgent[]
   threadBase?: string
 }
@@ -27,6 +29,7 @@ const [state, setState] = createStore<State>({
   tasks: {},
   board: false,
   problem: "",
+  leavings: 0,
   owners: [],
 })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
@@ -56,6 +59,7 @@ function begin({ project, now, agents, board, threadBase }: Snapshot): void {
     Object.fromEntries(rows.map((row) => [row.id, row]))
   setState("agents", reconcile(keyed(agents)))
   setState("tasks", reconcile(keyed(board?.tasks ?? [])))
+  setState("leavings", (count) => count + 1)
   setState({
     project,
     board: board !== undefined,
@@ -71,6 +75,7 @@ function change(delta: Delta): void {
   for (const row of delta.tasks ?? []) setState("tasks", row.id, reconcile(row))
   drop("agents", delta.agentsGone)
   drop("tasks", delta.tasksGone)
+  if (delta.tasksGone) setState("leavings", (count) => count + 1)
   if (delta.owners) setState("owners", delta.owners)
   if (delta.problem !== undefined) setState("problem", delta.problem)
 }
