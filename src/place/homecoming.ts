@@ -2,11 +2,10 @@ import { existsSync } from "node:fs"
 import { realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../core/errors.ts"
-import { at, type Checkout, checkoutOf, underWay } from "./checkout.ts"
-import { git } from "./git.ts"
+import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
 import { locked } from "./lock.ts"
 import { readMarker } from "./marker.ts"
-import { type CutOff, cutOff, mergeInto } from "./merge.ts"
+import { type CutOff, cutOff, marksIn, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
 import { targetOf, type WorktreePorts } from "./room.ts"
 import { snapshot } from "./snapshot.ts"
@@ -44,15 +43,6 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
     const nothing = files.length === 0 && brought.submodules.length === 0
     return nothing ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
   })
-}
-
-/** The files of a state in which the marks of a conflict that was given to the agent to solve still stand. */
-async function marksIn(home: Checkout, taskID: string, state: string): Promise<readonly string[]> {
-  const mine = await readRef(home, "conflict", taskID)
-  if (!mine) return []
-  const args = ["grep", "-l", "-z", "-I", "--no-color", "--fixed-strings", "-e", `>>>>>>> ${mine}`, state]
-  const { out } = await git(args, { ...at(home), accept: [1] })
-  return out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
 }
 
 /**

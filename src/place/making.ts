@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
-import { mergeTrees } from "./merge.ts"
+import { marksIn, mergeTrees } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
 import { lastLines, runCommand } from "./run-command.ts"
@@ -95,6 +95,9 @@ async function startOf(from: Checkout, taskID: string): Promise<Start> {
     )
   if (!(await readRef(from, "conflict", taskID)))
     return { commit: state, conflicts: [], ...(state === base && { toldFrom: base }) }
+  // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
+  const unsolved = await marksIn(from, taskID, state)
+  if (unsolved.length > 0) return { commit: state, conflicts: unsolved }
   const { commit: mine } = await snapshot(from, [base], "superagents: the parent's state, to be merged with")
   const merged = await mergeTrees(from, state, mine)
   const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")

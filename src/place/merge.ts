@@ -103,6 +103,15 @@ export async function mergeTrees(checkout: Checkout, mine: string, theirs: strin
   return code === 0 ? { kind: "clean", tree } : { kind: "conflict", tree, paths: [...new Set(paths)] }
 }
 
+/** The files of a state in which the marks of a conflict that was given to the agent to solve still stand. */
+export async function marksIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
+  const mine = await readRef(checkout, "conflict", taskID)
+  if (!mine) return []
+  const args = ["grep", "-l", "-z", "-I", "--no-color", "--fixed-strings", "-e", `>>>>>>> ${mine}`, state]
+  const { out } = await git(args, { ...at(checkout), accept: [1] })
+  return out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
+}
+
 /** The state with its submodules as they were at `base`, and the names of those that had changed. */
 async function withoutSubmodules(checkout: Checkout, base: string, theirs: string) {
   const changed = (await changesBetween(checkout, base, theirs)).filter(isSubmodule)

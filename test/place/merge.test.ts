@@ -216,6 +216,24 @@ describe("a conflict", () => {
     expect(await merge(SECOND)).toEqual({ kind: "nothing" })
   })
 
+  test("that was left unsolved stays one, whatever the user changes before the next resume", async () => {
+    user.write("a", text()).write("b", text()).commit()
+    await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
+    user.write("a", text({ 5: "mine" }))
+    expect((await merge()).kind).toBe("conflict")
+    await bench.worked(() => {}, { again: true })
+    user.write("b", text({ 20: "mine" }))
+    const again = await bench.places.ready({ taskID: ID, folder: user.top, timeLimit: 0 })
+    expect(again.conflicts).toEqual(["a"])
+    await bench.places.putAway(ID, user.top)
+    const before = user.state()
+    expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
+    expect(user.state()).toEqual(before)
+    await bench.worked((child) => child.write("a", text({ 5: "both" })), { again: true })
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+    expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 20: "mine" })])
+  })
+
   test.each<[string, (child: Repository) => void, () => void, string[]]>([
     [
       "an untracked file of the user's in the way",
