@@ -2,9 +2,11 @@ import { existsSync } from "node:fs"
 import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
+import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
+import { changesBetween, isSubmodule } from "./diff.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
-import { marksIn, mergeTrees } from "./merge.ts"
+import { marksIn, mergeTrees, stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
 import { lastLines, runCommand } from "./run-command.ts"
@@ -52,7 +54,7 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
   const marker = await readMarker(target)
   if (marker?.state === "held" && existsSync(target)) {
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
-    return { directory, conflicts: [] }
+    return { directory, conflicts: await goOn(ports, from, marker, taskID) }
   }
   if (marker) await clean(ports, target, taskID)
   const { top, gitDir, commonDir } = from
@@ -63,9 +65,7 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
     await setUp(ports.settings.setup, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
-    const { commit, mine, toldFrom } = start
-    if (mine) await writeRefs(from, taskID, { state: commit, base: mine, conflict: mine, start: mine })
-    else if (toldFrom) await writeRefs(from, taskID, { start: toldFrom })
+    await begin(from, taskID, start)
     await writeMarker(target, { ...making, state: "used", worktree })
     return { directory, conflicts: start.conflicts }
   } catch (error) {
@@ -73,6 +73,30 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
     await dropMarker(target)
     throw error
   }
+}
+
+const begin = async (from: Checkout, taskID: string, { commit, mine, toldFrom }: Start): Promise<void> => {
+  if (mine) await writeRefs(from, taskID, { state: commit, base: mine, conflict: mine, start: mine })
+  else if (toldFrom) await writeRefs(from, taskID, { start: toldFrom })
+}
+
+/** Goes on in a folder that had to stay. What a fresh one would begin with comes into its files; returns the conflicts. */
+async function goOn(
+  ports: WorktreePorts,
+  from: Checkout,
+  { worktree }: Marker,
+  taskID: string,
+): Promise<readonly string[]> {
+  const state = await readRef(from, "state", taskID)
+  if (!worktree || !state || !existsSync(worktree.gitDir)) return []
+  const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
+  const start = await startOf(from, taskID, commit)
+  const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
+  // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
+  if (changes.length > 0)
+    await applyChanges(worktree, changes, { stage: stageOf(worktree, taskID), keep: "", fault: ports.fault })
+  await begin(from, taskID, start)
+  return start.conflicts
 }
 
 async function make(ports: WorktreePorts, from: Checkout, target: string, taskID: string, making: Marker) {
@@ -87,8 +111,9 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, taskID
 }
 
 /** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
-async function startOf(from: Checkout, taskID: string): Promise<Start> {
-  const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+async function startOf(from: Checkout, taskID: string, now?: string): Promise<Start> {
+  const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  const state = now ?? kept
   if (!state || !base)
     throw new CallError(
       `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,

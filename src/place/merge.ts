@@ -60,7 +60,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   return { kind: "merged", changes, submodules }
 }
 
-const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
+export const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
 
 /** The checkout that a merge was going on in stands in the message of its commit. */
 const JOURNAL = "superagents: merge into "

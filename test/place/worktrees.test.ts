@@ -283,6 +283,30 @@ describe("putting away", () => {
   })
 })
 
+test("in a folder that had to stay, a conflict has its marks, and what was merged is not told again", async () => {
+  user.write("a", "1\n2\n3\n4\n5\n").write("b", "b\n").commit()
+  const child = await bench.ready()
+  Repository.init(join(child.top, "nested")).write("x", "precious").commit()
+  child.write("a", "1\ntheirs\n3\n4\n5\n")
+  await bench.places.putAway(ID, user.top)
+  user.write("a", "1\nmine\n3\n4\n5\n").write("b", "mine\n")
+  expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
+  const request = { taskID: ID, folder: user.top, timeLimit: 0 }
+  expect(await bench.places.ready(request)).toEqual({ directory: child.top, conflicts: ["a"] })
+  expect(child.read("a")).toMatch(/<<<<<<<.*\ntheirs\n=======\nmine\n>>>>>>>/)
+  expect([child.read("b"), child.read("nested/x")]).toEqual(["mine\n", "precious"])
+  await bench.places.putAway(ID, user.top)
+  expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
+  expect((await bench.places.ready(request)).conflicts).toEqual(["a"])
+  child.write("a", "1\nboth\n3\n4\n5\n")
+  expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect([user.read("a"), user.read("b")]).toEqual(["1\nboth\n3\n4\n5\n", "mine\n"])
+  await bench.places.ready(request)
+  child.write("c", "c\n")
+  expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["c"], held: child.top })
+})
+
 describe("submodules", () => {
   let library: Repository
   beforeEach(() => {
