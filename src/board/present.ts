@@ -24,6 +24,8 @@ export class Present {
   #agents: readonly BoardAgent[] = []
   #saidMissing = false
   #refreshedAt = 0
+  /** The clock's next round as last looked for. */
+  #round = { minute: Number.NaN, at: 0, text: "" }
 
   constructor(ports: PresentPorts) {
     this.#ports = ports
@@ -64,14 +66,24 @@ export class Present {
   }
 
   moment(): Moment {
-    const { clock, schedule, runs } = this.#ports
+    const { clock, runs } = this.#ports
     const now = clock.now()
-    const next = schedule.next(now)
     return {
       runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
       agents: this.#agents.map(({ name }) => name),
       now: new Date(now).toISOString(),
-      nextTick: next === undefined ? "" : schedule.text(next, now),
+      nextTick: this.#nextTick(now),
     }
+  }
+
+  /** Looked for once a minute: it is asked for each of a thousand tasks, and to find a round that never comes takes ms. */
+  #nextTick(now: number): string {
+    const minute = Math.floor(now / 60_000)
+    if (this.#round.minute !== minute || this.#round.at <= now) {
+      const at = this.#ports.schedule.next(now)
+      const text = at === undefined ? "" : this.#ports.schedule.text(at, now)
+      this.#round = { minute, at: at ?? Number.POSITIVE_INFINITY, text }
+    }
+    return this.#round.text
   }
 }

@@ -24,17 +24,21 @@ export class ThreadMaker {
       cancel = this.#clock.after(PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
     })
     try {
-      const model =
-        by.kind === "agent" && by.messageID !== undefined
-          ? await this.#threads.modelOf(by.sessionID, by.messageID)
-          : undefined
-      return await Promise.race([this.#threads.create({ ...threadOf(task), model }), late])
+      return await Promise.race([this.#make(task, by), late])
     } catch (error) {
       this.#surroundings.log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
       return undefined
     } finally {
       cancel()
     }
+  }
+
+  async #make(task: BoardTask, by: Actor): Promise<string> {
+    const model =
+      by.kind === "agent" && by.messageID !== undefined
+        ? await this.#threads.modelOf(by.sessionID, by.messageID)
+        : undefined
+    return this.#threads.create({ ...threadOf(task), model })
   }
 
   /** The session in which a task is worked on: a new one where there is none (any more). */

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { Schedule } from "../../src/board/schedule.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import { agentIn, BoardRig } from "../support/board-rig.ts"
@@ -64,12 +65,13 @@ describe("a task that is made", () => {
     expect(await state("1")).toBe("running")
   })
 
-  test("does not wait for a host that hangs", async () => {
-    rig.threads.hangs = true
-    const making = make("librarian")
+  test.each(["make a thread", "name the maker's model"])("does not wait for a host that does not %s", async (what) => {
+    if (what === "make a thread") rig.threads.hangs = true
+    else rig.threads.modelOf = () => new Promise(() => {})
+    const making = rig.board.create({ title: "x", owner: "librarian" }, build)
     const late = setInterval(() => void rig.clock.advance(1000), 1)
-    expect((await making).threadId).toBeUndefined()
-    clearInterval(late)
+    expect((await making.finally(() => clearInterval(late))).threadId).toBeUndefined()
+    rig.threads.hangs = false
   })
 
   test("wakes its owner at once: one run, in its thread, by the work prompt", async () => {
@@ -143,6 +145,23 @@ describe("calls", () => {
       ["b", "done"],
     ])
     expect(await rig.board.history(1)).toHaveLength(1)
+  })
+
+  test("of a thousand tasks has their states without a look at the calendar for each", async () => {
+    await rig.board.create({ title: "mine" }, build)
+    const hand = tasksFile()
+    const tasks = Array.from({ length: 1000 }, (_, index) => ({ ...hand.tasks[0], id: `${index + 1}`, threadId: null }))
+    writeFileSync(file(), JSON.stringify({ ...hand, tasks }))
+    const next = vi.spyOn(Schedule.prototype, "next")
+    const text = vi.spyOn(Schedule.prototype, "text")
+    const states = () => new Set(listed.map((task) => rig.board.state(task).text))
+    const listed = await rig.board.list()
+    expect(states()).toEqual(new Set(["next run 09:00"]))
+    expect(rig.board.inFlight()).toEqual([])
+    expect(next.mock.calls.length + text.mock.calls.length).toBeLessThan(20)
+    await rig.clock.advance(HOUR)
+    expect(rig.board.state(listed[999] as BoardTask).text).toMatch(/10:00|queued/)
+    vi.restoreAllMocks()
   })
 
   test("know only the agents that the option names", async () => {
