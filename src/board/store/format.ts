@@ -146,9 +146,13 @@ export function formatBoard({ state, others }: BoardFile): string {
   return `${JSON.stringify({ ...others, tasks, nextId, runtime }, null, 2)}\n`
 }
 
+const LineSchema = taskSchema("").extend({ archivedAt: z.string() })
+
 /** A line of history; undefined where it cannot be read. */
 export function parseLine(line: string): ArchivedTask | undefined {
-  const parsed = taskSchema("").extend({ archivedAt: z.string() }).safeParse(parseJson(line))
+  const value = parseJson(line)
+  if (isAsWritten(value) && "archivedAt" in value && isText(value.archivedAt)) return value as ArchivedTask
+  const parsed = LineSchema.safeParse(value)
   return parsed.success ? (withoutAbsent(parsed.data) as ArchivedTask) : undefined
 }
 
