@@ -1,6 +1,8 @@
 import { Cron } from "croner"
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
+/** No further ahead a weekday is the next of its name. */
+const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 
 /**
  * When the clock wakes: a cron pattern in local time. A time that a daylight change leaves out comes at the change; one
@@ -21,12 +23,14 @@ export class Schedule {
     return this.#cron.nextRun(new Date(after))?.getTime()
   }
 
-  /** A time for readers: `14:00` today, `Mon 06:00` on another day. */
+  /** A time for readers: `14:00` today, `Mon 06:00` within days, `1 Apr 06:00` later. */
   text(at: number, now: number): string {
     const time = this.#format(at, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
     const day = { year: "numeric", month: "2-digit", day: "2-digit" } as const
     if (this.#format(at, day) === this.#format(now, day)) return time
-    return `${this.#format(at, { weekday: "short" })} ${time}`
+    if (at - now < WEEKDAY_SAYS_IT_MS) return `${this.#format(at, { weekday: "short" })} ${time}`
+    const isThisYear = this.#format(at, { year: "numeric" }) === this.#format(now, { year: "numeric" })
+    return `${this.#format(at, { day: "numeric", month: "short", ...(!isThisYear && { year: "numeric" }) })} ${time}`
   }
 
   #format(at: number, options: Intl.DateTimeFormatOptions): string {

@@ -44,9 +44,12 @@ test("a pattern that never comes has no next time; one that is none is refused",
   expect(() => new Schedule("whenever")).toThrow()
 })
 
-test("a time is told as today's, or with its day", () => {
+test("a time is told as today's, or with its weekday, or with its date where that says too little", () => {
   const schedule = new Schedule(DEFAULT_SCHEDULE, "Europe/Berlin")
   const now = Date.parse("2026-03-02T20:30:00Z")
   expect(schedule.text(Date.parse("2026-03-02T21:00:00Z"), now)).toBe("22:00")
   expect(schedule.text(Date.parse("2026-03-03T05:00:00Z"), now)).toBe("Tue 06:00")
+  expect(schedule.text(Date.parse("2026-03-08T05:00:00Z"), now)).toBe("Sun 06:00")
+  expect(schedule.text(Date.parse("2026-03-09T05:00:00Z"), now)).toBe("9 Mar 06:00")
+  expect(schedule.text(Date.parse("2026-12-31T23:30:00Z"), now)).toBe("1 Jan 2027 00:30")
 })
