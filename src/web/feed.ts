@@ -61,6 +61,8 @@ export class Feed {
       this.#readers.set(send, end)
     })
     if (this.#readers.size === 0) this.#rest()
+    // Anew where the last of the others has left meanwhile.
+    else this.#begin()
     return () => this.#leave(send)
   }
 

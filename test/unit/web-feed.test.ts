@@ -50,6 +50,16 @@ test("with nobody reading it does nothing: no timer, no subscription", async () 
   expect([agents.listeners, board.listeners, view.pending, feed.readers]).toEqual([0, 0, 0, 0])
 })
 
+test("a reader that comes while the last one goes is told of what changes", async () => {
+  const { leave } = await join()
+  const coming = join()
+  leave()
+  const { heard } = await coming
+  agents.set(viewOf({ task: { id: "bg_a" } }))
+  await clock.advance(1000)
+  expect(heard.map(({ event }) => event)).toEqual(["state", "change"])
+})
+
 test("a reader hears the whole state first", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   board.put({ id: "5" }, { state: "running" })
