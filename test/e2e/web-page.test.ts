@@ -402,6 +402,30 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".column.waiting .card", { hasText: "#8" }).count()).toBe(0)
   })
 
+  test("is live in each of many tabs that is looked at: a browser has six connections to a server", async () => {
+    const board = new FakeBoard()
+    const web = await serve({ board })
+    const { page: first } = await open(web.link)
+    const show = (page: Page, shown: boolean) =>
+      page.evaluate((hidden) => {
+        Object.defineProperty(document, "hidden", { value: hidden, configurable: true })
+        document.dispatchEvent(new Event("visibilitychange"))
+      }, !shown)
+    let page = first
+    for (let tab = 2; tab <= 8; tab++) {
+      await live(page)
+      await show(page, false)
+      page = await first.context().newPage()
+      await page.goto(web.link, { timeout: 5000 })
+    }
+    await live(page)
+    expect(web.feed.readers).toBeLessThan(4)
+    await show(page, false)
+    board.put({ id: "1", title: "Made meanwhile" })
+    await show(first, true)
+    await first.locator(".card", { hasText: "Made meanwhile" }).waitFor({ timeout: 5000 })
+  })
+
   test("is used by keyboard alone", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })

@@ -19,9 +19,13 @@ function takeToken(): string {
 }
 
 let connection: ReturnType<typeof connect> | undefined
+/** A browser has six connections to a server, for all tabs: those that nobody sees leave theirs to the one that is. */
+const tabs = new BroadcastChannel("superagents")
+let left = false
 
 function begin(): void {
   connection?.end()
+  left = false
   const token = takeToken()
   useToken(token)
   if (token === "") return void setLink({ state: "refused", message: NO_KEY })
@@ -48,15 +52,29 @@ const hasten = () => {
   if (link().state === "lost") connection?.again()
 }
 
+tabs.onmessage = () => {
+  if (!document.hidden || link().state === "refused") return
+  connection?.end()
+  left = true
+}
+
+const seen = () => {
+  if (document.hidden) return
+  tabs.postMessage("seen")
+  if (left) begin()
+  else hasten()
+}
+
 addEventListener("hashchange", () => {
   if (tokenIn(location.hash) !== undefined) begin()
 })
 addEventListener("online", hasten)
-document.addEventListener("visibilitychange", hasten)
+document.addEventListener("visibilitychange", seen)
 setInterval(() => {
   if (!document.hidden) tick()
 }, TICK_MS)
 
+tabs.postMessage("seen")
 begin()
 const root = document.getElementById("root")
 if (root) render(() => <App />, root)
