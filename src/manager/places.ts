@@ -87,12 +87,23 @@ export class Places {
    * What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. The tasks
    * that it launched are closed before, and come along from its folder.
    */
-  async leave({ task, ending }: Closing): Promise<Partial<Outcome> | undefined> {
-    const { place } = task
+  async leave(closing: Closing): Promise<Partial<Outcome> | undefined> {
+    const { place, id, outcome } = closing.task
     if (!place) return undefined
+    try {
+      return await this.#leave(closing, place)
+    } catch (error) {
+      this.#parts.host.log("warn", "a worktree could not be put away", { task: id, error: String(error) })
+      return { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") }
+    }
+  }
+
+  async #leave({ task, ending }: Closing, place: NonNullable<Task["place"]>): Promise<Partial<Outcome>> {
     const entering = this.#entering.get(task.id)
     entering?.stop.abort()
     await entering?.done
+    // What still runs there would write into what is kept, and be in the way of its removal.
+    await this.#checks.stop(task.id)
     const below = this.#below(task)
     for (const { id } of below) await this.#endings().closed(id)
     const worktrees = await this.#load()
@@ -123,6 +134,20 @@ export class Places {
       await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
     }
     await host.move(sessionID, folder)
+  }
+
+  /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
+  async settle(task: Task): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const { outcome, place, run } = task
+    if (!place || isActive(task) || !outcome || outcome.work) return task
+    await this.home(task)
+    const worktrees = await this.#load()
+    const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
+    const event = { type: "closed", generation: run.generation, outcome: { ...outcome, work } } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return change?.after ?? task
   }
 
   /** Brings the kept work of an ended task home. */
@@ -239,6 +264,9 @@ function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, m
     ...(merge && { merge }),
   }
 }
+
+const notPutAway = (id: string, why: string): string =>
+  `What it changed was not kept at its end, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 function welcome(directory: string, conflicts: readonly string[]): string {
   const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`

@@ -131,7 +131,7 @@ export class TaskManager {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)
     await this.#all.endings.closed(found.id)
-    const task = store.get(found.id) ?? found
+    const task = await this.#all.places.settle(store.get(found.id) ?? found)
     if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.places.filesOf(task))
     return this.#view(await this.#all.places.merge(task))
   }

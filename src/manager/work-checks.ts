@@ -20,6 +20,8 @@ type Run = {
   runs: number
   /** Its command is under way. */
   stop?: AbortController
+  /** Resolves when it is no more. */
+  ended?: Promise<unknown>
   result?: CheckResult
 }
 
@@ -55,12 +57,19 @@ export class Checks {
 
   /** What follows a run's end: its check is stopped, and what came of it goes into the receipt. */
   async close({ task }: Closing): Promise<Partial<Outcome> | undefined> {
+    await this.stop(task.id)
     const run = this.#runs.get(task.id)
-    run?.stop?.abort()
     if (!run?.result || run.generation !== task.run.generation) return undefined
     const { output, ...check } = run.result
     const shown = output === undefined ? check : { ...check, output: output.slice(-MOST_KEPT_CHARS) }
     return { receipt: { ...(task.outcome?.receipt ?? NO_RECEIPT), check: shown } }
+  }
+
+  /** Stops a check that is under way; resolves when nothing of it runs any more. */
+  async stop(taskID: string): Promise<void> {
+    const run = this.#runs.get(taskID)
+    run?.stop?.abort()
+    await run?.ended
   }
 
   forget(taskID: string): void {
@@ -68,12 +77,19 @@ export class Checks {
   }
 
   /** Undefined where it was stopped. */
-  async #run(task: Task): Promise<CheckResult | undefined> {
-    const { host, options, store } = this.#parts
-    const { check: command = "", generation } = task.run
+  #run(task: Task): Promise<CheckResult | undefined> {
+    const { generation } = task.run
     const known = this.#runs.get(task.id)
     const run: Run = known?.generation === generation ? known : { generation, runs: 0 }
     this.#runs.set(task.id, run)
+    const result = this.#execute(task, run)
+    run.ended = result.catch(() => {})
+    return result
+  }
+
+  async #execute(task: Task, run: Run): Promise<CheckResult | undefined> {
+    const { host, options, store } = this.#parts
+    const { check: command = "" } = task.run
     const stop = new AbortController()
     run.stop = stop
     const tracker = store.tracker(task.id)

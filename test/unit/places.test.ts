@@ -1,9 +1,12 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
 import type { MergeResult } from "../../src/place/homecoming.ts"
 import type { Ready, ReadyRequest } from "../../src/place/making.ts"
 import type { PutAway, Worktrees } from "../../src/place/worktrees.ts"
-
+import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
 /** What is done with places, as the manager asks for it; git itself has tests of its own. */
@@ -144,11 +147,47 @@ describe("a task in a worktree", () => {
     expect(places.calls.at(-1)).toContain("putAway")
   })
 
-  test("whose place cannot be put away is told all the same", async () => {
+  test("whose place cannot be put away is told all the same, with what became of its work", async () => {
     places.onPutAway = () => Promise.reject(new Error("No space left on device"))
-    const task = await rig.ended((await rig.launch(IN_WORKTREE)).id)
-    expect(task.status).toBe("completed")
-    expect(rig.host.logs.some(({ fields }) => String(fields?.error).includes("No space left"))).toBe(true)
+    const { id, status } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    expect(status).toBe("completed")
+    expect(rig.notices()[0]?.hidden).toMatch(/Note: What it changed was not kept .* Why: No space left on device/)
+    await expect(rig.manager.merge(id, rig.caller)).rejects.toThrow("No space left on device")
+    places.onPutAway = async () => CHANGED
+    const asked: unknown[] = []
+    const view = await rig.manager.merge(id, { ...rig.caller, permit: async (what) => void asked.push(what) })
+    expect(asked).toEqual([{ kind: "edit", files: ["a"] }])
+    expect(view.task.outcome?.work).toMatchObject({ files: ["a"], merge: { kind: "merged" } })
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
+  })
+
+  test("that is cancelled while its check runs is put away when that has ended", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "check-"))
+    rig.host.move = async () => {}
+    rig.host.folderOf = () => folder
+    const pid = () => Number(readFileSync(join(folder, "pid"), "utf8"))
+    const runs = (id: number) => {
+      try {
+        return process.kill(id, 0)
+      } catch {
+        return false
+      }
+    }
+    let ran: boolean | undefined
+    places.onPutAway = async () => {
+      ran = runs(pid())
+      return CHANGED
+    }
+    const { id } = await rig.launch({ ...IN_WORKTREE, check: "echo $$ > pid; exec sleep 60" })
+    await eventually(async () => {
+      await rig.clock.advance(50)
+      return runs(pid())
+    })
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    expect([rig.task(id).status, ran]).toEqual(["cancelled", false])
+    rmSync(folder, { recursive: true })
   })
 
   test("of a process that died is moved home, kept, and told as interrupted", async () => {
