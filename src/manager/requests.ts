@@ -34,13 +34,16 @@ export class Requests {
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
+      // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.
+      const removed = host.clearRequest(task.sessionID, request.id)
+      await removed.catch(() => {})
       try {
         await this.#carryOut(task, request)
       } catch (error) {
         if (!(error instanceof CallError)) throw error
         host.toast({ title: "Not done", message: error.message, variant: "warning" })
       } finally {
-        await host.clearRequest(task.sessionID, request.id)
+        await removed
         this.#taken.delete(request.id)
         // Whoever wrote the request wrote our record with it, perhaps an older one.
         if (store.get(task.id)) await journal.save(task)

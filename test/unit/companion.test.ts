@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
 import { Rig, running } from "../support/rig.ts"
 
 describe("what somebody at the screen asks for", () => {
@@ -16,6 +17,24 @@ describe("what somebody at the screen asks for", () => {
     await rig.clock.advance(1000)
     expect(rig.answers()).toHaveLength(1)
     expect((await rig.host.activity()).has(sessionID)).toBe(false)
+  })
+
+  test("it is taken away at once, however long it takes: one that stays counts as unheard", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.host.onCall = (method) => (method === "abort" ? { slow: 4000 } : undefined)
+    await asked(rig, sessionID, { action: "cancel" })
+    expect(rig.notices()).toEqual([])
+    expect((await rig.ended(id)).status).toBe("cancelled")
+  })
+
+  test("it is carried out although it could not be taken away", async () => {
+    const { rig, id, sessionID } = await running()
+    rig.host.onCall = (method) => (method === "clearRequest" ? { fail: new HostError("no answer") } : undefined)
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
+    expect((await rig.ended(id)).status).toBe("cancelled")
+    await rig.clock.advance(1000)
+    expect(rig.notices()).toHaveLength(1)
   })
 
   test("a clear forgets the task and tells nobody", async () => {
