@@ -140,16 +140,22 @@ export class Watcher {
     })
   }
 
-  /** What one run spends counts for the limits that others share with it. */
+  /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
   #spent(task: Task, tracker: ProgressTracker): void {
     const { store } = this.#parts
     const bill = this.#ports.ledger.now()
     this.checkLimits(task, tracker, bill)
-    if (!bill) return
-    for (const other of store.active()) {
+    for (const other of bill ? store.active() : this.#above(task)) {
       const its = store.tracker(other.id)
       if (other.id !== task.id && its && !isQueued(other)) this.checkLimits(other, its, bill)
     }
+  }
+
+  /** The tasks that launched this one, and that one in turn. */
+  #above({ parentID }: Task): readonly Task[] {
+    const { store } = this.#parts
+    const parent = store.bySession(parentID)
+    return parent && !store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
   }
 
   /** Asks the host for the open questions of these tasks, of which nothing is heard. */

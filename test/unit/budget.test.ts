@@ -120,6 +120,16 @@ describe("a task's budget", () => {
     expect((await rig.ended(top.id)).outcome?.reason?.text).toMatch(/\$0\.0400 of \$0\.03 \(argument max_cost\)/)
   })
 
+  test("as a call sets it is passed when its own task spends, and not when the clock looks next", async () => {
+    const rig = rigged({ maxDepth: 2, pollInterval: 60_000 }, 1)
+    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 600_000 } }] })
+    const top = await rig.launch({ prompt: "WAIT", maxCost: 0.005 })
+    const own = await rig.launch(spend, top.sessionID)
+    await rig.clock.until(() => rig.view(own.id, top.sessionID).thisRun.usage.cost > 0)
+    await rig.settle()
+    expect(rig.task(top.id).outcome?.reason).toMatchObject({ code: "budget" })
+  })
+
   test("as a call sets it is this run's", async () => {
     const rig = rigged({}, 3)
     const { id } = await rig.launch(spend)
