@@ -73,9 +73,9 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
   return name
 }
 
-/** Models send null, and false, for what they leave out. */
+/** Models send null, false and empty texts for what they leave out. */
 const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
-  Object.keys(args).filter((name) => ![undefined, null, false].includes(args[name] as undefined))
+  Object.keys(args).filter((name) => ![undefined, null, false, ""].includes(args[name] as undefined))
 
 /** `merge` names a task that is to be merged, or says of a new one that it shall be. */
 const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly string[]): ModeName =>

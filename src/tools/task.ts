@@ -43,7 +43,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
         return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check }, caller))
-      const { fork = false, model, after, place } = args
+      const { fork = false, model, place } = args
+      const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const [description, agent] = [oneLine(args.description ?? ""), args.agent ?? ""]
       const batch = args.batch && oneLine(args.batch)
       const own = { place, merge: args.merge === true, check }

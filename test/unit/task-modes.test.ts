@@ -39,6 +39,13 @@ describe("the mode of a call", () => {
     expect(refusalOf({ prompt: "p" })).toBeUndefined()
   })
 
+  test.each(["resume", "tell", "merge"])(
+    "an empty `%s` asks for no mode: what is wrong is that it is empty",
+    (name) => {
+      expect(refusalOf({ ...NEW, [name]: "" })).toBeUndefined()
+    },
+  )
+
   test.each(["description", "agent", "model", "batch", "after", "timeout", "max_cost", "fork", "resume"])(
     "tell with %s is an error that names both",
     (name) => {

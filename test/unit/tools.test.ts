@@ -54,6 +54,19 @@ test("there are exactly five tools, each with a text for the model", () => {
 })
 
 describe("the task tool", () => {
+  test("waits for a batch by the name that it was given, however that is written", async () => {
+    const { rig, call } = rigged()
+    rig.onPrompt("HANG", { hang: true })
+    await call("task", { ...find, prompt: "HANG", batch: "the <first>\n  part" })
+    const { output } = await call("task", { ...find, after: "the <first>\n  part" })
+    expect(output).toContain("It is waiting for bg_aaaaaaa1")
+  })
+
+  test("says of an argument that is empty just that", async () => {
+    const { call } = rigged()
+    await expect(call("task", { ...find, resume: "" })).rejects.toThrow(/^Argument `resume`: Too small/)
+  })
+
   test("launches, and says what happens next", async () => {
     const { rig, call } = rigged()
     const { title, output, metadata } = await call("task", find)
