@@ -1,7 +1,7 @@
 import { Cron } from "croner"
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
-/** No further ahead a weekday is the next of its name. */
+/** No further away a weekday is the nearest of its name. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 
 /**
@@ -28,7 +28,7 @@ export class Schedule {
     const time = this.#format(at, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
     const day = { year: "numeric", month: "2-digit", day: "2-digit" } as const
     if (this.#format(at, day) === this.#format(now, day)) return time
-    if (at - now < WEEKDAY_SAYS_IT_MS) return `${this.#format(at, { weekday: "short" })} ${time}`
+    if (Math.abs(at - now) < WEEKDAY_SAYS_IT_MS) return `${this.#format(at, { weekday: "short" })} ${time}`
     const isThisYear = this.#format(at, { year: "numeric" }) === this.#format(now, { year: "numeric" })
     return `${this.#format(at, { day: "numeric", month: "short", ...(!isThisYear && { year: "numeric" }) })} ${time}`
   }

@@ -51,5 +51,6 @@ test("a time is told as today's, or with its weekday, or with its date where tha
   expect(schedule.text(Date.parse("2026-03-03T05:00:00Z"), now)).toBe("Tue 06:00")
   expect(schedule.text(Date.parse("2026-03-08T05:00:00Z"), now)).toBe("Sun 06:00")
   expect(schedule.text(Date.parse("2026-03-09T05:00:00Z"), now)).toBe("9 Mar 06:00")
+  expect(schedule.text(Date.parse("2026-02-02T05:00:00Z"), now)).toBe("2 Feb 06:00")
   expect(schedule.text(Date.parse("2026-12-31T23:30:00Z"), now)).toBe("1 Jan 2027 00:30")
 })
