@@ -167,6 +167,8 @@ export class Scheduler {
     const lease = await store.lease()
     if (!lease) return
     await runs.ready()
+    // What the one before has begun since this process looked: it is not to begin again.
+    await runs.refresh()
     if (this.#stopped) return lease.release()
     this.#lease = lease
     surroundings.log("info", "this process runs the board's tasks")

@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import type { RunView } from "../../src/board/ports.ts"
 import { Schedule } from "../../src/board/schedule.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import type { BoardTask } from "../../src/board/task.ts"
-import { agentIn, BoardRig } from "../support/board-rig.ts"
+import { agentIn, BoardRig, FakeRuns } from "../support/board-rig.ts"
 
 let rig: BoardRig
 const others: BoardRig[] = []
@@ -549,6 +550,23 @@ describe("two processes", () => {
       JSON.parse(readFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), "utf8")).runtime.tasks["1"].failures,
     ).toBe(1)
     expect(rig.runs.started).toHaveLength(1)
+  })
+
+  test("a run of the first that the other has not heard of is not begun again when that takes over", async () => {
+    const runs = new FakeRuns(rig.clock)
+    const other = await another({ runs })
+    const task = await make("build")
+    await rig.settle()
+    await rig.kill()
+    runs.refresh = async () => {
+      if (runs.of(thread(task))) return
+      runs.set(thread(task), rig.runs.of(thread(task)) as RunView)
+      runs.fail(thread(task), "it was interrupted")
+    }
+    await rig.clock.advance(30_000)
+    await other.settle()
+    expect(runs.started).toEqual([])
+    expect(await state("1", other)).toMatch(/the last run failed: it was interrupted/)
   })
 
   test("a run that was interrupted before it began is begun again", async () => {
