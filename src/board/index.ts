@@ -5,7 +5,7 @@ import { type AgentConfig, gateTools } from "./gate.ts"
 import type { Clock, Runs, Surroundings, Threads } from "./ports.ts"
 import { boardFolder, isSameFolder, mainCheckout } from "./project.ts"
 import { decide } from "./rules/decide.ts"
-import { DEFAULT_SCHEDULE, Schedule } from "./schedule.ts"
+import { DEFAULT_SCHEDULE, type Schedule, scheduleOf } from "./schedule.ts"
 import type { Board } from "./service.ts"
 import type { Processes } from "./store/lock.ts"
 import { Store } from "./store/store.ts"
@@ -93,12 +93,9 @@ export function openBoard(setup: BoardSetup): OpenBoard {
 }
 
 function scheduleFrom(pattern: string, surroundings: Surroundings): Schedule {
-  try {
-    return new Schedule(pattern)
-  } catch (error) {
-    const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${String(error)}). Using "${DEFAULT_SCHEDULE}".`
+  return scheduleOf(pattern, (why) => {
+    const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
     surroundings.log("warn", message)
     surroundings.toast({ title: "superagents: check your options", message, variant: "warning" })
-    return new Schedule(DEFAULT_SCHEDULE)
-  }
+  })
 }

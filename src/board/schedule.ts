@@ -4,6 +4,16 @@ export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 /** No further away a weekday is the nearest of its name. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 
+/** The schedule that counts: of this pattern, or the usual one where it is none. `refused` hears why it is not. */
+export function scheduleOf(pattern: string, refused: (why: string) => void = () => {}): Schedule {
+  try {
+    return new Schedule(pattern)
+  } catch (error) {
+    refused(String(error))
+    return new Schedule(DEFAULT_SCHEDULE)
+  }
+}
+
 /**
  * When the clock wakes: a cron pattern in local time. A time that a daylight change leaves out comes at the change; one
  * that it brings twice comes once; an hour is never dropped.

@@ -45,9 +45,10 @@ export function createBoardSource(
       const parsed = parseBoard(await readFile(join(path, FILE), "utf8"), "")
       if ("state" in parsed) take(parsed.state)
       watcher ??= watchFolder(path)
-      const { Schedule } = await import("../board/schedule.ts")
-      const next = new Schedule(given.schedule).next(Date.now())
-      setNextTick(next === undefined ? "" : new Schedule(given.schedule).text(next, Date.now()))
+      const { scheduleOf } = await import("../board/schedule.ts")
+      const schedule = scheduleOf(given.schedule)
+      const next = schedule.next(Date.now())
+      setNextTick(next === undefined ? "" : schedule.text(next, Date.now()))
     } catch {
       // No board yet, or one that is being mended: there is another look.
     }

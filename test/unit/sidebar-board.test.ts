@@ -53,6 +53,13 @@ test("the terminal reads the board's file, with each task's state", async () => 
   expect(task && source.state(task).text).toMatch(/^next run .+ 00:00$/)
 })
 
+test("it tells of the rounds that there are where the schedule is none", async () => {
+  write({})
+  await open({ ...OPTIONS, schedule: "every hour" })
+  const [task] = source.tasks()
+  expect(task && source.state(task).text).toMatch(/^next run (.+ )?\d\d:00$/)
+})
+
 test("it shows nothing where the board is off, is not there yet or is being mended, and keeps what it had", async () => {
   await open(undefined)
   expect(source.tasks()).toEqual([])
