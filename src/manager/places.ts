@@ -40,6 +40,7 @@ export class Places {
   readonly #checks: Checks
   readonly #endings: () => Endings
   readonly #entering = new Map<string, Entering>()
+  #merging: Promise<unknown> = Promise.resolve()
 
   constructor(parts: Parts, load: LoadWorktrees, checks: Checks, endings: () => Endings) {
     this.#parts = parts
@@ -107,13 +108,24 @@ export class Places {
     const below = this.#below(task)
     for (const { id } of below) await this.#endings().closed(id)
     const worktrees = await this.#load()
-    const merges = place.merge && ending.type === "completed"
-    const unfit = merges ? await this.#unfit(task, worktrees) : undefined
-    for (const each of [task, ...below]) await this.home(each)
-    const put = await worktrees.putAway(task.id, homeOf(this.#parts, task))
-    if (!merges) return { work: workOf(put) }
-    const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
-    return { work: workOf(put, merge) }
+    const putAway = async () => {
+      for (const each of [task, ...below]) await this.home(each)
+      return worktrees.putAway(task.id, homeOf(this.#parts, task))
+    }
+    if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
+    return this.#inTurn(async () => {
+      const unfit = await this.#unfit(task, worktrees)
+      const put = await putAway()
+      const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
+      return { work: workOf(put, merge) }
+    })
+  }
+
+  /** One after the other: what one has merged, the next is checked with. */
+  #inTurn<Value>(work: () => Promise<Value>): Promise<Value> {
+    const done = this.#merging.then(work)
+    this.#merging = done.catch(() => {})
+    return done
   }
 
   /** The tasks that a task launched, and those that they launched. */

@@ -94,8 +94,8 @@ export class Worktrees {
     const known = (await remembered(home)).filter(({ taskID }) => taskIDs.includes(taskID))
     const kept: string[] = []
     for (const task of known) {
-      const target = await targetOf(this.#ports, home, task.taskID)
-      if (isUnmerged(task) || (await readMarker(target))?.state === "held") kept.push(task.taskID)
+      const { state } = (await readMarker(await targetOf(this.#ports, home, task.taskID))) ?? {}
+      if (isUnmerged(task) || state === "held" || state === "used") kept.push(task.taskID)
       else await dropRefs(home, task.taskID)
     }
     return kept

@@ -95,6 +95,35 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
   })
 })
 
+test("of two that end at once, the second is checked with what the first has merged", async () => {
+  const merged: string[] = []
+  const ids: string[] = []
+  const worktrees = {
+    capture: async () => {},
+    ready: async () => ({ directory: folder, conflicts: [] }),
+    bringIn: async () => {
+      if (merged.length === 0) return { kind: "nothing" }
+      appendFileSync(join(folder, "meanwhile"), "x")
+      return { kind: "merged", files: ["meanwhile"], submodules: [] }
+    },
+    putAway: async () => {
+      await eventually(() => ids.length === 2 && ids.every((id) => !isActive(rig.task(id))))
+      for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve))
+      return { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+    },
+    merge: async (id: string) => {
+      merged.push(id)
+      return { kind: "merged", files: ["a"], submodules: [] }
+    },
+  }
+  const rig = new Rig({ options: { checkTimeout: 2000 }, worktrees: async () => worktrees as never })
+  const both = { check: "test ! -e meanwhile", place: "worktree", merge: true } as const
+  for (const prompt of ["one", "another"]) ids.push((await rig.launch({ ...both, prompt })).id)
+  const outcomes = await Promise.all(ids.map(async (id) => (await ended(rig, id)).outcome))
+  expect(merged).toHaveLength(1)
+  expect(outcomes.map((outcome) => outcome?.work?.merge?.kind).sort()).toEqual(["merged", "refused"])
+})
+
 test("never passes: the task is failed by it, with the last output", async () => {
   const rig = rigIn({ checkRetries: 1 })
   const { id } = await launch(rig, "echo why; exit 4")

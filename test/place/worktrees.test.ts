@@ -248,6 +248,21 @@ describe("putting away", () => {
     expect(user.read("work")).toBe("done\n")
   })
 
+  test("that fails loses nothing when the task is cleared, and goes on when it can", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    child.write(".gitattributes", "bad filter=bad\n").write("bad", "precious")
+    user.git("config", "filter.bad.clean", "false")
+    user.git("config", "filter.bad.smudge", "cat")
+    user.git("config", "filter.bad.required", "true")
+    await expect(bench.places.putAway(ID, user.top)).rejects.toThrow(/filter 'bad' failed/)
+    expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    user.git("config", "filter.bad.clean", "cat")
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [".gitattributes", "bad"] })
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged" })
+    expect(user.read("bad")).toBe("precious")
+  })
+
   test("of a worktree whose folder is gone keeps what was kept", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
