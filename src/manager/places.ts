@@ -156,7 +156,8 @@ export class Places {
     await this.home(task)
     const worktrees = await this.#load()
     const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
-    const event = { type: "closed", generation: run.generation, outcome: { ...outcome, work } } as const
+    const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
+    const event = { type: "closed", generation: run.generation, outcome: { ...outcome, note, work } } as const
     const change = store.apply(task.id, event, clock.now())
     if (change) await journal.save(change.after)
     return change?.after ?? task
@@ -277,8 +278,10 @@ function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, m
   }
 }
 
+const NOT_PUT_AWAY = "What it changed was not kept at its end"
+
 const notPutAway = (id: string, why: string): string =>
-  `What it changed was not kept at its end, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
+  `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 function welcome(directory: string, conflicts: readonly string[]): string {
   const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`

@@ -157,7 +157,7 @@ describe("a task in a worktree", () => {
     const asked: unknown[] = []
     const view = await rig.manager.merge(id, { ...rig.caller, permit: async (what) => void asked.push(what) })
     expect(asked).toEqual([{ kind: "edit", files: ["a"] }])
-    expect(view.task.outcome?.work).toMatchObject({ files: ["a"], merge: { kind: "merged" } })
+    expect(view.task.outcome).toMatchObject({ note: undefined, work: { files: ["a"], merge: { kind: "merged" } } })
     rig.restart()
     await rig.manager.ready(rig.parent)
     expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
