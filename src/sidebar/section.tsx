@@ -30,7 +30,7 @@ export function BackgroundAgents(props: Props) {
   const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)
   const theme = () => props.api.theme.current
   const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
-  const below = createMemo(() => belowOf(props.sessionID, props.source.all()))
+  const below = createMemo(() => belowOf(props.sessionID, props.source.all(), props.source.cleared()))
   const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
   const section = createMemo(() => sectionOf(tasks(), clock.now(), props.limits(), below()))
   const foldable = () => tasks().length >= FOLDS_FROM

@@ -42,6 +42,8 @@ export function createSource(
 ) {
   const events = new EventReader()
   const entries = new Map<string, Entry>()
+  /** Tasks that have left the list and are still to be paid for, by session. */
+  const cleared = new Map<string, Seen>()
   const loading = new Map<string, Promise<void>>()
   const [version, setVersion] = createSignal(0)
   let telling: ReturnType<typeof setTimeout> | undefined
@@ -64,8 +66,13 @@ export function createSource(
   const take = (session: Session, live: boolean) => {
     const record = decodeRecord(session)
     const known = entries.get(session.id)
-    if (!record || record.task.forgotten) return forget(session.id)
+    if (!record) return forget(session.id)
     const { task } = record
+    if (task.forgotten) {
+      entries.delete(session.id)
+      cleared.set(session.id, { task })
+      return tell()
+    }
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
@@ -76,7 +83,8 @@ export function createSource(
   }
 
   const forget = (sessionID: string) => {
-    if (entries.delete(sessionID)) tell()
+    const known = [entries.delete(sessionID), cleared.delete(sessionID)]
+    if (known.includes(true)) tell()
   }
 
   const hear = (event: HostEvent) => {
@@ -155,6 +163,11 @@ export function createSource(
     all: (): readonly Seen[] => {
       version()
       return [...entries.values()].map(seenOf)
+    },
+    /** What is left of tasks that were cleared while there was a budget: what they cost. Reactive. */
+    cleared: (): readonly Seen[] => {
+      version()
+      return [...cleared.values()]
     },
     /** The task that a session is the child of. Reactive. */
     taskIn: (sessionID: string): Seen | undefined => {

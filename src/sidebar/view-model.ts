@@ -154,12 +154,12 @@ function usageOf({ task, progress }: Seen): Usage {
 const toolCallsOf = ({ task, progress }: Seen): number =>
   task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
 
-/** The tasks below a session's own ones: what they spend counts for it. */
-export function belowOf(sessionID: string, all: readonly Seen[]): readonly Seen[] {
-  const taskIn = new Map(all.map(({ task }) => [task.sessionID, task]))
-  const isBelow = ({ parentID }: Task) =>
-    parentID !== sessionID && payer(parentID, (id) => (id === sessionID ? undefined : taskIn.get(id))) === sessionID
-  return all.filter(({ task }) => isBelow(task))
+/** What counts for a session beside the tasks in its list: those below them, and those that were cleared. */
+export function belowOf(sessionID: string, all: readonly Seen[], cleared: readonly Seen[] = []): readonly Seen[] {
+  const taskIn = new Map([...all, ...cleared].map(({ task }) => [task.sessionID, task]))
+  const pays = ({ task }: Seen) =>
+    payer(task.parentID, (id) => (id === sessionID ? undefined : taskIn.get(id))) === sessionID
+  return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
 }
 
 /** `12.3K tokens · $0.0123`; `≥` before what is known of more. */

@@ -78,3 +78,16 @@ test("a session that is gone is not asked for again, and nothing is after the en
   await vi.advanceTimersByTimeAsync(5000)
   expect(session.get).toHaveBeenCalledTimes(2)
 })
+
+test("a task that was cleared while there is a budget leaves the list, and is still paid for", async () => {
+  const { api, session, emit } = setUp()
+  const source = createSource(api)
+  await source.load(PARENT)
+  expect([ids(source), source.cleared()]).toEqual([["ses_child"], []])
+  const remains = encodeRecord(taskOf({ parentID: PARENT, forgotten: true }), ownerOf("ours"), SIGNER)
+  session.children.mockResolvedValue({ data: [{ ...child, metadata: { [RECORD_KEY]: remains } }] })
+  emit("server.connected")
+  await vi.advanceTimersByTimeAsync(0)
+  expect([ids(source), source.all()]).toEqual([[], []])
+  expect(source.cleared()).toMatchObject([{ task: { sessionID: "ses_child" } }])
+})

@@ -143,6 +143,17 @@ describe("the section", () => {
     ])
   })
 
+  test("counts what was cleared while there is a budget, and what is below that", () => {
+    const spent = (cost: number) =>
+      ({ status: "completed", outcome: outcomeOf({ usage: { ...NO_USAGE, cost } }) }) as const
+    const gone = seen(task({ ...spent(0.25), forgotten: true }))
+    const below = seen(task({ ...spent(0.1), parentID: gone.task.sessionID }))
+    const elsewhere = seen(task({ ...spent(4), forgotten: true, parentID: "ses_other" }))
+    const here = seen(task(spent(0.01)))
+    const others = belowOf("ses_parent", [here, below], [gone, elsewhere])
+    expect(sectionOf([here], START, { tokens: 0, cost: 0.5 }, others)?.totals).toEqual(["0 tokens · $0.3600 of $0.50"])
+  })
+
   test("says that it is at least so much, where OpenCode does not know all", () => {
     const usage = { ...NO_USAGE, input: 13_000, cost: 0.02, atLeast: true } as const
     const rows = [seen(task({ status: "error", outcome: outcomeOf({ usage }) }))]
