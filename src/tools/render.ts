@@ -14,6 +14,8 @@ import type { ToolResult } from "./tool.ts"
 export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
 const MOST_ANSWER_BYTES = 46_000
+/** However much is told before it. */
+const LEAST_ANSWER_BYTES = 4000
 const LATEST_TEXT_CHARS = 1000
 /** Three hundred lines of code; the rest of what a tool result can hold is the answer's. */
 const MOST_DIFF_BYTES = 24_000
@@ -157,7 +159,7 @@ function endedLines(task: Task, answer: string, offset: number, { gone, shown: c
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${offset}: the answer has ${count(answer.length, "character")}.`]
-  const shown = slice(answer, offset, proof)
+  const shown = slice(answer, offset, facts.join("\n"))
   const end = offset + shown.length
   const range = end < answer.length || offset > 0 ? [`Characters ${offset} to ${end} of ${answer.length}.`] : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
@@ -188,7 +190,8 @@ function diffLines({ id }: Task, { diff, cut, command }: Shown): string[] {
 /** As much of the answer as one tool result can hold, in whole characters. */
 function slice(answer: string, offset: number, before: string): string {
   const rest = answer.slice(offset)
-  const lines = withinBytes(head(rest, MOST_ANSWER_CHARS), MOST_ANSWER_BYTES - Buffer.byteLength(before)).split("\n")
+  const room = Math.max(LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES - Buffer.byteLength(before))
+  const lines = withinBytes(head(rest, MOST_ANSWER_CHARS), room).split("\n")
   return lines.slice(0, MOST_ANSWER_LINES - before.split("\n").length).join("\n")
 }
 

@@ -282,6 +282,28 @@ describe("a long answer", () => {
     for (const page of pages) expect(Buffer.byteLength(page)).toBeLessThan(48_000)
   })
 
+  test("is cut before the host would cut it also behind all that is told of a worktree", () => {
+    const files = Array.from({ length: 100 }, (_, index) => `${"folder/".repeat(25)}${index}`)
+    const merge = { kind: "conflict", files } as const
+    const work = { files, moreFiles: 0, added: 1, removed: 0, submodules: [], merge }
+    const view = endedView({ outcome: outcomeOf({ filesChanged: files, work }) })
+    const shown = { ...work, unsaved: [], diff: "+x\n".repeat(300), cut: false, command: "git diff" }
+    const answer = "a".repeat(MOST_ANSWER_CHARS)
+    const text = renderOutput({ view, answer, firstLook: true, shown }, 0, 0).output
+    expect(Buffer.byteLength(text)).toBeLessThan(50_000)
+    const next = Number(/read on with offset=(\d+)\.$/.exec(text)?.[1])
+    expect(next).toBe(wrappedIn(text).length)
+    expect(next).toBeGreaterThan(5000)
+    expect(wrappedIn(output(view, answer, next))).toBe(answer.slice(next))
+  })
+
+  test("has some room however much is told before it", () => {
+    const files = Array.from({ length: 100 }, (_, index) => `${"漢".repeat(190)}${index}`)
+    const work = { files, moreFiles: 0, added: 1, removed: 0, submodules: [] }
+    const view = endedView({ outcome: outcomeOf({ filesChanged: files, work }) })
+    expect(wrappedIn(output(view, "a".repeat(5000)))).toBe("a".repeat(4000))
+  })
+
   test("is never cut through a character", () => {
     const answer = `x${"😀".repeat(40_000)}`
     const pages = pagesOf(answer)
