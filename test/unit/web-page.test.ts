@@ -181,6 +181,15 @@ test("today is what runs or ended today; a filter wants all its words", () => {
   expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
 })
 
+test("a filter with a number sign finds that task, not those whose numbers begin alike", () => {
+  const found = (filter: string) => ["#5", "#50", "#15"].filter((id) => matches(filter, [id, "Grind", "resting"]))
+  expect(found("#5")).toEqual(["#5"])
+  expect(found("#5 grind")).toEqual(["#5"])
+  expect(found("5")).toEqual(["#5", "#50", "#15"])
+  expect([found("#"), found("#1")]).toEqual([["#5", "#50", "#15"], []])
+  expect([matches("#5", ["#50", "After #5, grind"]), matches("#5", ["#50", "bg_1"])]).toEqual([true, false])
+})
+
 test("an address leads to a task, an agent or a form, and holds the key once", () => {
   expect(routeOf("#/task/5")).toEqual({ view: "task", id: "5" })
   expect(routeOf("#/agent/bg_k3f9x2aa")).toEqual({ view: "agent", id: "bg_k3f9x2aa" })

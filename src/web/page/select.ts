@@ -29,13 +29,13 @@ export const newestFirst = (a: AgentRow, b: AgentRow): number =>
 
 export const oldestFirst = (a: AgentRow, b: AgentRow): number => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
 
-/** Whether all words of a filter occur in the texts. `#5` finds the number alone. */
+/** Whether all words of a filter occur in the texts. `#5` finds that number, not `#50`. */
 export function matches(filter: string, texts: readonly (string | undefined)[]): boolean {
   const hay = texts.join("\n").toLowerCase()
   return filter
     .toLowerCase()
     .split(/\s+/)
-    .every((word) => hay.includes(word))
+    .every((word) => (/^#\d+$/.test(word) ? new RegExp(`${word}(?!\\d)`).test(hay) : hay.includes(word)))
 }
 
 export const taskTexts = (task: TaskRow): string[] => [`#${task.id}`, task.title, task.owner, task.stateText]
