@@ -56,6 +56,8 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
     if (!whole) socket.destroy()
   } finally {
     socket.off("close", leave)
+    // Over for its answer too, which may be a stream that nobody read: that of a HEAD.
+    leave()
   }
 }
 

@@ -1,5 +1,7 @@
 import { connect, type Socket } from "node:net"
-import { afterEach, expect, test } from "vitest"
+import { Hono } from "hono"
+import { afterEach, expect, test, vi } from "vitest"
+import { eventsRoute } from "../../src/web/events.ts"
 import { type Fetch, type Listener, listen } from "../../src/web/http.ts"
 import { eventually } from "../support/eventually.ts"
 
@@ -58,6 +60,25 @@ test("a stream goes out piece by piece, and its request is aborted when the read
   expect(await next()).toBe("two")
   stop.abort()
   await eventually(() => aborted)
+})
+
+test("who asks for the head of the events alone is no reader of them", async () => {
+  const feed = {
+    readers: 0,
+    async join() {
+      feed.readers++
+      return () => void feed.readers--
+    },
+  }
+  const joins = vi.spyOn(feed, "join")
+  const url = await start(new Hono().get("/", eventsRoute(feed)).fetch)
+  const socket = await dial(url)
+  socket.write("HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 200[\s\S]*text\/event-stream/)
+  expect(joins).toHaveBeenCalled()
+  await eventually(() => feed.readers === 0)
+  expect(socket.destroyed).toBe(false)
+  socket.destroy()
 })
 
 test("a body beyond the limit is not read to its end", async () => {
