@@ -68,7 +68,8 @@ export class Feed {
 
   /** The sources are others now. */
   changed(): void {
-    if (this.#readers.size === 0) return
+    // By what is heard, not by who reads: the first reader may be coming just now.
+    if (this.#undo.length === 0) return
     this.#rest()
     this.#begin()
     this.#touchAll()

@@ -172,6 +172,18 @@ test("other sources are heard from then on", async () => {
   expect(changes()[0]?.data).toMatchObject({ agents: [{ id: "bg_other" }] })
 })
 
+test("sources that change while the first reader comes are heard at once", async () => {
+  const coming = join()
+  const others = new FakeAgents()
+  source = { agents: others, board }
+  feed.changed()
+  const { changes } = await coming
+  others.set(viewOf({ task: { id: "bg_other" } }))
+  await clock.advance(1000)
+  expect([agents.listeners, others.listeners]).toEqual([0, 1])
+  expect(changes().flatMap(({ data }) => data.agents ?? [])).toEqual([expect.objectContaining({ id: "bg_other" })])
+})
+
 test("a failing source is logged, and the next change is told", async () => {
   const { changes } = await join()
   const list = agents.list
