@@ -1,7 +1,7 @@
 import { AUTOMATIC, nameOf } from "../core/account.ts"
 import type { Bill } from "../core/bill.ts"
 import { messageID, partID } from "../core/ids.ts"
-import { type Host, LEASE_MS } from "../core/ports.ts"
+import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type Ask, isQueued, isUnattended, type Task } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { dueAt } from "../core/watchdog.ts"
@@ -80,10 +80,7 @@ export class Timekeeper {
     try {
       const running = store.active().filter((task) => !isQueued(task))
       const looks = running.length > 0 && options.pollInterval > 0
-      const activity = looks ? await host.activity() : undefined
-      // Where no plugin is loaded, nobody tells of a question.
-      const unheard = looks ? running.filter(({ id, place }) => place && !store.tracker(id)?.heard) : []
-      if (unheard.length > 0) await this.#watcher.lookForAsks(unheard)
+      const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
       const bill = this.#ledger.now()
       for (const task of running) this.#lookAt(task, activity, bill)
@@ -92,7 +89,7 @@ export class Timekeeper {
       // The host is awake now: what could wait goes along.
       if (looks) journal.flush()
     } catch (error) {
-      host.log("warn", "could not look at the host", { error: String(error) })
+      host.log("error", "a tick failed", { error: String(error) })
     }
     if (this.#isIdle() || stopped.aborted) return
     this.#lookAtForeign()
@@ -100,8 +97,23 @@ export class Timekeeper {
     this.wake()
   }
 
+  /** What sessions do; undefined where the host does not say: limits hold all the same. Never rejects. */
+  async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
+    const { host, store } = this.#parts
+    try {
+      const activity = await host.activity()
+      // Where no plugin is loaded, nobody tells of a question.
+      const unheard = running.filter(({ id, place }) => place && !store.tracker(id)?.heard)
+      if (unheard.length > 0) await this.#watcher.lookForAsks(unheard)
+      return activity
+    } catch (error) {
+      host.log("warn", "could not look at the host", { error: String(error) })
+      return undefined
+    }
+  }
+
   /** A session that does nothing is looked at closely: its end may have been missed. */
-  #lookAt(task: Task, activity: Awaited<ReturnType<Host["activity"]>> | undefined, bill: Bill | undefined): void {
+  #lookAt(task: Task, activity: ReadonlyMap<string, Activity> | undefined, bill: Bill | undefined): void {
     const tracker = this.#parts.store.tracker(task.id)
     if (!tracker) return
     const doing = activity?.get(task.sessionID)

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -84,6 +85,17 @@ test("answers whose end is told of before their content are not empty", async ()
   }
   await rig.clock.advance(100)
   expect(rig.task(id).status).toBe("running")
+})
+
+test("a limit holds although the host does not say what its sessions do, and is not looked for again and again", async () => {
+  const rig = new Rig({ options: { taskTimeout: 60_000, lastWord: 0 } })
+  rig.onPrompt("FIND", HANG)
+  const { id } = await rig.launch()
+  await rig.clock.advance(1000)
+  rig.host.onCall = (method) => (method === "activity" ? { fail: new HostError("HTTP 500") } : undefined)
+  await rig.clock.advance(120_000)
+  expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
+  expect(rig.host.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)
 })
 
 describe("silence", () => {
