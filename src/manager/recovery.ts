@@ -133,8 +133,9 @@ export class Recovery {
       const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
       const isOrphan = ownership === "dead" || (ownership === "ours" && this.#orphans.has(task.id))
-      // One that ended here may have been asked again elsewhere.
-      if ((ownership === "ours" && !isOrphan) || (known && (isActive(known) || isOrphan))) continue
+      // One that ended here may have been asked again elsewhere, and left by that process too.
+      const isKnown = known && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
+      if ((ownership === "ours" && !isOrphan) || isKnown) continue
       // What a dead process left stays another's until it is settled: what fails is looked at again.
       if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
       else store.addForeign(task)

@@ -48,6 +48,26 @@ describe("a run that nobody launched", () => {
     expect(rig.manager.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
   })
 
+  test("of a process that died is known to one that knew of an earlier run, and settled there", async () => {
+    const { rig, sessionID, start, ended } = standing()
+    rig.onPrompt("WORK", { text: "done" })
+    rig.onPrompt("LAST", { hang: true })
+    await start("WORK")
+    await ended()
+    await rig.clock.advance(5000)
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.host.database } })
+    const theirs = new ManagerRuns(other.manager, Promise.resolve(), rig.clock)
+    await other.manager.recover()
+    expect(theirs.of(sessionID)?.result).toMatchObject({ status: "completed" })
+    const { task } = await start("LAST")
+    await rig.clock.advance(30_000)
+    rig.crash()
+    await theirs.refresh()
+    await rig.clock.until(() => theirs.of(sessionID)?.result?.status === "error")
+    expect(theirs.of(sessionID)?.createdAt).toBe(task.run.createdAt)
+    expect(other.errors()).toEqual([])
+  })
+
   test("is refused where the session or the agent is not there, or the session is a background task's", async () => {
     const { rig, start } = standing()
     rig.onPrompt("FIND", { hang: true })
