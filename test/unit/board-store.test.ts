@@ -1,11 +1,14 @@
 import {
   appendFileSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs"
 import { tmpdir } from "node:os"
@@ -208,6 +211,17 @@ describe("the board's file", () => {
     writeFileSync(file("tasks.json.4711.tmp"), "{ half")
     await make(store)
     expect(readdirSync(folder).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  test("that is a link stays one: what it leads to is written", async () => {
+    const real = join(folder, "..", "shared.json")
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(real, '{"tasks": []}')
+    symlinkSync(real, file("tasks.json"))
+    await make(open())
+    expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
+    expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
+    expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
   })
 
   test("is not written where nothing changes", async () => {
@@ -468,14 +482,16 @@ describe("the lock", () => {
     expect(await own.isTaken()).toBe(false)
   })
 
-  test("of a process that cannot be seen from here is freed half a minute after its last sign", async () => {
+  test.each([
+    ["half a minute after its last sign", -31_000],
+    ["where that is from a clock that was set back since", 3_600_000],
+  ])("of a process that cannot be seen from here is freed %s", async (_when, ms) => {
     const far = new Lock(file(".locks"), "board", processesOf({ place: "elsewhere", pid: 1, started: "1" }))
     const claim = await far.attempt()
     const own = new Lock(file(".locks"), "board", processesOf(SELF))
     expect(await own.attempt()).toBeUndefined()
-    const { utimesSync } = await import("node:fs")
-    const longAgo = new Date(Date.now() - 31_000)
-    utimesSync(file(`.locks/${claim?.name}`), longAgo, longAgo)
+    const signed = new Date(Date.now() + ms)
+    utimesSync(file(`.locks/${claim?.name}`), signed, signed)
     expect(await own.attempt()).toBeDefined()
     expect(await claim?.holds()).toBe(false)
   })

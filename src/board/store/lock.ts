@@ -100,7 +100,8 @@ export class Lock {
     const alive = this.#processes.isAlive({ place, pid: Number(pid), started })
     if (alive !== undefined) return alive
     const found = await stat(path).catch(() => undefined)
-    return found !== undefined && Date.now() - found.mtimeMs < UNSEEN_CLAIM_MS
+    // A sign from the future is one of a clock that has been set back since.
+    return found !== undefined && Math.abs(Date.now() - found.mtimeMs) < UNSEEN_CLAIM_MS
   }
 }
 

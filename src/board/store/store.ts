@@ -1,6 +1,6 @@
 import { type FSWatcher, watch } from "node:fs"
-import { mkdir, open, readdir, readFile, rename, stat, unlink, writeFile } from "node:fs/promises"
-import { join } from "node:path"
+import { mkdir, open, readdir, readFile, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
+import { dirname, join } from "node:path"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
@@ -150,10 +150,12 @@ export class Store {
     if (next.archived.length > 0) await this.#history.append(next.archived)
     const tick = next.state.tick ?? new Date(this.#ports.now()).toISOString()
     const file: BoardFile = { state: { ...next.state, tick }, others: loaded.others }
-    const temporary = join(this.#ports.folder, `${BOARD_FILE}.${process.pid}.tmp`)
+    // A link that somebody has made of it stays.
+    const target = await realpath(this.#file).catch(ifMissing(this.#file))
+    const temporary = `${target}.${process.pid}.tmp`
     await writeFlushed(temporary, formatBoard(file))
-    await rename(temporary, this.#file)
-    await flushFolder(this.#ports.folder)
+    await rename(temporary, target)
+    await flushFolder(dirname(target))
     await this.#history.refresh()
     this.#nextId = Math.max(this.#nextId, next.state.nextId)
     this.#loaded = { ...file, signature: await this.#signature() }
