@@ -14,7 +14,7 @@ import {
   symlink,
   unlink,
 } from "node:fs/promises"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { at, type Checkout } from "./checkout.ts"
 import { type Change, type Entry, EXECUTABLE } from "./diff.ts"
 import type { Fault } from "./fault.ts"
@@ -42,18 +42,18 @@ export class HalfDone extends Error {
  * Brings these changes into a checkout's files, all of them or none; index, HEAD and all other files stay as they are.
  * The new files are written whole into a folder beside the repository first, so that a full disk is found out before
  * anything is touched; then each takes the old one's place at once. Killed in between, every file is its old or its new
- * self. Throws `InTheWay` where a file is not as the changes expect it.
+ * self. `tree` has them all. Throws `InTheWay` where a file is not as the changes expect it.
  */
 export async function applyChanges(
   checkout: Checkout,
   changes: readonly Change[],
-  work: { readonly stage: string; readonly keep: string; readonly fault: Fault },
+  work: { readonly tree: string; readonly stage: string; readonly keep: string; readonly fault: Fault },
 ): Promise<void> {
-  const { stage, keep, fault } = work
+  const { tree, stage, keep, fault } = work
   await rm(stage, { recursive: true, force: true })
   await mkdir(join(stage, "old"), { recursive: true })
   try {
-    await writeNew(checkout, changes, `${stage}/new/`)
+    await writeNew(checkout, changes, `${stage}/new/`, tree)
     const seen = await look(checkout, changes)
     fault("merge: staged")
     await exchange(checkout.top, changes, { stage, keep, fault, seen })
@@ -62,8 +62,10 @@ export async function applyChanges(
   }
 }
 
-async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: string): Promise<void> {
+async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: string, tree: string): Promise<void> {
   await mkdir(prefix, { recursive: true })
+  // Git writes files as the .gitattributes in the checkout say; where those come along, they are not there yet.
+  if (changes.some(({ path }) => basename(path) === ".gitattributes")) return writeFrom(tree, checkout, changes, prefix)
   const entries = changes.flatMap(({ path, to }) => (to ? [{ path, ...to }] : []))
   await withEntries(checkout, entries, (index) =>
     git(["checkout-index", "--all", "--force", "--quiet", `--prefix=${prefix}`], {
@@ -73,6 +75,17 @@ async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: 
     }),
   )
 }
+
+const writeFrom = (tree: string, { gitDir }: Checkout, changes: readonly Change[], folder: string): Promise<void> =>
+  withIndex(async (index) => {
+    const run = { cwd: folder, gitDir, index, timeLimit: LONG_MS }
+    await git(["read-tree", tree], run)
+    const input = changes.flatMap(({ path, to }) => (to ? [`${path}\0`] : [])).join("")
+    await git(["checkout-index", "--force", "--quiet", "--ignore-skip-worktree-bits", "-z", "--stdin"], {
+      ...run,
+      input,
+    })
+  })
 
 const withEntries = <Value>(
   checkout: Checkout,

@@ -93,8 +93,9 @@ async function goOn(
   const start = await startOf(from, taskID, commit)
   const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
   // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
-  if (changes.length > 0)
-    await applyChanges(worktree, changes, { stage: stageOf(worktree, taskID), keep: "", fault: ports.fault })
+  const { fault } = ports
+  const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
+  if (changes.length > 0) await applyChanges(worktree, changes, work)
   await begin(from, taskID, start)
   return start.conflicts
 }

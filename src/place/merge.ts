@@ -49,7 +49,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
     await writeRefs(checkout, taskID, { merge: await journalOf(checkout, merged.tree, mine, merging.theirs) })
   fault("merge: begun")
   try {
-    await applyChanges(checkout, changes, { stage, keep, fault })
+    await applyChanges(checkout, changes, { tree: merged.tree, stage, keep, fault })
   } catch (error) {
     const putBack = !(error instanceof HalfDone)
     if (putBack && !finishing) await writeRefs(checkout, taskID, { merge: undefined })

@@ -206,6 +206,21 @@ describe("settings of the user's", () => {
   })
 })
 
+test("a file is written as the .gitattributes say that come with it", async () => {
+  user.write(".gitattributes", "*.old filter=large\n").write("in/a", "a").write("b.large", "before\n").commit()
+  user.git("config", "filter.large.clean", "tr a-z A-Z")
+  user.git("config", "filter.large.smudge", "tr A-Z a-z")
+  await bench.worked((child) => {
+    child.write(".gitattributes", "*.old filter=large\n*.large filter=large\n").write("b.large", "after\n")
+    child.write("sub/.gitattributes", "*.txt working-tree-encoding=UTF-16LE\n")
+    child.write("sub/c.txt", Buffer.from("wide\n", "utf16le")).remove("in")
+  })
+  const files = [".gitattributes", "b.large", "in/a", "sub/.gitattributes", "sub/c.txt"]
+  expect(await merge()).toMatchObject({ kind: "merged", files })
+  expect([user.read("b.large"), user.read("sub/c.txt")]).toEqual(["after\n", "w\0i\0d\0e\0\n\0"])
+  expect(user.has("in")).toBe(false)
+})
+
 describe("a parent", () => {
   test.each<[string, () => Repository]>([
     [
