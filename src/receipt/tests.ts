@@ -88,19 +88,28 @@ const numbers = (
   skipped: string | number | undefined,
 ): TestCount => ({ passed: Number(passed ?? 0), failed: Number(failed ?? 0), skipped: Number(skipped ?? 0) })
 
+/** What a form reads in a text, and where the last of it stands. */
+type Found = { readonly at: number; readonly count: TestCount }
+
 /**
- * The tests that a command's output reports in a known form; undefined where it reports none. The last report counts:
- * it stands at the end, and what comes before may be quoted.
+ * The tests that a command's output reports in a known form; undefined where it reports none. The last report counts,
+ * whatever its form: it stands at the end, and what comes before may be quoted.
  */
 export function testsIn(output: string): TestCount | undefined {
   const lines = output.replace(COLOURS, "").replaceAll("\r\n", "\n").split("\n")
   const text = lines.map((line) => (line.length > MOST_LINE_CHARS ? "" : line)).join("\n")
-  for (const { line, read, sums } of FORMS) {
-    const counts = [...text.matchAll(line)].map((match) => ({ ...NONE, ...read(match as RegExpExecArray) }))
-    const some = counts.filter(({ passed, failed, skipped }) => passed + failed + skipped > 0)
-    if (some.length > 0) return sums ? some.reduce(add) : some.at(-1)
-  }
-  return goTests(text) ?? unittest(text)
+  const found = [...FORMS.map((form) => reportOf(form, text)), goTests(text), unittest(text)]
+  return found.reduce((last, each) => (each && (!last || each.at > last.at) ? each : last), undefined)?.count
+}
+
+function reportOf({ line, read, sums }: Form, text: string): Found | undefined {
+  const reports = [...text.matchAll(line)].map((match) => ({
+    at: match.index,
+    count: { ...NONE, ...read(match as RegExpExecArray) },
+  }))
+  const some = reports.filter(({ count: { passed, failed, skipped } }) => passed + failed + skipped > 0)
+  const last = some.at(-1)
+  return last && sums ? { at: last.at, count: some.map(({ count }) => count).reduce(add) } : last
 }
 
 const NONE: TestCount = { passed: 0, failed: 0, skipped: 0 }
@@ -111,20 +120,26 @@ const add = (one: TestCount, other: TestCount): TestCount => ({
   skipped: one.skipped + other.skipped,
 })
 
-/** `go test -v` reports each test of its own; without -v only packages are named, and those are no tests. */
-function goTests(text: string): TestCount | undefined {
+/**
+ * `go test -v` reports each test of its own; without -v only packages are named, and those are no tests. Where something
+ * failed and no test of it is there (it was not built, or the output is cut), what is there is not all.
+ */
+function goTests(text: string): Found | undefined {
   if (!/^(?:ok {2}|FAIL|PASS|\? {3})/m.test(text)) return undefined
-  const of = (word: string) => text.match(new RegExp(`^--- ${word}: `, "gm"))?.length ?? 0
-  const count = numbers(of("PASS"), of("FAIL"), of("SKIP"))
-  return count.passed + count.failed + count.skipped > 0 ? count : undefined
+  const tests = [...text.matchAll(/^--- (PASS|FAIL|SKIP): /gm)]
+  const last = tests.at(-1)
+  const of = (word: string) => tests.filter((match) => match[1] === word).length
+  if (!last || (of("FAIL") === 0 && /^FAIL\b/m.test(text))) return undefined
+  return { at: last.index, count: numbers(of("PASS"), of("FAIL"), of("SKIP")) }
 }
 
 /** Python's unittest: `Ran 12 tests in 0.1s`, and on a line of its own OK or FAILED with figures. */
-function unittest(text: string): TestCount | undefined {
+function unittest(text: string): Found | undefined {
   const match = [...text.matchAll(/^Ran (\d+) tests? in .*\n\n(OK|FAILED)(?: \(([^)]*)\))?/gm)].at(-1)
   if (!match) return undefined
-  const of = (word: string) => Number(new RegExp(`${word}=(\\d+)`).exec(match[3] ?? "")?.[1] ?? 0)
-  const failed = of("failures") + of("errors")
+  // Not those of `expected failures=1`, which is as it should be.
+  const of = (word: string) => Number(new RegExp(`(?:^|, )${word}=(\\d+)`).exec(match[3] ?? "")?.[1] ?? 0)
+  const failed = of("failures") + of("errors") + of("unexpected successes")
   const skipped = of("skipped")
-  return { passed: Math.max(0, Number(match[1]) - failed - skipped), failed, skipped }
+  return { at: match.index, count: { passed: Math.max(0, Number(match[1]) - failed - skipped), failed, skipped } }
 }

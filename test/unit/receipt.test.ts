@@ -61,6 +61,14 @@ describe("tests that a command reported", () => {
     ],
     ["rspec", "12 examples, 1 failure, 2 pending\n", [9, 1, 2]],
     ["with line ends of Windows", "Tests:       1 failed, 2 passed, 3 total\r\nTime: 1 s\r\n", [2, 1, 0]],
+    ["unittest, failing as expected", "Ran 5 tests in 0.001s\n\nOK (skipped=1, expected failures=2)\n", [4, 0, 1]],
+    ["unittest, passing against all", "Ran 2 tests in 0.001s\n\nFAILED (unexpected successes=1)\n", [1, 1, 0]],
+    [
+      "two programs: the last counts",
+      "      Tests  12 passed (12)\n\n======== 1 failed, 2 passed in 0.12s ========\n",
+      [2, 1, 0],
+    ],
+    ["go and another", "=== 2 failed in 0.12s ===\n--- PASS: TestA (0.00s)\nPASS\nok  \tx/y\t0.002s\n", [1, 0, 0]],
     [
       "run twice: the last counts",
       "Tests:       1 failed, 2 passed, 3 total\nagain\nTests:       3 passed, 3 total\n",
@@ -79,6 +87,7 @@ describe("tests that a command reported", () => {
     "Tests: none",
     "no tests ran in 0.01s",
     "3 files changed, 1 failed hunk",
+    "--- PASS: TestA (0.00s)\nok  \tx/y\t0.002s\nFAIL\tx/z [build failed]\nFAIL\n",
   ])("are not read into %j", (output) => {
     expect(testsIn(output)).toBeUndefined()
   })
