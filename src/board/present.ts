@@ -56,7 +56,7 @@ export class Present {
   /** Looks at what other processes run, of which nothing is heard here. Never rejects. */
   async refresh(): Promise<void> {
     const { clock, runs } = this.#ports
-    if (clock.now() - this.#refreshedAt < REFRESH_MS) return
+    if (Math.abs(clock.now() - this.#refreshedAt) < REFRESH_MS) return
     this.#refreshedAt = clock.now()
     await runs.refresh()
   }

@@ -169,7 +169,7 @@ export class Timekeeper {
 
   #lookAtForeign(): void {
     const { clock, store, background } = this.#parts
-    if (store.foreignCount === 0 || clock.now() - this.#foreignLookedAt < FOREIGN_LOOK_MS) return
+    if (store.foreignCount === 0 || Math.abs(clock.now() - this.#foreignLookedAt) < FOREIGN_LOOK_MS) return
     this.#foreignLookedAt = clock.now()
     background.run("look at other processes' tasks", async () => {
       await this.#recovery.refreshForeign()

@@ -526,6 +526,19 @@ describe("two processes", () => {
     expect(rig.runs.stopped).toEqual(["ses_thread1"])
   })
 
+  test("see each other's runs also where the clock has been set back", async () => {
+    const runs = new FakeRuns(rig.clock)
+    const other = await another({ runs })
+    await make("build")
+    await other.board.list()
+    const refresh = vi.spyOn(runs, "refresh")
+    rig.clock.setBack(HOUR)
+    await other.board.list()
+    expect(refresh).toHaveBeenCalledTimes(1)
+    await other.board.list()
+    expect(refresh).toHaveBeenCalledTimes(1)
+  })
+
   test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {
     await rig.board.create({ title: "a" }, build)
     await rig.settle()

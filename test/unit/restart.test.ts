@@ -301,6 +301,17 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("takes it over within half a minute also where the clock has been set back", async () => {
+    const { rig, id } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    await rig.clock.advance(20_000)
+    rig.clock.setBack(3_600_000)
+    rig.crash()
+    await rig.clock.advance(30_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
+  })
+
   test("tells what the first one had ended and not told when it died", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
