@@ -6,7 +6,7 @@ import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
 import { changesBetween, isSubmodule } from "./diff.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
-import { marksIn, mergeTrees, stageOf } from "./merge.ts"
+import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
 import { lastLines, runCommand } from "./run-command.ts"
@@ -25,7 +25,7 @@ export type ReadyRequest = {
 export type Ready = {
   /** The worktree's counterpart of the parent's folder. */
   readonly directory: string
-  /** Files with conflict marks in them, since the parent's state was merged in. */
+  /** Files in conflict with the parent's state, which was merged in: with marks, or as the parent has them. */
   readonly conflicts: readonly string[]
 }
 
@@ -126,8 +126,10 @@ async function startOf(from: Checkout, taskID: string, now?: string): Promise<St
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved }
   const { commit: mine } = await snapshot(from, [base], "superagents: the parent's state, to be merged with")
   const merged = await mergeTrees(from, state, mine)
-  const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")
-  return { commit, mine, conflicts: merged.kind === "conflict" ? merged.paths : [] }
+  const conflicts = merged.kind === "conflict" ? merged.paths : []
+  const tree = await withMine(from, { tree: merged.tree, paths: conflicts }, state, mine)
+  const commit = await commitOf(from, tree, [state, mine], "superagents: merged with the parent's state")
+  return { commit, mine, conflicts }
 }
 
 async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {

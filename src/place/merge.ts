@@ -103,6 +103,29 @@ export async function mergeTrees(checkout: Checkout, mine: string, theirs: strin
   return code === 0 ? { kind: "clean", tree } : { kind: "conflict", tree, paths: [...new Set(paths)] }
 }
 
+/**
+ * A conflict's tree with `mine` of each file in which git can make no marks, such as a binary: it has left `theirs`
+ * there, and left as it is, that would come home in the place of the user's.
+ */
+export async function withMine(
+  checkout: Checkout,
+  { tree, paths }: { readonly tree: string; readonly paths: readonly string[] },
+  theirs: string,
+  mine: string,
+): Promise<string> {
+  const marked = new Set((await changesBetween(checkout, theirs, tree)).map(({ path }) => path))
+  const sides = await changesBetween(checkout, theirs, mine)
+  const back = sides.filter((change) => change.from && paths.includes(change.path) && !marked.has(change.path))
+  const input = back.flatMap(({ path, to }) => (to ? [`${to.mode} ${to.oid}\t${path}\0`] : [])).join("")
+  if (input === "") return tree
+  return withIndex(async (index) => {
+    const run = { ...at(checkout), index }
+    await git(["read-tree", tree], run)
+    await git(["update-index", "-z", "--index-info"], { ...run, input })
+    return gitLine(["write-tree"], run)
+  })
+}
+
 /** The files of a state in which the marks of a conflict that was given to the agent to solve still stand. */
 export async function marksIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
   const mine = await readRef(checkout, "conflict", taskID)

@@ -216,6 +216,38 @@ describe("a conflict", () => {
     expect(await merge(SECOND)).toEqual({ kind: "nothing" })
   })
 
+  test("in files without marks: left unsolved, they come home as the user's", async () => {
+    user
+      .write("bin", Buffer.from([0, 1]))
+      .link("link", "bin")
+      .write("edited", text())
+      .write("removed", text())
+      .commit()
+    await bench.worked((child) => {
+      child
+        .write("bin", Buffer.from([0, 2]))
+        .remove("link")
+        .link("link", "edited")
+        .write("new", "theirs\n")
+      child.remove("edited").write("removed", text({ 1: "theirs" }))
+    })
+    user
+      .write("bin", Buffer.from([0, 3]))
+      .remove("link")
+      .link("link", "removed")
+    user.write("edited", text({ 1: "mine" })).remove("removed")
+    expect(await merge()).toEqual({ kind: "conflict", files: ["bin", "edited", "link", "removed"] })
+    const { bin, link, edited } = user.files()
+    await bench.worked(
+      (child) => {
+        expect(child.git("show", `refs/superagents/${ID}^1:bin`)).toBe("\0\x02")
+      },
+      { again: true },
+    )
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["new", "removed"] })
+    expect(user.files()).toMatchObject({ bin, link, edited })
+  })
+
   test("that was left unsolved stays one, whatever the user changes before the next resume", async () => {
     user.write("a", text()).write("b", text()).commit()
     await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
