@@ -293,7 +293,67 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.evaluate(() => location.hash)).toBe("#/new")
     expect(await title.inputValue()).toBe("Grind finer")
     await page.mouse.click(box.x - 200, box.y)
+    await page.getByRole("button", { name: "Discard it" }).click()
     await page.locator(".sheet[open]").waitFor({ state: "detached" })
+  })
+
+  test("asks before it leaves a form in which something was typed", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const web = await serve({ board })
+    const { page, problems } = await open(web.link)
+    await live(page)
+    const sheet = page.locator(".sheet")
+    const asked = page.locator(".confirm")
+    const title = sheet.getByLabel("Title")
+    const closed = () => page.locator(".sheet[open]").waitFor({ state: "detached" })
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.waitFor()
+    await page.keyboard.press("Escape")
+    await closed()
+
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.pressSequentially("Grind finer")
+    // A browser lets no page keep a dialog open for ever: with nothing typed between, it stops to ask the page.
+    for (let time = 1; time <= 3; time++) {
+      await page.keyboard.press("Escape")
+      await asked.waitFor()
+      await page.keyboard.press("Escape")
+      await asked.waitFor({ state: "detached" })
+      expect([await title.inputValue(), await title.isVisible()]).toEqual(["Grind finer", true])
+    }
+    for (const leave of [() => page.mouse.click(10, 10), () => sheet.getByRole("button", { name: "Close" }).click()]) {
+      await leave()
+      await asked.getByRole("button", { name: "Keep it" }).click()
+      await asked.waitFor({ state: "detached" })
+      expect(await title.inputValue()).toBe("Grind finer")
+    }
+    await page.keyboard.press("Escape")
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await closed()
+    expect(await page.evaluate(() => location.hash)).toBe("#/")
+
+    // Gone by another way while it is asked: nobody is asked about it later.
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.fill("Grind finer")
+    await page.keyboard.press("Escape")
+    await asked.waitFor()
+    await page.goBack()
+    await closed()
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.waitFor()
+    expect([await asked.count(), await title.inputValue()]).toEqual([0, ""])
+    await page.keyboard.press("Escape")
+    await closed()
+
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await sheet.getByLabel("What is to be done").fill("A page of thoughts.")
+    await page.keyboard.press("Escape")
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await closed()
+    expect([board.tasks.size, (await board.get("1")).description]).toEqual([1, ""])
+    expect(problems).toEqual([])
   })
 
   test("shows a task's resources as they are when one is taken away", async () => {

@@ -1,13 +1,34 @@
-import { createEffect, createMemo, createSignal, type JSX, on, Show } from "solid-js"
+import { createEffect, createMemo, createSignal, type JSX, on, onCleanup, Show } from "solid-js"
 import type { Route } from "./route.ts"
 
 type Shown = { readonly view: string; readonly id?: string }
+
+const losers = new Set<() => boolean>()
+
+/** What is shown in the sheet is not left without a question while it `loses` something by that. */
+export function askBeforeLeaving(loses: () => boolean): void {
+  losers.add(loses)
+  onCleanup(() => losers.delete(loses))
+}
+
+/** A browser that is left to it closes by one Escape all that was opened without a click between, and asks no page. */
+const onEscape = (act: () => void) => (event: KeyboardEvent) => {
+  if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return
+  event.preventDefault()
+  if (!event.repeat) act()
+}
+
+const wouldLose = () => [...losers].some((loses) => loses())
 
 /** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
 export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
   const open = createMemo(() => props.route.view !== "home")
+  const confirm = createConfirm()
+  const leave = async () => {
+    if (!wouldLose() || (await confirm.ask("Close it? What you typed is not saved.", "Discard it"))) goHome()
+  }
   createEffect(() => {
     if (open() && !dialog?.open) dialog?.showModal()
     if (!open() && dialog?.open) dialog.close()
@@ -19,26 +40,36 @@ export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Ele
     ),
   )
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog by itself
     <dialog
       class="sheet"
       ref={dialog}
       aria-label={labelOf(props.route)}
-      onClose={() => goHome()}
+      onKeyDown={onEscape(() => void leave())}
+      onCancel={(event) => {
+        if (!wouldLose()) return
+        event.preventDefault()
+        void leave()
+      }}
+      onClose={() => {
+        // By a gesture for back, say, which may be asked about once only.
+        if (wouldLose()) dialog?.showModal()
+        void leave()
+      }}
       onMouseDown={(event) => {
         pressedOn = event.target
       }}
       onClick={(event) => {
         // On the backdrop: everything else lies in the sheet's body. Text that is selected to beyond the edge ends there.
-        if (event.target === dialog && pressedOn === dialog) goHome()
+        if (event.target === dialog && pressedOn === dialog) void leave()
       }}
     >
       <div class="body">
         <Show when={open()}>
-          <button type="button" class="close" aria-label="Close" onClick={() => goHome()}>
+          <button type="button" class="close" aria-label="Close" onClick={() => void leave()}>
             <span aria-hidden="true">✕</span>
           </button>
           {props.children(props.route)}
+          {confirm.view()}
         </Show>
       </div>
     </dialog>
@@ -73,27 +104,32 @@ export function createConfirm() {
     })
   const view = () => (
     <Show when={question()}>
-      {(asked) => (
-        <dialog
-          class="confirm"
-          aria-label={asked().text}
-          ref={(element) => {
-            dialog = element
-            queueMicrotask(() => element.showModal())
-          }}
-          onClose={() => question()?.decide(false)}
-        >
-          <p>{asked().text}</p>
-          <div class="actions">
-            <button type="button" class="button" autofocus onClick={() => asked().decide(false)}>
-              Keep it
-            </button>
-            <button type="button" class="button danger" onClick={() => asked().decide(true)}>
-              {asked().yes}
-            </button>
-          </div>
-        </dialog>
-      )}
+      {(asked) => {
+        // What it was asked about may go by another way: then nobody is asked about it later.
+        onCleanup(() => question()?.decide(false))
+        return (
+          <dialog
+            class="confirm"
+            aria-label={asked().text}
+            ref={(element) => {
+              dialog = element
+              queueMicrotask(() => element.showModal())
+            }}
+            onKeyDown={onEscape(() => asked().decide(false))}
+            onClose={() => question()?.decide(false)}
+          >
+            <p>{asked().text}</p>
+            <div class="actions">
+              <button type="button" class="button" autofocus onClick={() => asked().decide(false)}>
+                Keep it
+              </button>
+              <button type="button" class="button danger" onClick={() => asked().decide(true)}>
+                {asked().yes}
+              </button>
+            </div>
+          </dialog>
+        )
+      }}
     </Show>
   )
   return { ask, view }

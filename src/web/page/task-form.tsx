@@ -3,6 +3,7 @@ import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Problem } from "./parts.tsx"
 import { taskLink } from "./route.ts"
+import { askBeforeLeaving } from "./sheet.tsx"
 import { state } from "./state.ts"
 
 type Fields = Pick<TaskRow, "title" | "owner" | "description">
@@ -36,6 +37,8 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
 
   /** What the form said at first: a text in it may differ from the task's in blanks and line ends. */
   let shown: Partial<Fields> = {}
+  let untouched = () => true
+  askBeforeLeaving(() => !untouched())
 
   const save = async (form: HTMLFormElement) => {
     const fields = fieldsOf(form)
@@ -67,6 +70,9 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
       ref={(element) =>
         queueMicrotask(() => {
           shown = fieldsOf(element)
+          const all = () => JSON.stringify([...new FormData(element)])
+          const first = all()
+          untouched = () => all() === first
         })
       }
       onSubmit={(event) => void submit(event)}
