@@ -4,6 +4,7 @@ import axe from "axe-core"
 import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { NOBODY } from "../../src/core/task.ts"
+import { agentRow } from "../../src/web/rows.ts"
 import { startBrowser } from "../support/browser.ts"
 import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
@@ -354,6 +355,41 @@ describe.skipIf(!browser)("the page", () => {
     await closed()
     expect([board.tasks.size, (await board.get("1")).description]).toEqual([1, ""])
     expect(problems).toEqual([])
+  })
+
+  test("says that a command was copied only when it was; else it is selected", async () => {
+    const agents = new FakeAgents()
+    const view = viewOf({ task: { id: "bg_copy0000", sessionID: "ses_copy" } })
+    agents.set(view)
+    const row = agentRow(view, false, Date.now())
+    const teller = {
+      readers: 0,
+      async join(send: (event: "state" | "change" | "beat", data: string) => void) {
+        send("state", JSON.stringify({ project: "beans", now: Date.now(), agents: [row] }))
+        return () => {}
+      },
+    }
+    const web = await serve({ agents, teller })
+    for (const clipboard of ["absent", "refuses", "works"] as const) {
+      const { page, problems } = await open(web.link)
+      await live(page)
+      await page.evaluate((kind) => {
+        const writeText = () => (kind === "works" ? Promise.resolve() : Promise.reject(new Error("refused")))
+        const value = kind === "absent" ? undefined : { writeText }
+        Object.defineProperty(navigator, "clipboard", { value, configurable: true })
+        location.hash = "#/agent/bg_copy0000"
+      }, clipboard)
+      const button = page.locator(".sheet .copy button")
+      await button.click()
+      await eventually(async () => (await button.textContent()) !== "Copy")
+      const selected = await page.evaluate(() => String(getSelection()))
+      expect([clipboard, await button.textContent(), selected]).toEqual(
+        clipboard === "works"
+          ? [clipboard, "Copied", ""]
+          : [clipboard, "Selected, not copied", "opencode --session ses_copy"],
+      )
+      expect(problems).toEqual([])
+    }
   })
 
   test("shows a task's resources as they are when one is taken away", async () => {

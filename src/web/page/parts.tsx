@@ -71,16 +71,23 @@ export function ThreadLink(props: { session: string; label: string }) {
 }
 
 function Copy(props: { text: string; label: string }) {
-  const [done, setDone] = createSignal(false)
+  const [said, setSaid] = createSignal("Copy")
+  let command: HTMLElement | undefined
   const copy = async () => {
-    await navigator.clipboard?.writeText(props.text).catch(() => {})
-    setDone(true)
+    try {
+      await navigator.clipboard.writeText(props.text)
+      setSaid("Copied")
+    } catch {
+      // Refused, or absent: pages over plain HTTP have no clipboard, but for those of the machine itself.
+      if (command) getSelection()?.selectAllChildren(command)
+      setSaid("Selected, not copied")
+    }
   }
   return (
     <span class="copy">
-      <code>{props.text}</code>
+      <code ref={command}>{props.text}</code>
       <button type="button" class="button" onClick={() => void copy()} aria-label={`${props.label}: copy its command`}>
-        {done() ? "Copied" : "Copy"}
+        {said()}
       </button>
     </span>
   )
