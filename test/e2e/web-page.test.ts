@@ -392,6 +392,47 @@ describe.skipIf(!browser)("the page", () => {
     }
   })
 
+  test("has its own words in their order whatever marks agents' texts have", async () => {
+    const agents = new FakeAgents()
+    const now = Date.now()
+    const ask = { id: "per_1", sessionID: "ses_1", kind: "permission", what: "rm \u202ex", askedAt: now } as const
+    agents.set(
+      viewOf({
+        task: { id: "bg_marks000", description: "Count \u202e\u2066beans\u2069", run: { createdAt: now } },
+        asks: [ask],
+      }),
+    )
+    const web = await serve({ agents })
+    const { page } = await open(web.link)
+    await live(page)
+    /** Whether a word's first letter is left of its last. */
+    const forward = (selector: string, word: string) =>
+      page
+        .locator(selector)
+        .first()
+        .evaluate((root, sought) => {
+          const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT)
+          for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+            const at = node.textContent?.indexOf(sought) ?? -1
+            if (at < 0) continue
+            const leftOf = (index: number) => {
+              const range = document.createRange()
+              range.setStart(node as Node, index)
+              range.setEnd(node as Node, index + 1)
+              return range.getBoundingClientRect().left
+            }
+            return leftOf(at) < leftOf(at + sought.length - 1)
+          }
+          return "not there"
+        }, word)
+    expect(await forward(".need .what", "just")).toBe(true)
+    await page.locator(".work").click()
+    await page.getByRole("button", { name: "Stop" }).click()
+    await page.locator(".confirm").waitFor()
+    expect(await forward(".confirm p", "What")).toBe(true)
+    expect(await page.locator(".confirm").getAttribute("aria-label")).not.toContain("\u202e")
+  })
+
   test("shows a task's resources as they are when one is taken away", async () => {
     const board = new FakeBoard()
     const resources = ["one", "two"].map((name) => ({ type: "url", value: `https://${name}.example/` }) as const)

@@ -3,7 +3,7 @@ import type { FileDiff } from "../../host/diffs.ts"
 import type { AgentRow } from "../wire.ts"
 import { Marks } from "./agent-list.tsx"
 import { api } from "./api.ts"
-import { ago, dayTime, dollars, plural, short, ticking } from "./format.ts"
+import { ago, dayTime, dollars, isolated, plural, short, ticking } from "./format.ts"
 import { Action, AgentName, Badge, Facts, Problem, Prose, ThreadLink, Title } from "./parts.tsx"
 import { patchLines } from "./patch.ts"
 import { taskLink } from "./route.ts"
@@ -31,7 +31,9 @@ function Agent(props: { agent: AgentRow }) {
   const version = () => `${props.agent.id} ${props.agent.generation} ${props.agent.status}`
   const [detail, { refetch }] = createResource(version, () => api.agent(props.agent.id))
   const cancel = async () => {
-    if (await confirm.ask(`Stop "${props.agent.description}"? What it has written stays readable.`, "Stop it"))
+    if (
+      await confirm.ask(`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`, "Stop it")
+    )
       await api.cancelAgent(props.agent.id)
   }
   return (

@@ -1,9 +1,13 @@
 import { duration } from "../../core/duration.ts"
+import { oneLine } from "../../core/text.ts"
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 86_400_000
+
+/** Foreign text in a sentence of ours: whatever it is written in, our words stay where they are. */
+export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
 
 /** A duration that ticks: whole seconds, so that its width changes seldom. */
 export const ticking = (ms: number): string => duration(Math.max(0, Math.floor(ms / SECOND_MS) * SECOND_MS))

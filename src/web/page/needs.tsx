@@ -33,7 +33,7 @@ function TaskNeed(props: { task: TaskRow }) {
       <Badge tone="needs" text="message" />
       <div class="what">
         <a href={taskLink(props.task.id)}>
-          <span class="mono">#{props.task.id}</span> {props.task.title}
+          <span class="mono">#{props.task.id}</span> <bdi>{props.task.title}</bdi>
         </a>{" "}
         <AgentName name={props.task.owner} />
         <p>{props.task.reason}</p>
@@ -52,9 +52,12 @@ function AgentNeed(props: { agent: AgentRow }) {
         <li class="need">
           <Badge tone="needs" text={ask.kind} />
           <div class="what">
-            <a href={agentLink(props.agent.id)}>{props.agent.description}</a> <AgentName name={props.agent.agent} />
+            <a href={agentLink(props.agent.id)}>
+              <bdi>{props.agent.description}</bdi>
+            </a>{" "}
+            <AgentName name={props.agent.agent} />
             <p>
-              {ask.what} <span class="quiet">{ago(now() - ask.askedAt)}</span>
+              <bdi>{ask.what}</bdi> <span class="quiet">{ago(now() - ask.askedAt)}</span>
             </p>
           </div>
           <ThreadLink session={ask.sessionID} label="Answer in its session" />

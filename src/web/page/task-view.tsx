@@ -129,7 +129,7 @@ function Plan(props: { steps: readonly Step[] }) {
                   {step.done ? "✓" : ""}
                 </span>
                 <div>
-                  <span class="title">{step.title}</span> <Subtask id={step.taskId} />
+                  <bdi class="title">{step.title}</bdi> <Subtask id={step.taskId} />
                   <Show when={step.details}>{(details) => <p class="quiet">{details()}</p>}</Show>
                 </div>
               </li>
