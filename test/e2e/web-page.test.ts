@@ -433,6 +433,29 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".confirm").getAttribute("aria-label")).not.toContain("\u202e")
   })
 
+  test("keeps the focus on a link among figures while they tick", async () => {
+    const agents = new FakeAgents()
+    const board = new FakeBoard()
+    const at = Date.now()
+    board.put({ id: "1", title: "Grind" })
+    agents.set(
+      viewOf({
+        task: { id: "bg_run00000", description: "#1 Grind", parentID: NOBODY, run: { createdAt: at, startedAt: at } },
+      }),
+    )
+    const web = await serve({ agents, board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".work").click()
+    const facts = page.locator(".sheet .facts")
+    await facts.getByRole("link", { name: "#1" }).focus()
+    agents.alter("bg_run00000", { toolCalls: 7, signAge: 0, recentTools: ["grep"] })
+    await facts.getByText("7 calls").waitFor()
+    expect(await page.evaluate(() => document.activeElement?.getAttribute("href"))).toBe("#/task/1")
+    await page.keyboard.press("Enter")
+    await page.getByRole("heading", { name: "Grind", exact: true }).waitFor()
+  })
+
   test("shows a task's resources as they are when one is taken away", async () => {
     const board = new FakeBoard()
     const resources = ["one", "two"].map((name) => ({ type: "url", value: `https://${name}.example/` }) as const)

@@ -129,16 +129,19 @@ function Figures(props: { agent: AgentRow }) {
   return (
     <Facts
       facts={[
-        ["Time", <span class="ticks">{ran()}</span>],
-        ["Cost", dollars(props.agent.cost)],
-        ["Tokens", short(props.agent.tokens)],
-        ["Tools", `${plural(props.agent.toolCalls, "call")}`],
-        ["Last tools", props.agent.recentTools.join(" · ")],
-        ["Last sign", props.agent.lastSignAt && <span class="ticks">{ago(now() - props.agent.lastSignAt)}</span>],
-        ["Launched", dayTime(props.agent.createdAt)],
-        ["Ended", props.agent.endedAt && dayTime(props.agent.endedAt)],
-        ["Board task", props.agent.boardTask && <a href={taskLink(props.agent.boardTask)}>#{props.agent.boardTask}</a>],
-        ["Open todos", props.agent.openTodos > 0 ? String(props.agent.openTodos) : undefined],
+        ["Time", () => <span class="ticks">{ran()}</span>],
+        ["Cost", () => dollars(props.agent.cost)],
+        ["Tokens", () => short(props.agent.tokens)],
+        ["Tools", () => `${plural(props.agent.toolCalls, "call")}`],
+        ["Last tools", () => props.agent.recentTools.join(" · ")],
+        ["Last sign", () => props.agent.lastSignAt && <span class="ticks">{ago(now() - props.agent.lastSignAt)}</span>],
+        ["Launched", () => dayTime(props.agent.createdAt)],
+        ["Ended", () => props.agent.endedAt && dayTime(props.agent.endedAt)],
+        [
+          "Board task",
+          () => props.agent.boardTask && <a href={taskLink(props.agent.boardTask)}>#{props.agent.boardTask}</a>,
+        ],
+        ["Open todos", () => (props.agent.openTodos > 0 ? String(props.agent.openTodos) : undefined)],
       ]}
     />
   )

@@ -1,4 +1,4 @@
-import { createSignal, For, type JSX, Show } from "solid-js"
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js"
 import { hueOf } from "./format.ts"
 import { markdown } from "./markdown.ts"
 import { threadCommand, threadLink } from "./route.ts"
@@ -137,19 +137,24 @@ export function Problem(props: { text: string }) {
   )
 }
 
-export type Fact = readonly [name: string, value: JSX.Element | undefined]
+export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
-/** Names and values, those without a value left out. */
+/** Names and values, those without a value left out. Each is made anew by itself: a link keeps the focus meanwhile. */
 export function Facts(props: { facts: readonly Fact[] }) {
   return (
     <dl class="facts">
-      <For each={props.facts.filter(([, value]) => value !== undefined && value !== "")}>
-        {([name, value]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        )}
+      <For each={props.facts}>
+        {([name, read]) => {
+          const value = createMemo(read)
+          return (
+            <Show when={value() !== undefined && value() !== ""}>
+              <div>
+                <dt>{name}</dt>
+                <dd>{value()}</dd>
+              </div>
+            </Show>
+          )
+        }}
       </For>
     </dl>
   )

@@ -63,10 +63,10 @@ function Task(props: { task: TaskRow }) {
         <Runs id={props.task.id} />
         <Facts
           facts={[
-            ["Made by", props.task.createdBy],
-            ["Made", dayTime(Date.parse(props.task.createdAt))],
-            ["Changed", dayTime(Date.parse(props.task.updatedAt))],
-            ["Ended", props.task.archivedAt && dayTime(Date.parse(props.task.archivedAt))],
+            ["Made by", () => props.task.createdBy],
+            ["Made", () => dayTime(Date.parse(props.task.createdAt))],
+            ["Changed", () => dayTime(Date.parse(props.task.updatedAt))],
+            ["Ended", () => props.task.archivedAt && dayTime(Date.parse(props.task.archivedAt))],
           ]}
         />
       </Show>
