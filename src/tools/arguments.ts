@@ -25,8 +25,15 @@ function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<st
     return `Unknown argument ${issue.keys.map((key) => `\`${key.slice(0, 40)}\``).join(", ")}. ${thereAre(Object.keys(shape), Number.POSITIVE_INFINITY)}`
   const name = String(issue.path[0])
   if (!Object.hasOwn(given, name)) return `Argument \`${name}\` is missing.`
-  const problem = issue.message.replace(/^Invalid input: /, "")
-  return `Argument \`${name}\`: ${problem}. Got ${shown(given[name])}.`
+  return `Argument \`${name}\`: ${problemOf(issue)}. Got ${shown(given[name])}.`
+}
+
+/** Of what may be of several kinds: what is wrong with it as the kind that it is, or else with all of them. */
+function problemOf(issue: z.core.$ZodIssue): string {
+  if (issue.code !== "invalid_union") return issue.message.replace(/^Invalid input: /, "")
+  const found = issue.errors.flatMap(([first]) => first ?? [])
+  const ofItsKind = found.filter(({ code, path }) => code !== "invalid_type" || path.length > 0)
+  return (ofItsKind.length > 0 ? ofItsKind : found).map(problemOf).join(", or ")
 }
 
 function withNames(shape: z.ZodRawShape): string {

@@ -5,7 +5,8 @@ import { parseArguments } from "../../src/tools/arguments.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { Rig } from "../support/rig.ts"
 
-const shape = { name: z.string().min(2), count: z.int().max(5).optional() }
+const either = z.union([z.array(z.string()).min(1), z.string().max(3)])
+const shape = { name: z.string().min(2), count: z.int().max(5).optional(), either: either.optional() }
 
 const problem = (input: unknown): string => {
   try {
@@ -31,7 +32,7 @@ describe("arguments", () => {
     [7, "7"],
     ["x".repeat(99), "a string of 99 characters"],
   ])("that are no object say what they should be", (input, shown) => {
-    expect(problem(input)).toBe(`The arguments must be an object with: name, count. Got ${shown}.`)
+    expect(problem(input)).toBe(`The arguments must be an object with: name, count, either. Got ${shown}.`)
   })
 
   test.each<[unknown, string]>([
@@ -43,7 +44,14 @@ describe("arguments", () => {
     [{ name: "ab", count: "3" }, 'Argument `count`: expected number, received string. Got "3".'],
     [{ name: "ab", count: 1.5 }, "Argument `count`: expected int, received number. Got 1.5."],
     [{ name: "ab", count: 9 }, "Argument `count`: Too big: expected number to be <=5. Got 9."],
-    [{ name: "ab", other: 1 }, "Unknown argument `other`. There are: name, count."],
+    [
+      { name: "ab", either: 7 },
+      "Argument `either`: expected array, received number, or expected string, received number. Got 7.",
+    ],
+    [{ name: "ab", either: [] }, "Argument `either`: Too small: expected array to have >=1 items. Got []."],
+    [{ name: "ab", either: ["a", 1] }, 'Argument `either`: expected string, received number. Got ["a",1].'],
+    [{ name: "ab", either: "long" }, 'Argument `either`: Too big: expected string to have <=3 characters. Got "long".'],
+    [{ name: "ab", other: 1 }, "Unknown argument `other`. There are: name, count, either."],
     [
       { name: "a", count: "x".repeat(50) },
       'Argument `name`: Too small: expected string to have >=2 characters. Got "a". Argument `count`: expected number, received string. Got a string of 50 characters.',
@@ -54,7 +62,7 @@ describe("arguments", () => {
 
   test.each(["__proto__", "constructor", "toString"])("do not take %s for one of theirs", (key) => {
     const input = JSON.parse(`{"name": "ab", "${key}": {"count": 3}}`)
-    expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count.`)
+    expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count, either.`)
   })
 
   test("do not echo what is huge", () => {
