@@ -61,7 +61,7 @@ export class Checks {
     const run = this.#runs.get(task.id)
     if (!run?.result || run.generation !== task.run.generation) return undefined
     const { output, ...check } = run.result
-    const shown = output === undefined ? check : { ...check, output: output.slice(-MOST_KEPT_CHARS) }
+    const shown = output === undefined ? check : { ...check, output: endOf(output, MOST_KEPT_CHARS) }
     return { receipt: { ...(task.outcome?.receipt ?? NO_RECEIPT), check: shown } }
   }
 
@@ -105,7 +105,7 @@ export class Checks {
       run.runs++
       const tests = testsIn(ended.output)
       const passed = ended.exitCode === 0
-      const output = lastLines(ended.output, MOST_LINES).slice(-MOST_CHARS)
+      const output = endOf(lastLines(ended.output, MOST_LINES), MOST_CHARS)
       const how = howOf(ended, options.checkTimeout)
       run.result = { command, passed, runs: run.runs, how, ...(tests && { tests }), ...(!passed && { output }) }
       host.log("info", "task checked", { task: task.id, command, passed, runs: run.runs })
@@ -151,6 +151,9 @@ export class Checks {
     return current !== undefined && isActive(current) && current.run.generation === task.run.generation
   }
 }
+
+/** The last `most` UTF-16 units; not half of a pair, which a provider may refuse the whole request for. */
+const endOf = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
 
 function howOf({ exitCode, why, output }: CommandResult, limit: number): string {
   if (why === "time") return `no end within ${duration(limit)}`

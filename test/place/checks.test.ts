@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -133,6 +133,22 @@ test("never passes: the task is failed by it, with the last output", async () =>
   rig.restart()
   await rig.manager.ready(rig.parent)
   expect(rig.task(id).outcome?.receipt?.check?.output).toBe("why")
+})
+
+test("writes more than is told: what is cut off is whole letters", async () => {
+  const rig = rigIn({ checkRetries: 1 })
+  const asked: string[] = []
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    asked.push(prompt)
+    return { text: "done" }
+  })
+  const letters = `${"\u{1f389}".repeat(9000)}x`
+  writeFileSync(join(folder, "letters"), letters)
+  const task = await ended(rig, (await launch(rig, "cat letters; exit 1")).id)
+  expect(asked[1]).toContain(letters.slice(-15_999))
+  expect(asked[1]).not.toMatch(/\p{Surrogate}/u)
+  expect(task.outcome?.receipt?.check?.output).toBe(letters.slice(-3999))
 })
 
 test("hangs, or cannot be started", async () => {
