@@ -1,5 +1,6 @@
 import {
   appendFileSync,
+  chmodSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -7,6 +8,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -222,6 +224,13 @@ describe("the board's file", () => {
     expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
     expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
     expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  test("that is its user's alone stays so", async () => {
+    await make(open())
+    chmodSync(file("tasks.json"), 0o600)
+    await make(open())
+    expect(statSync(file("tasks.json")).mode & 0o777).toBe(0o600)
   })
 
   test("is not written where nothing changes", async () => {

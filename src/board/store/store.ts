@@ -153,7 +153,7 @@ export class Store {
     // A link that somebody has made of it stays.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
     const temporary = `${target}.${process.pid}.tmp`
-    await writeFlushed(temporary, formatBoard(file))
+    await writeFlushed(temporary, formatBoard(file), (await stat(target).catch(ifMissing(undefined)))?.mode)
     await rename(temporary, target)
     await flushFolder(dirname(target))
     await this.#history.refresh()
@@ -247,8 +247,9 @@ export class Store {
 
 const same = (state: BoardState): Written<BoardState> => ({ state, archived: [], value: state })
 
-async function writeFlushed(path: string, text: string): Promise<void> {
-  const file = await open(path, "w")
+/** `mode`: who may read it; absent, whoever the process lets. */
+async function writeFlushed(path: string, text: string, mode?: number): Promise<void> {
+  const file = await open(path, "w", mode)
   try {
     await file.writeFile(text)
     await file.sync()
