@@ -357,6 +357,27 @@ describe.skipIf(!browser)("the page", () => {
     expect(problems).toEqual([])
   })
 
+  test("opens what is clicked in the moment when the sheet closes", async () => {
+    const web = await serve({})
+    const { page } = await open(web.link)
+    await live(page)
+    await page.getByRole("link", { name: "New task" }).click()
+    await page.locator(".sheet").getByLabel("Title").waitFor()
+    await page.evaluate(() => {
+      const again = () => {
+        location.hash = "#/new"
+      }
+      const heard = new Promise((resolve) => {
+        document.querySelector(".sheet")?.addEventListener("close", () => resolve(location.hash), { once: true })
+      })
+      addEventListener("hashchange", again, { once: true })
+      Object.assign(window, { heard })
+    })
+    await page.keyboard.press("Escape")
+    expect(await page.evaluate(() => (window as unknown as { heard: Promise<string> }).heard)).toBe("#/new")
+    await page.locator(".sheet").getByLabel("Title").waitFor()
+  })
+
   test("says that a command was copied only when it was; else it is selected", async () => {
     const agents = new FakeAgents()
     const view = viewOf({ task: { id: "bg_copy0000", sessionID: "ses_copy" } })

@@ -51,6 +51,8 @@ export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Ele
         void leave()
       }}
       onClose={() => {
+        // Told a moment later: closed by the address, which may have opened it anew since.
+        if (!open() || dialog?.open) return
         // By a gesture for back, say, which may be asked about once only.
         if (wouldLose()) dialog?.showModal()
         void leave()
@@ -105,8 +107,12 @@ export function createConfirm() {
   const view = () => (
     <Show when={question()}>
       {(asked) => {
+        const own = asked()
+        const keep = () => {
+          if (question() === own) own.decide(false)
+        }
         // What it was asked about may go by another way: then nobody is asked about it later.
-        onCleanup(() => question()?.decide(false))
+        onCleanup(keep)
         return (
           <dialog
             class="confirm"
@@ -115,12 +121,13 @@ export function createConfirm() {
               dialog = element
               queueMicrotask(() => element.showModal())
             }}
-            onKeyDown={onEscape(() => asked().decide(false))}
-            onClose={() => question()?.decide(false)}
+            onKeyDown={onEscape(keep)}
+            // Told a moment later, when the next question may be there.
+            onClose={keep}
           >
             <p>{asked().text}</p>
             <div class="actions">
-              <button type="button" class="button" autofocus onClick={() => asked().decide(false)}>
+              <button type="button" class="button" autofocus onClick={keep}>
                 Keep it
               </button>
               <button type="button" class="button danger" onClick={() => asked().decide(true)}>
