@@ -1,82 +1,10 @@
 import { describe, expect, test } from "vitest"
-import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
+import { HostError, type Message } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import { Outbox } from "../../src/delivery/outbox.ts"
-import { FakeClock } from "../support/fake-clock.ts"
-import { deliveryOf, taskOf } from "../support/tasks.ts"
+import { BUILD, owing, PARENT, setUp } from "../support/outbox-rig.ts"
+import { deliveryOf } from "../support/tasks.ts"
 
-/** The outbox alone, on a host that does what a test says. How it works with the rest is in `notify.test.ts`. */
-
-const PARENT = "ses_parent"
-const BUILD: AgentInfo = { name: "build", description: "", mode: "primary" }
-
-/** A task whose last run has ended and was not told yet. */
-const owing = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {}): Task =>
-  taskOf({ id, status: "completed", delivery: deliveryOf({ wake }), ...more, run: { endedAt: 5000, ...more.run } })
-
-const setUp = () => {
-  const clock = new FakeClock()
-  const stop = new AbortController()
-  const sent: Prompt[] = []
-  const states: string[] = []
-  const logs: unknown[] = []
-  const world = {
-    busy: false,
-    reverted: false,
-    parentFailures: [] as HostError[],
-    agent: "build",
-    agents: [BUILD],
-    stores: true,
-    /** What the parent holds since the message that was to wake it. */
-    since: [] as Partial<Message>[],
-    failures: [] as HostError[],
-    known: true,
-    looks: 0,
-    composed: 0,
-    handsOver: false,
-    isLast: true,
-  }
-  const stored = new Set<string>()
-  const host = {
-    persona: async () => ({ agent: world.agent }),
-    agents: async () => world.agents,
-    parent: async () => {
-      const failure = world.parentFailures.shift()
-      if (failure) throw failure
-      return { id: PARENT, rules: [], reverted: world.reverted }
-    },
-    activity: async () => {
-      world.looks++
-      return new Map<string, Activity>(world.busy ? [[PARENT, { type: "busy" }]] : [])
-    },
-    prompt: async (prompt: Prompt) => {
-      sent.push(prompt)
-      const failure = world.failures.shift()
-      if (failure) throw failure
-      if (world.stores) stored.add(prompt.messageID)
-    },
-    hasMessage: async (_session: string, id: string) => stored.has(id),
-    messagesSince: async () => world.since,
-    log: (...line: unknown[]) => logs.push(line),
-  } as unknown as Host
-  const outbox = new Outbox({
-    host,
-    clock,
-    isKnown: () => world.known,
-    isLast: () => world.isLast,
-    compose: async ({ id }) => {
-      const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`
-      return { visible: `visible ${id}`, hidden, handsOver: world.handsOver }
-    },
-    told: async ({ id }, state, handedOver) =>
-      void states.push(`${id} ${state}${handedOver ? " with its answer" : ""}`),
-    drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
-    run: (_what, work) => void work(),
-    stopped: stop.signal,
-  })
-  const told = () => sent.map(({ parts, noReply }) => `${parts[0]?.text}${noReply ? " (no reply)" : ""}`)
-  return { clock, world, outbox, sent, told, states, logs, stop }
-}
+/** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
 
 describe("a message", () => {
   test("has two parts with ids of their own, the second hidden", async () => {

@@ -1,0 +1,112 @@
+import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import { Outbox, type OutboxPorts } from "../../src/delivery/outbox.ts"
+import { FakeClock } from "./fake-clock.ts"
+import { deliveryOf, taskOf } from "./tasks.ts"
+
+/** The outbox alone, on a host that does what a test says. */
+
+export const PARENT = "ses_parent"
+export const BUILD: AgentInfo = { name: "build", description: "", mode: "primary" }
+
+/** A task whose last run has ended and was not told yet. */
+export const owing = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {}): Task =>
+  taskOf({ id, status: "completed", delivery: deliveryOf({ wake }), ...more, run: { endedAt: 5000, ...more.run } })
+
+/** A promise, and what resolves it. */
+export const held = <Value = void>() => {
+  let resolve = (_value: Value) => {}
+  const promise = new Promise<Value>((done) => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
+export const GONE = new HostError("Session not found", { notFound: true })
+
+export const setUp = (more: Partial<OutboxPorts> = {}) => {
+  const clock = new FakeClock()
+  const timers = clock.view()
+  const stop = new AbortController()
+  const sent: Prompt[] = []
+  const states: string[] = []
+  const logs: unknown[] = []
+  /** What was done in the background, and what of it failed. */
+  const works: string[] = []
+  const failed: string[] = []
+  const world = {
+    busy: false,
+    reverted: false,
+    parentFailures: [] as HostError[],
+    agent: "build",
+    agents: [BUILD],
+    /** Whether a message that is taken is stored, even where taking it fails. */
+    stores: true,
+    storesWhatFails: false,
+    /** Whether what is stored can be seen. */
+    shows: true,
+    /** What the parent holds since the message that was to wake it, and what its reading waits for. */
+    since: [] as Partial<Message>[],
+    reading: Promise.resolve(),
+    reads: 0,
+    failures: [] as HostError[],
+    known: true,
+    /** Happens while the host is asked who is at work. */
+    meanwhile: () => {},
+    looks: 0,
+    composed: 0,
+    handsOver: false,
+    isLast: true,
+  }
+  const stored = new Set<string>()
+  const host = {
+    persona: async () => ({ agent: world.agent }),
+    agents: async () => world.agents,
+    parent: async () => {
+      const failure = world.parentFailures.shift()
+      if (failure) throw failure
+      return { id: PARENT, rules: [], reverted: world.reverted }
+    },
+    activity: async () => {
+      world.looks++
+      const activity = new Map<string, Activity>(world.busy ? [[PARENT, { type: "busy" }]] : [])
+      world.meanwhile()
+      return activity
+    },
+    prompt: async (prompt: Prompt) => {
+      sent.push(prompt)
+      const failure = world.failures.shift()
+      if (world.stores && (!failure || world.storesWhatFails)) stored.add(prompt.messageID)
+      if (failure) throw failure
+    },
+    hasMessage: async (_session: string, id: string) => world.shows && stored.has(id),
+    messagesSince: async () => {
+      world.reads++
+      const { since } = world
+      await world.reading
+      return since
+    },
+    log: (...line: unknown[]) => logs.push(line),
+  } as unknown as Host
+  const outbox = new Outbox({
+    host,
+    clock: timers,
+    isKnown: () => world.known,
+    isLast: () => world.isLast,
+    compose: async ({ id }) => {
+      const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`
+      return { visible: `visible ${id}`, hidden, handsOver: world.handsOver }
+    },
+    told: async ({ id }, state, handedOver) =>
+      void states.push(`${id} ${state}${handedOver ? " with its answer" : ""}`),
+    drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
+    run: (what, work) => {
+      works.push(what)
+      void work().catch((error) => failed.push(`${what}: ${error}`))
+    },
+    stopped: stop.signal,
+    ...more,
+  })
+  const told = () => sent.map(({ parts, noReply }) => `${parts[0]?.text}${noReply ? " (no reply)" : ""}`)
+  return { clock, timers, world, outbox, sent, told, states, logs, works, failed, stop }
+}

@@ -1,0 +1,388 @@
+import { getHeapStatistics, setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
+import { describe, expect, test } from "vitest"
+import { HostError, type Message } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import { flush } from "../support/fake-clock.ts"
+import { GONE, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
+
+/** What the outbox does when things happen at once, and what it leaves behind. What a message is: `outbox.test.ts`. */
+
+const [A, B, C] = ["bg_aaaaaaaa", "bg_bbbbbbbb", "bg_cccccccc"] as const
+const [SAID_A, SAID_B] = [`visible ${A}`, `visible ${B}`] as const
+const NO = new HostError("no")
+
+type Scene = ReturnType<typeof setUp>
+
+const asked = ({ sent }: Scene, index = -1): Partial<Message> => ({ id: sent.at(index)?.messageID ?? "", role: "user" })
+const answerTo = (question: Partial<Message>): Partial<Message> => ({
+  id: "msg_answer",
+  role: "assistant",
+  parentID: question.id,
+})
+
+/** A parent that was woken and has not answered. */
+const unanswered = async (more: Parameters<typeof setUp>[0] = {}) => {
+  const scene = setUp(more)
+  scene.outbox.post(owing(A))
+  await scene.clock.advance(100)
+  scene.world.since = [asked(scene)]
+  return scene
+}
+
+/** The same, and it is idle: what it said is being read, which ends with `read`. */
+const beingRead = async () => {
+  const scene = await unanswered()
+  const { promise, resolve } = held()
+  scene.world.reading = promise
+  scene.outbox.parentIdle(PARENT)
+  await flush()
+  const read = async () => {
+    resolve()
+    scene.world.reading = Promise.resolve()
+    await flush()
+  }
+  return { ...scene, read }
+}
+
+/** One message went and left waking to a second, which is taken back when `takeBack` is called. */
+const leftToTheNext = async (scene = setUp()) => {
+  const before = scene.told().length
+  const { promise, resolve } = held<Task>()
+  scene.outbox.post(owing(B))
+  scene.outbox.post(owing(C), promise)
+  await scene.clock.advance(10)
+  expect(scene.told().slice(before)).toEqual([`${SAID_B} (no reply)`])
+  const takeBack = async () => {
+    scene.world.known = false
+    resolve(owing(C))
+    await flush()
+    scene.world.known = true
+  }
+  return { ...scene, takeBack }
+}
+
+describe("when the plugin ends", () => {
+  test.each(["a message is to be tried again", "others are waited for", "the parent is at work"])(
+    "while %s, nothing goes on and no timer is left",
+    async (what) => {
+      const { clock, timers, world, outbox, told, states, stop } = setUp()
+      if (what === "a message is to be tried again") world.failures = [NO]
+      if (what === "others are waited for") world.isLast = false
+      if (what === "the parent is at work") world.busy = true
+      outbox.post(owing(A, what !== "the parent is at work"))
+      await clock.advance(0)
+      expect(timers.pending).toBe(1)
+      const before = told().length
+      stop.abort()
+      expect(timers.pending).toBe(0)
+      await clock.advance(600_000)
+      expect(told()).toHaveLength(before)
+      expect(states).toEqual([])
+    },
+  )
+
+  test("what was to wake the parent is not tried any more, nor where the parent is gone", async () => {
+    for (const end of ["ended", "gone"] as const) {
+      const { clock, world, outbox, told, stop, takeBack } = await leftToTheNext()
+      world.failures = [NO]
+      await takeBack()
+      expect(told(), end).toEqual([`${SAID_B} (no reply)`, SAID_B])
+      if (end === "ended") stop.abort()
+      else outbox.parentDeleted(PARENT)
+      await clock.advance(600_000)
+      expect(told(), end).toHaveLength(2)
+    }
+  })
+})
+
+describe("a message that wakes nobody", () => {
+  test("is told as soon as the host has taken it, with no wait", async () => {
+    const { outbox, states } = setUp()
+    outbox.post(owing(A, false))
+    await flush()
+    expect(states).toEqual([`${A} confirmed`, "drained"])
+  })
+
+  test("is not put before the parent again, read or not, and nothing is read for it", async () => {
+    const scene = setUp()
+    const { clock, world, outbox, told, works } = scene
+    world.meanwhile = () => outbox.parentIdle(PARENT)
+    world.shows = false
+    outbox.post(owing(A, false))
+    await clock.advance(1)
+    world.since = [asked(scene)]
+    outbox.parentIdle(PARENT)
+    world.shows = true
+    await clock.advance(100)
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual([`${SAID_A} (no reply)`])
+    expect(works).toEqual(["notify"])
+    expect(world.reads).toBe(0)
+  })
+
+  test("goes at once behind one that does and left that to it, though the parent is at work", async () => {
+    const { clock, world, outbox, told, states } = setUp()
+    world.busy = true
+    outbox.post(owing(A, true))
+    outbox.post(owing(B, false))
+    await clock.advance(100)
+    expect(told()).toEqual([`${SAID_A} (no reply)`, SAID_B])
+    expect(states.at(-1)).toBe("drained, woken")
+  })
+
+  test("goes at once where the parent became idle while it was asked for, or where one came that wakes it", async () => {
+    for (const what of ["idle", "woken"] as const) {
+      const { clock, world, outbox, told } = setUp()
+      world.busy = true
+      world.meanwhile = () => {
+        world.meanwhile = () => {}
+        if (what === "woken") return outbox.post(owing(B, true))
+        world.busy = false
+        outbox.parentIdle(PARENT)
+      }
+      outbox.post(owing(A, false))
+      await clock.advance(100)
+      expect(told()[0], what).toBe(`${SAID_A} (no reply)`)
+    }
+  })
+})
+
+describe("waking", () => {
+  test("is not waited for any longer once another has ended, too", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.isLast = false
+    outbox.post(owing(A))
+    await clock.advance(100)
+    outbox.post(owing(B))
+    await clock.advance(0)
+    expect(told()).toEqual([`${SAID_A} (no reply)`])
+  })
+
+  test("that another was to do and does not is tried after the waits that grow, and the session is owed it", async () => {
+    const { clock, world, outbox, told, states, takeBack } = await leftToTheNext()
+    world.failures = [NO, NO, NO]
+    await takeBack()
+    const counts = [told().length]
+    for (const ms of [249, 1, 999, 1, 3999]) {
+      await clock.advance(ms)
+      counts.push(told().length)
+      expect(outbox.owes(PARENT)).toBe(true)
+    }
+    expect(counts).toEqual([2, 2, 3, 3, 4, 4])
+    await clock.advance(1)
+    expect(told()).toHaveLength(5)
+    expect(states.at(-1)).toBe("drained, woken")
+    expect(outbox.owes(PARENT)).toBe(false)
+  })
+
+  test("that another was to do is looked after like any other", async () => {
+    const scene = await leftToTheNext()
+    const { clock, world, outbox, told, failed, takeBack } = scene
+    await takeBack()
+    world.since = [asked(scene)]
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual([`${SAID_B} (no reply)`, SAID_B, SAID_B])
+    expect(failed).toEqual([])
+  })
+
+  test("is not lost where the host took a message before the restart, stored it later, and said that it failed", async () => {
+    const { clock, world, outbox, told, states } = setUp()
+    world.failures = [new HostError("no answer", { ambiguous: true })]
+    world.storesWhatFails = true
+    outbox.post(owing(A), undefined, true)
+    await clock.advance(1000)
+    expect(told()).toEqual([SAID_A, SAID_A])
+    expect(states).toEqual([`${A} confirmed`, "drained, woken"])
+  })
+})
+
+describe("a parent that was woken and becomes idle", () => {
+  test("while its message was on its way, and has not read it, is told again, once", async () => {
+    const scene = setUp()
+    const { clock, world, outbox, told } = scene
+    world.shows = false
+    outbox.post(owing(A))
+    await clock.advance(1)
+    world.since = [asked(scene)]
+    outbox.parentIdle(PARENT)
+    world.shows = true
+    await clock.advance(60_000)
+    expect(told()).toEqual([SAID_A, SAID_A])
+  })
+
+  test("is not told again where the next message is on its way and wakes it", async () => {
+    const { clock, world, outbox, told, works } = await unanswered()
+    world.failures = [NO]
+    outbox.post(owing(B))
+    await clock.advance(0)
+    outbox.parentIdle(PARENT)
+    await clock.advance(249)
+    expect(told()).toEqual([SAID_A, SAID_B])
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_B, SAID_B])
+    expect(works).toEqual(["notify", "notify"])
+  })
+
+  test("is not told again where the next has gone while its messages were read", async () => {
+    const { clock, outbox, told, read } = await beingRead()
+    outbox.post(owing(B))
+    await clock.advance(100)
+    await read()
+    expect(told()).toEqual([SAID_A, SAID_B])
+  })
+
+  test("is still looked after for the next that has gone while the answer to the first was read", async () => {
+    const scene = await unanswered()
+    const { clock, world, outbox, told } = scene
+    const { promise, resolve } = held()
+    world.since.push(answerTo(asked(scene)))
+    world.reading = promise
+    outbox.parentIdle(PARENT)
+    await flush()
+    outbox.post(owing(B))
+    await clock.advance(100)
+    world.reading = Promise.resolve()
+    world.since = [asked(scene)]
+    resolve()
+    await flush()
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_B, SAID_B])
+  })
+
+  test("is not told again where it was deleted, or the plugin has ended, while its messages were read", async () => {
+    for (const end of ["gone", "ended"] as const) {
+      const { outbox, told, stop, read } = await beingRead()
+      if (end === "gone") outbox.parentDeleted(PARENT)
+      else stop.abort()
+      await read()
+      expect(told(), end).toEqual([SAID_A])
+    }
+  })
+
+  test("is not asked again once it has answered, however often it becomes idle in one moment", async () => {
+    const works: (() => Promise<unknown>)[] = []
+    const scene = await unanswered({
+      run: (what, work) => void (what === "notify" ? work() : works.push(work)),
+    })
+    const { world, outbox } = scene
+    world.since.push(answerTo(asked(scene)))
+    outbox.parentIdle(PARENT)
+    outbox.parentIdle(PARENT)
+    for (const work of works) await work()
+    outbox.parentIdle(PARENT)
+    expect(works).toHaveLength(2)
+    expect(world.reads).toBe(1)
+  })
+
+  test("is asked at its next pause where its messages could not be read, and what failed has a name", async () => {
+    const { clock, world, outbox, told, failed } = await unanswered()
+    world.reading = Promise.reject(NO)
+    outbox.parentIdle(PARENT)
+    await flush()
+    expect(failed).toEqual(["check the parent's answer: HostError: no"])
+    world.reading = Promise.resolve()
+    outbox.parentIdle(PARENT)
+    await clock.advance(0)
+    expect(told()).toEqual([SAID_A, SAID_A])
+  })
+
+  test("and has answered gets what ended in the very moment in which that was read", async () => {
+    const scene = await beingRead()
+    const { clock, world, outbox, told, states, read } = scene
+    const { promise, resolve } = held<Task>()
+    world.since.push(answerTo(asked(scene)))
+    outbox.post(owing(B), promise)
+    await read()
+    expect(outbox.owes(PARENT)).toBe(true)
+    resolve(owing(B))
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_B])
+    expect(states.slice(-2)).toEqual([`${B} confirmed`, "drained, woken"])
+  })
+
+  test("and has answered is woken by what was left to one that was taken back while that was read", async () => {
+    const scene = await beingRead()
+    const { clock, world, told, read, takeBack } = { ...scene, ...(await leftToTheNext(scene)) }
+    world.since.push(answerTo(asked(scene, 0)))
+    world.failures = [NO]
+    await takeBack()
+    await read()
+    await clock.advance(1000)
+    expect(told()).toEqual([SAID_A, `${SAID_B} (no reply)`, SAID_B, SAID_B])
+  })
+})
+
+describe("a session that was deleted", () => {
+  test("has not been handed an answer, whatever its message held", async () => {
+    const { clock, world, outbox, states, told } = setUp()
+    world.handsOver = true
+    world.failures = [GONE]
+    outbox.post(owing(A))
+    await clock.advance(60_000)
+    expect(told()).toEqual([SAID_A])
+    expect(states).toEqual([`${A} abandoned`, "drained"])
+  })
+
+  test("leaves nothing open: what ends only after that is given up, too", async () => {
+    const { clock, world, outbox, states } = setUp()
+    const { promise, resolve } = held<Task>()
+    world.failures = [NO, GONE]
+    outbox.post(owing(A))
+    await clock.advance(0)
+    outbox.parentDeleted(PARENT)
+    outbox.post(owing(B), promise)
+    await clock.advance(10_000)
+    resolve(owing(B))
+    await clock.advance(10_000)
+    expect(states).toContain(`${B} abandoned`)
+  })
+})
+
+describe("in memory", () => {
+  setFlagsFromString("--expose-gc")
+  const collect: () => void = runInNewContext("gc")
+  const MANY = 200
+  const LONG = 100_000
+  /** Names so long that what is kept of a session shows. */
+  const nameOf = (index: number) => Buffer.alloc(LONG, `ses_${index}_`).toString("latin1")
+  const used = async () => {
+    await flush()
+    collect()
+    return getHeapStatistics().used_heap_size
+  }
+
+  test.each([
+    ["that was told of all", false],
+    ["that has answered", true],
+  ])("nothing is kept of a session %s", async (_what, wake) => {
+    const { clock, world, outbox, sent, told, states } = setUp()
+    const before = await used()
+    for (let index = 0; index < MANY; index++) outbox.post(owing(A, wake, { parentID: nameOf(index) }))
+    await clock.advance(100)
+    expect(told()).toHaveLength(MANY)
+    expect(states).toContain(wake ? "drained, woken" : "drained")
+    const question = { id: sent[0]?.messageID ?? "", role: "user" } as const
+    world.since = [question, answerTo(question)]
+    for (let index = 0; index < MANY; index++) outbox.parentIdle(nameOf(index))
+    await clock.advance(100)
+    expect(world.reads).toBe(wake ? MANY : 0)
+    sent.length = 0
+    expect((await used()) - before).toBeLessThan((MANY * LONG) / 4)
+    expect(outbox.owes(PARENT)).toBe(false)
+  })
+})
+
+test("a run's message has the same ids in every version: after an update nothing is told twice", async () => {
+  const { clock, outbox, sent } = setUp()
+  outbox.post(owing(A))
+  await clock.advance(100)
+  expect([sent[0]?.messageID, ...(sent[0]?.parts.map(({ id }) => id) ?? [])]).toEqual([
+    "msg_0000003e8000aaaaaaaaN00000",
+    "prt_0000003e8000aaaaaaaaN00000",
+    "prt_0000003e9000aaaaaaaaN00000",
+  ])
+})
