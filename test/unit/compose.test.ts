@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import { compose, type News } from "../../src/delivery/compose.ts"
+import { compose, type News, wantsAnswer } from "../../src/delivery/compose.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -172,10 +172,18 @@ describe("the answer in a notification", () => {
 
   test("does not come where the option is 0, or where it could not be read", () => {
     for (const notice of [delivered("found", 0), delivered(undefined)]) {
-      expect(notice.hidden).not.toContain("task_output id")
-      expect(notice.hidden).toContain("\nNot fetched yet: bg_aaaaaaaa (find it)\n")
+      expect(notice.hidden.split("\n").slice(1)).toEqual([USED, "Not fetched yet: bg_aaaaaaaa (find it)", ...DONE_HINT])
       expect(notice.handsOver).toBe(false)
     }
+  })
+
+  test("is not even read where it was fetched, or where the parent cancelled the task itself", () => {
+    const cancelledBy = (code: "cancelled" | "aborted") =>
+      newsOf(ended("cancelled", { outcome: outcomeOf({ reason: { code, text: "It was stopped." } }) }))
+    expect(wantsAnswer(newsOf(ended("completed")))).toBe(true)
+    expect(wantsAnswer(cancelledBy("aborted"))).toBe(true)
+    expect(wantsAnswer(newsOf(ended("completed", { retrievedAt: 1 })))).toBe(false)
+    expect(wantsAnswer(cancelledBy("cancelled"))).toBe(false)
   })
 
   test("that is none is told as such, and nothing is left to fetch", () => {
@@ -221,6 +229,7 @@ describe("a toast", () => {
 
   test("tells of an end, with its reason", () => {
     const reason = { code: "aborted", text: "It was stopped." } as const
+    expect(endToast(ended("error", { outcome: undefined })).message).toBe("find it")
     expect(endToast(ended("completed"))).toEqual({
       title: "Background agent finished",
       message: "find it in 12.3s",
