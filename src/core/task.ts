@@ -282,7 +282,8 @@ export const isUnmerged = ({ outcome }: Task): boolean => {
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 
 /** True while the parent is still to be told how the last run ended. */
-export const isOwed = (task: Task): boolean => task.delivery.state === "pending"
+export const isOwed = (task: Task): task is Task & { delivery: { state: "pending" } } =>
+  task.delivery.state === "pending"
 
 /** Time since admission, up to the end if there is one. 0 while queued. */
 export function elapsed(task: Task, now: number): number {

@@ -86,11 +86,10 @@ export class Outbox {
    * not reject, has resolved with the task to tell of. `maybeTold`: the parent is asked first whether it has it.
    */
   post(task: Task, closed: Promise<Task> = Promise.resolve(task), maybeTold = false): void {
-    const { delivery } = task
-    if (delivery.state === "none" || !isOwed(task)) return
+    if (!isOwed(task)) return
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
-    lane.items.push({ task, wake: delivery.wake, closed, maybeTold })
+    lane.items.push({ task, wake: task.delivery.wake, closed, maybeTold })
     lane.release()
     if (lane.state !== "resting") return
     lane.state = "sending"
@@ -287,7 +286,7 @@ export class Outbox {
       await this.#pause(delay)
       if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
-    throw new HostError("The host took the notification but does not show it.", { ambiguous: true })
+    throw new HostError("The host took the notification but does not show it.")
   }
 
   #checkSoon(parentID: string, lane: Lane): void {
@@ -298,10 +297,10 @@ export class Outbox {
     const { waking } = lane
     if (!waking) return
     const since = await this.#ports.host.messagesSince(parentID, waking.prompt.messageID)
-    const asked = new Set(since.flatMap((message) => (message.role === "user" ? [message.id] : [])))
-    // Deleted by the parent's user: it is not told again.
-    const unread =
-      since.length > 0 && !since.some((message) => message.parentID !== undefined && asked.has(message.parentID))
+    // An answer names the message that it answers.
+    const ids = new Set<string | undefined>(since.map(({ id }) => id))
+    // None: deleted by the parent's user, and not told again.
+    const unread = since.length > 0 && !since.some(({ parentID: answered }) => ids.has(answered))
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking) return
     if (unread && waking.nudges < MOST_NUDGES && !(await this.#ports.host.parent(parentID))?.reverted) {
       waking.nudges++
