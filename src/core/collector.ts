@@ -7,7 +7,7 @@ export class Collector<Item> {
   readonly #handOver: (items: readonly Item[]) => void
   readonly #items: Item[] = []
   #firstAt = 0
-  #cancel = () => {}
+  #cancel?: () => void
 
   /** `handOver` must not throw. */
   constructor(clock: Clock, ms: number, handOver: (items: readonly Item[]) => void) {
@@ -27,7 +27,7 @@ export class Collector<Item> {
   /** Hands over what there is now, unless the first of it came less than `least` ms ago. */
   flush(least = 0): void {
     if (this.#items.length === 0 || this.#clock.now() - this.#firstAt < least) return
-    this.#cancel()
+    this.#cancel?.()
     this.#handOver(this.#items.splice(0))
   }
 }
