@@ -150,23 +150,18 @@ export class Places {
 
   /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
   async settle(task: Task): Promise<Task> {
-    const { store, journal, clock } = this.#parts
-    const { outcome, place, run } = task
+    const { outcome, place } = task
     if (!place || isActive(task) || !outcome || outcome.work) return task
     await this.home(task)
     const worktrees = await this.#load()
     const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
     const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
-    const event = { type: "closed", generation: run.generation, outcome: { ...outcome, note, work } } as const
-    const change = store.apply(task.id, event, clock.now())
-    if (change) await journal.save(change.after)
-    return change?.after ?? task
+    return this.#record(task, { ...outcome, note, work })
   }
 
   /** Brings the kept work of an ended task home. */
   async merge(task: Task): Promise<Task> {
-    const { store, journal, clock } = this.#parts
-    const { outcome, run, place } = task
+    const { outcome, place } = task
     if (!place)
       throw new CallError(
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with \`place: "worktree"\` are merged.`,
@@ -175,11 +170,13 @@ export class Places {
     const merge = await this.#merge(task, await this.#load())
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task
-    const event = {
-      type: "closed",
-      generation: run.generation,
-      outcome: { ...outcome, work: { ...outcome.work, merge } },
-    } as const
+    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+  }
+
+  /** Writes down what became of an ended task's work since; the task as it is then. */
+  async #record(task: Task, outcome: Outcome): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const event = { type: "closed", generation: task.run.generation, outcome } as const
     const change = store.apply(task.id, event, clock.now())
     if (change) await journal.save(change.after)
     return change?.after ?? task
