@@ -32,6 +32,9 @@ export function head(text: string, most: number): string {
   return text.slice(0, splitsPair ? most - 1 : most)
 }
 
+/** The last `most` UTF-16 units of a text, without half of a pair: a provider may refuse the whole request for one. */
+export const tail = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
+
 /** `1,234,567`. */
 export const grouped = (number: number): string => number.toLocaleString("en-US")
 

@@ -3,7 +3,7 @@ import { messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
 import { type CheckResult, NO_RECEIPT } from "../core/receipt.ts"
 import { isActive, type Outcome, type Task } from "../core/task.ts"
-import { between } from "../core/text.ts"
+import { between, tail } from "../core/text.ts"
 import type { CommandResult } from "../place/run-command.ts"
 import type { Closing, Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
@@ -61,7 +61,7 @@ export class Checks {
     const run = this.#runs.get(task.id)
     if (!run?.result || run.generation !== task.run.generation) return undefined
     const { output, ...check } = run.result
-    const shown = output === undefined ? check : { ...check, output: endOf(output, MOST_KEPT_CHARS) }
+    const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
     return { receipt: { ...(task.outcome?.receipt ?? NO_RECEIPT), check: shown } }
   }
 
@@ -105,7 +105,7 @@ export class Checks {
       run.runs++
       const tests = testsIn(ended.output)
       const passed = ended.exitCode === 0
-      const output = endOf(lastLines(ended.output, MOST_LINES), MOST_CHARS)
+      const output = tail(lastLines(ended.output, MOST_LINES), MOST_CHARS)
       const how = howOf(ended, options.checkTimeout)
       run.result = { command, passed, runs: run.runs, how, ...(tests && { tests }), ...(!passed && { output }) }
       host.log("info", "task checked", { task: task.id, command, passed, runs: run.runs })
@@ -151,9 +151,6 @@ export class Checks {
     return current !== undefined && isActive(current) && current.run.generation === task.run.generation
   }
 }
-
-/** The last `most` UTF-16 units; not half of a pair, which a provider may refuse the whole request for. */
-const endOf = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
 
 function howOf({ exitCode, why, output }: CommandResult, limit: number): string {
   if (why === "time") return `no end within ${duration(limit)}`

@@ -55,6 +55,17 @@ describe.skipIf(!browser)("the page", () => {
 
   const live = (page: Page) => page.locator(".live.live").waitFor()
 
+  /** The page with the form of task #1 open. */
+  const editFirst = async (board: FakeBoard) => {
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    const sheet = page.locator(".sheet")
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    return { page, sheet }
+  }
+
   test("shows what there is, with what needs a person first", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })
@@ -228,12 +239,7 @@ describe.skipIf(!browser)("the page", () => {
   test("keeps what is being typed when the task changes elsewhere, and saves that alone", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind", description: "Half a turn." })
-    const web = await serve({ board })
-    const { page } = await open(web.link)
-    await live(page)
-    await page.locator(".card.task", { hasText: "#1" }).click()
-    const sheet = page.locator(".sheet")
-    await sheet.getByRole("button", { name: "Edit" }).click()
+    const { sheet } = await editFirst(board)
     await sheet.getByLabel("Title").fill("Grind finer")
     board.put({ id: "1", title: "Grind coarser", description: "A whole turn.", owner: "plan" })
     await sheet.getByRole("heading", { name: "Grind coarser" }).waitFor()
@@ -246,12 +252,7 @@ describe.skipIf(!browser)("the page", () => {
   test("saves no description that nobody touched, whatever blanks it ends with", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind", description: "\nHalf a turn.\r\n\r\nNo more.\n" })
-    const web = await serve({ board })
-    const { page } = await open(web.link)
-    await live(page)
-    await page.locator(".card.task", { hasText: "#1" }).click()
-    const sheet = page.locator(".sheet")
-    await sheet.getByRole("button", { name: "Edit" }).click()
+    const { sheet } = await editFirst(board)
     await sheet.getByLabel("Title").fill("Grind finer")
     board.put({ id: "1", description: "A whole turn.", steps: [{ title: "Turn", done: false }] })
     await sheet.getByRole("button", { name: "Save" }).click()
@@ -262,12 +263,7 @@ describe.skipIf(!browser)("the page", () => {
   test("keeps what is being typed when the task ends meanwhile", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
-    const web = await serve({ board })
-    const { page } = await open(`${web.link}`)
-    await live(page)
-    await page.locator(".card.task", { hasText: "#1" }).click()
-    const sheet = page.locator(".sheet")
-    await sheet.getByRole("button", { name: "Edit" }).click()
+    const { sheet } = await editFirst(board)
     await sheet.getByLabel("What is to be done").fill("A page of thoughts.")
     await board.complete("1", { kind: "user" })
     await sheet.locator(".badge", { hasText: "done" }).waitFor()
