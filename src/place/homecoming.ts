@@ -94,7 +94,7 @@ async function finish(ports: WorktreePorts, home: Checkout, taskID: string, cut:
 }
 
 /** One merge into a repository at a time, whoever makes it. */
-const alone = <Value>({ keeper, isAlive }: WorktreePorts, home: Checkout, work: () => Promise<Value>): Promise<Value> =>
-  locked(lockOf(home), keeper(), isAlive, work)
+const alone = <Value>(ports: WorktreePorts, home: Checkout, work: () => Promise<Value>): Promise<Value> =>
+  locked(lockOf(home), ports, work)
 
 const lockOf = ({ commonDir }: Checkout): string => join(commonDir, "superagents-merge.lock")

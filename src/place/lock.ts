@@ -7,17 +7,28 @@ import { Keeper } from "./marker.ts"
 const LOOK_AGAIN_MS = 50
 const WAIT_MS = 300_000
 
+export type LockPorts = {
+  /** Who locks here. */
+  readonly keeper: () => Keeper
+  readonly isAlive: (keeper: Keeper) => boolean
+}
+
+/** Those of this process who wait for a lock stand in line: only the first of them looks at its file. */
+const lines = new Map<string, Promise<unknown>>()
+
 /**
  * Does the work while nobody else does any under the same lock file, in this process or another. A lock whose holder is
- * gone is broken. Throws a `CallError` where another holds it too long.
+ * gone is broken. Throws a `CallError` where another process holds it too long.
  */
-export async function locked<Value>(
-  file: string,
-  keeper: Keeper,
-  isAlive: (keeper: Keeper) => boolean,
-  work: () => Promise<Value>,
-): Promise<Value> {
-  await acquire(file, keeper, isAlive)
+export function locked<Value>(file: string, ports: LockPorts, work: () => Promise<Value>): Promise<Value> {
+  const done = (lines.get(file) ?? Promise.resolve()).then(() => holding(file, ports, work))
+  const turn: Promise<unknown> = done.catch(() => {}).then(() => lines.get(file) === turn && lines.delete(file))
+  lines.set(file, turn)
+  return done
+}
+
+async function holding<Value>(file: string, ports: LockPorts, work: () => Promise<Value>): Promise<Value> {
+  await acquire(file, ports)
   try {
     return await work()
   } finally {
@@ -26,9 +37,9 @@ export async function locked<Value>(
 }
 
 /** The file appears with its content, since it is linked to its name when it is complete. */
-async function acquire(file: string, keeper: Keeper, isAlive: (keeper: Keeper) => boolean): Promise<void> {
+async function acquire(file: string, { keeper, isAlive }: LockPorts): Promise<void> {
   const mine = `${file}.${randomUUID()}`
-  await writeFile(mine, JSON.stringify(keeper))
+  await writeFile(mine, JSON.stringify(keeper()))
   try {
     for (const deadline = Date.now() + WAIT_MS; Date.now() < deadline; await sleep(LOOK_AGAIN_MS)) {
       try {
@@ -42,7 +53,9 @@ async function acquire(file: string, keeper: Keeper, isAlive: (keeper: Keeper) =
   } finally {
     await rm(mine, { force: true })
   }
-  throw new CallError("Another merge into this repository is going on. Try again when it is done.")
+  throw new CallError(
+    `Another process is at work here and has held ${file} for ${WAIT_MS / 60_000} minutes. Try again when it is done.`,
+  )
 }
 
 async function breakDead(file: string, isAlive: (keeper: Keeper) => boolean): Promise<void> {

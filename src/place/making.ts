@@ -37,16 +37,13 @@ type Start = {
   readonly toldFrom?: string
 }
 
-/** Does this work when those before it are done: each reads the whole of the parent's files. */
-export type InTurn = <Value>(work: () => Promise<Value>) => Promise<Value>
-
 const SETUP_LINES = 30
 
 /**
  * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
  * left behind but that state.
  */
-export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: ReadyRequest): Promise<Ready> {
+export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Promise<Ready> {
   const { taskID, folder, timeLimit, signal } = request
   const from = await checkoutAround(folder)
   const target = await targetOf(ports, from, taskID)
@@ -60,7 +57,7 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
   const { top, gitDir, commonDir } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
   try {
-    const { worktree, start } = await inTurn(() => make(ports, from, target, taskID, making))
+    const { worktree, start } = await make(ports, from, target, taskID, making)
     await mkdir(directory, { recursive: true })
     await setUp(ports.settings.setup, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
@@ -69,8 +66,11 @@ export async function makeReady(ports: WorktreePorts, inTurn: InTurn, request: R
     await writeMarker(target, { ...making, state: "used", worktree })
     return { directory, conflicts: start.conflicts }
   } catch (error) {
-    await removeWorktree(from, target)
-    await dropMarker(target)
+    // Where it cannot be removed, its marker stays, too, and the next start tries again.
+    await removeWorktree(ports, from, target).then(
+      () => dropMarker(target),
+      () => {},
+    )
     throw error
   }
 }
@@ -104,7 +104,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, taskID
   const start = await startOf(from, taskID)
   await writeMarker(target, making)
   ports.fault("ready: marked")
-  const worktree = await addWorktree(from, target, start.commit)
+  const worktree = await addWorktree(ports, from, target, start.commit)
   ports.fault("ready: added")
   await addSubmodules(from, worktree)
   await copyIgnored(from, worktree, ports.settings.copy)

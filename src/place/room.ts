@@ -4,7 +4,7 @@ import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { type Checkout, headOf } from "./checkout.ts"
 import type { Fault } from "./fault.ts"
-import { locked } from "./lock.ts"
+import { type LockPorts, locked } from "./lock.ts"
 import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { snapshot } from "./snapshot.ts"
@@ -17,15 +17,12 @@ type WorktreeSettings = {
   readonly copy: readonly string[]
 }
 
-export type WorktreePorts = {
+export type WorktreePorts = LockPorts & {
   /** The folder in which all worktrees are made. */
   readonly root: string
   readonly settings: WorktreeSettings
-  /** Who makes worktrees here. */
-  readonly keeper: () => Keeper
   /** Whether somebody else who lives looks after it. */
   readonly isOthers: (keeper: Keeper) => boolean
-  readonly isAlive: (keeper: Keeper) => boolean
   readonly fault: Fault
 }
 
@@ -42,8 +39,8 @@ export const targetOf = async (ports: WorktreePorts, checkout: Checkout, taskID:
 
 /** Keeps what has to be kept of a worktree, then removes it. Returns what cannot be kept: then the folder stays. */
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<readonly string[]> {
-  const { keeper, isAlive, fault } = ports
-  return locked(`${target}.lock`, keeper(), isAlive, async () => {
+  const { fault } = ports
+  return locked(`${target}.lock`, ports, async () => {
     const marker = await readMarker(target)
     if (!marker || marker.state === "held") return []
     if (marker.state === "used") {
@@ -53,7 +50,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
       if (unsaved.length > 0) return unsaved
       fault("away: marked")
     }
-    await removeWorktree(marker.from, target)
+    await removeWorktree(ports, marker.from, target)
     fault("away: removed")
     await dropMarker(target)
     return []

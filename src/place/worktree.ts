@@ -1,18 +1,27 @@
 import { constants, existsSync } from "node:fs"
 import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
 import { GitError, git, gitList } from "./git.ts"
+import { type LockPorts, locked } from "./lock.ts"
 
 /** Large repositories take their time. */
 const LONG_MS = 900_000
 
+/** A git that met a worktree which another was only half through with is asked again, so often and after this time. */
+const ATTEMPTS = 5
+const AGAIN_MS = 50
+const HALF_WAY = /failed to read .*commondir|could not create directory of/
+
 /** A checkout of its own at a commit, on no branch. */
-export async function addWorktree(from: Checkout, folder: string, commit: string): Promise<Checkout> {
-  await git(["worktree", "add", "--detach", "--force", folder, commit], { ...at(from), timeLimit: LONG_MS })
+export async function addWorktree(ports: LockPorts, from: Checkout, folder: string, commit: string): Promise<Checkout> {
+  const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
+  await alone(ports, from, () => git(["worktree", ...args], at(from)))
   const made = await find(folder)
   if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
+  await git(["reset", "--hard", "--quiet"], { ...at(made), timeLimit: LONG_MS })
   return made
 }
 
@@ -20,17 +29,35 @@ export async function addWorktree(from: Checkout, folder: string, commit: string
  * Takes a worktree away, whatever is left of it: the folder, git's own notes of it, or both. Its state is kept by then,
  * or not worth it.
  */
-export async function removeWorktree(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+export async function removeWorktree(
+  ports: LockPorts,
+  from: Pick<Checkout, "commonDir">,
+  folder: string,
+): Promise<void> {
+  // First the folder: git forgets one for certain where that is gone.
+  await removeFolder(folder)
   // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
-  await git(["worktree", "remove", "--force", "--force", folder], {
-    ...shared(from),
-    timeLimit: LONG_MS,
-    accept: [128, 255],
+  const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
+  await alone(ports, from, remove).catch((error) => {
+    if (!(error instanceof GitError && /is not a working tree/.test(error.message))) throw error
   })
-  if (existsSync(folder)) await removeFolder(folder)
-  // Only now is it certain that git forgets it: it does where the folder is gone.
-  await git(["worktree", "remove", "--force", "--force", folder], { ...shared(from), accept: [128, 255] })
 }
+
+/**
+ * Changes git's list of worktrees. Each git that does reads what is noted of all of them, and dies of one that is half
+ * made or half gone: so those of ours come one after the other, and try again where it was somebody else's.
+ */
+const alone = (ports: LockPorts, { commonDir }: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
+  locked(join(commonDir, "superagents-worktrees.lock"), ports, async () => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await change()
+      } catch (error) {
+        if (attempt === ATTEMPTS || !HALF_WAY.test(String(error))) throw error
+        await sleep(AGAIN_MS * attempt)
+      }
+    }
+  })
 
 /** Removes a folder, folders that may not be written to included (as some package managers leave them). */
 async function removeFolder(folder: string): Promise<void> {

@@ -26,7 +26,6 @@ export type Shown = Work & { readonly diff: string; readonly cut: boolean; reado
  */
 export class Worktrees {
   readonly #ports: WorktreePorts
-  #making: Promise<unknown> = Promise.resolve()
 
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
     this.#ports = { fault: () => {}, ...ports }
@@ -45,13 +44,7 @@ export class Worktrees {
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
   ready(request: ReadyRequest): Promise<Ready> {
-    return makeReady(this.#ports, (work) => this.#inTurn(work), request)
-  }
-
-  #inTurn<Value>(work: () => Promise<Value>): Promise<Value> {
-    const done = this.#making.then(work)
-    this.#making = done.catch(() => {})
-    return done
+    return makeReady(this.#ports, request)
   }
 
   /**

@@ -1,6 +1,7 @@
+import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, utimesSync } from "node:fs"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Bench, ID, Repository } from "../support/repository.ts"
 
 let bench: Bench
@@ -10,7 +11,10 @@ beforeEach(() => {
   bench = new Bench()
   user = bench.user
 })
-afterEach(() => bench.close())
+afterEach(() => {
+  vi.unstubAllEnvs()
+  bench.close()
+})
 
 /** A repository in which everything is: committed, staged, changed, untracked and ignored files. */
 function dirty() {
@@ -106,6 +110,50 @@ describe("a fresh worktree", () => {
     await expect(bench.ready({ id: "bg_cccccccc", timeLimit: 200 })).rejects.toThrow(/ran out of time/)
     expect(bench.leftovers().sort()).toEqual([ID, `${ID}.json`])
     expect(user.worktrees()).toBe(2)
+  })
+
+  /** Puts a git before the real one that does this before and after each command on worktrees. */
+  function wrapGit(before: string, after: string) {
+    const git = execFileSync("sh", ["-c", "command -v git"], { encoding: "utf8" }).trim()
+    const wrapped = `case " $* " in *" worktree "*) ${before}; ${git} "$@"; code=$?; ${after}; exit $code; esac`
+    const bin = new Repository(join(bench.folder, "bin"))
+    bin.write("git", `#!/bin/sh\n${wrapped}\nexec ${git} "$@"\n`, 0o755)
+    vi.stubEnv("PATH", `${bin.top}:${process.env.PATH}`)
+  }
+
+  test("is added and removed while no other is: git dies of one that is half made", async () => {
+    user.write("a", "a").commit()
+    const ids = ["bg_bbbbbbbb", "bg_cccccccc", "bg_dddddddd", "bg_eeeeeeee"]
+    const log = join(bench.folder, "log")
+    wrapGit(`echo begin >> ${log}`, `sleep 0.1; echo end >> ${log}`)
+    await Promise.all(
+      ids.map(async (id) => {
+        // One for each, as for several processes.
+        const places = bench.worktrees()
+        await places.capture(id, user.top)
+        await places.ready({ taskID: id, folder: user.top, timeLimit: 0 })
+        await places.putAway(id, user.top)
+      }),
+    )
+    const said = readFileSync(log, "utf8").trim().split("\n")
+    expect(said.length).toBeGreaterThanOrEqual(4 * ids.length)
+    expect(said).toEqual(said.map((_, at) => (at % 2 === 0 ? "begin" : "end")))
+    expect(user.worktrees()).toBe(1)
+  })
+
+  test("is made and removed though another git is half through with one of its own", async () => {
+    user.write("a", "a").commit()
+    const notes = new Repository(join(user.top, ".git/worktrees/half"))
+    const complete = `printf '../..\\n' > ${notes.top}/commondir`
+    wrapGit(":", complete)
+    const begin = () => notes.write("gitdir", join(bench.folder, "half/.git\n")).write("commondir", "")
+    begin().write("HEAD", `${user.git("rev-parse", "HEAD")}`)
+    await bench.ready()
+    expect(notes.read("commondir")).not.toBe("")
+    begin()
+    await bench.places.putAway(ID, user.top)
+    expect(user.git("worktree", "list")).not.toContain(ID)
+    expect(bench.leftovers()).toEqual([])
   })
 
   test("of a worktree begins with that worktree's state, and comes home to it", async () => {
