@@ -9,6 +9,7 @@ import { startBrowser } from "../support/browser.ts"
 import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
+import { FakeClock } from "../support/fake-clock.ts"
 import { outcomeOf } from "../support/tasks.ts"
 import { startWeb, TOKEN } from "../support/web.ts"
 import { workingDay } from "../support/web-scene.ts"
@@ -234,6 +235,30 @@ describe.skipIf(!browser)("the page", () => {
     await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
     await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
+  })
+
+  test("knows what it has ended itself, though the stream does not tell of what came and went between two of its events", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "8" })
+    // The stream's clock stands still: after the first state it tells nothing.
+    const web = await serve({ board, clock: new FakeClock(Date.now()) })
+    const { page } = await open(web.link)
+    await live(page)
+    const sheet = page.locator(".sheet")
+    await page.getByRole("link", { name: "New task" }).click()
+    await sheet.getByLabel("Title").fill("Descale")
+    await sheet.getByLabel(/draft/).check()
+    await sheet.getByRole("button", { name: "Make it" }).click()
+    await sheet.getByRole("heading", { name: "Descale" }).waitFor()
+    await sheet.getByRole("button", { name: "Cancel task" }).click()
+    await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
+    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    await page.keyboard.press("Escape")
+    await page.locator(".column.done .card", { hasText: "Descale" }).waitFor()
+    await page.locator(".card.task", { hasText: "#8" }).click()
+    await sheet.getByRole("button", { name: "Complete" }).click()
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    await page.locator(".column.done .card", { hasText: "#8" }).waitFor()
   })
 
   test("keeps what is being typed when the task changes elsewhere, and saves that alone", async () => {

@@ -80,6 +80,11 @@ function change(delta: Delta): void {
   if (delta.problem !== undefined) setState("problem", delta.problem)
 }
 
+/** Tasks have left the board by what was done here: of one that came and left at once the stream tells nothing. */
+export function left(ids: readonly string[]): void {
+  batch(() => change({ now: Date.now() + skew, tasksGone: ids }))
+}
+
 function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
   // In a store, undefined takes a key away.
   for (const id of ids) setState(key, id, undefined as never)

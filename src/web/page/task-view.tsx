@@ -15,10 +15,10 @@ import { TaskForm } from "./task-form.tsx"
 /** One board task, live while it is on the board, from history afterwards. */
 export function TaskView(props: { id: string }) {
   const live = createMemo(() => state.tasks[props.id])
-  // Not on the board (any more): history has it.
+  // Not on the board (any more), or not told of yet: read anew when something leaves, as this one may have.
   const [past] = createResource(
-    () => (live() ? undefined : props.id),
-    (id) => api.task(id),
+    () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
+    ({ id }) => api.task(id),
   )
   // The last that was known until history has answered: what is being typed beside it stays.
   const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? undefined : (past.latest ?? before)))
