@@ -11,12 +11,16 @@ const GATHER_MS = 300
 export class Toaster {
   readonly #host: Host
   readonly #enabled: boolean
+  readonly #clock: Clock
   readonly #news: Collector<Toast>
+  #shownAt = 0
 
   constructor({ host, clock, options }: { host: Host; clock: Clock; options: Options }) {
     this.#host = host
+    this.#clock = clock
     this.#enabled = options.toasts
     this.#news = new Collector(clock, GATHER_MS, (toasts) => {
+      this.#shownAt = clock.now()
       for (const toast of summarize(toasts)) host.toast(toast)
     })
   }
@@ -29,9 +33,9 @@ export class Toaster {
     if (this.#enabled) this.#news.add(endToast(task))
   }
 
-  /** The host is awake now: what was to be told together is told. */
+  /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */
   flush(): void {
-    this.#news.flush()
+    if (this.#clock.now() - this.#shownAt >= GATHER_MS) this.#news.flush()
   }
 
   /** At once, and after what came before it: somebody is waited for. */

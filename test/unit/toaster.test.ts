@@ -23,11 +23,23 @@ test("what comes together is on the screen once, after a moment or with the host
   expect(shown).toEqual([])
   await clock.advance(1)
   expect(shown).toEqual(["2 × Background agent launched"])
+  await clock.advance(300)
   toaster.ended(ended)
   toaster.flush()
   expect(shown.slice(1)).toEqual(["Background agent finished"])
   await clock.advance(1000)
   expect(shown).toHaveLength(2)
+})
+
+test("of many that come one after the other the first is on the screen at once, the others a few at a time", async () => {
+  const { clock, shown, toaster } = setUp()
+  for (let at = 0; at < 10; at++) {
+    toaster.launched(launched)
+    toaster.flush()
+    await clock.advance(40)
+  }
+  await clock.advance(300)
+  expect(shown).toEqual(["Background agent launched", "8 × Background agent launched", "Background agent launched"])
 })
 
 test("a question is on the screen at once, after what came before it", () => {
