@@ -10,7 +10,7 @@ import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
 import { lastLines, runCommand } from "./run-command.ts"
-import { commitOf, snapshot } from "./snapshot.ts"
+import { commitOf, snapshot, stamped } from "./snapshot.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
 
 export type ReadyRequest = {
@@ -75,9 +75,10 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
   }
 }
 
-const begin = async (from: Checkout, taskID: string, { commit, mine, toldFrom }: Start): Promise<void> => {
-  if (mine) await writeRefs(from, taskID, { state: commit, base: mine, conflict: mine, start: mine })
-  else if (toldFrom) await writeRefs(from, taskID, { start: toldFrom })
+async function begin(from: Checkout, taskID: string, { commit, mine, toldFrom = mine }: Start): Promise<void> {
+  if (!toldFrom) return
+  const start = await stamped(from, toldFrom)
+  await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict: mine, start } : { start })
 }
 
 /** Goes on in a folder that had to stay. What a fresh one would begin with comes into its files; returns the conflicts. */

@@ -51,7 +51,7 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
     conflict: undefined,
   })
 
-/** What the repository has of a task: the trees of its refs, and when its state was kept (ms). */
+/** What the repository has of a task: the trees of its refs, and when the youngest of them was made (ms). */
 export type Remembered = {
   readonly taskID: string
   readonly keptAt: number
@@ -70,7 +70,7 @@ export async function remembered(checkout: Checkout): Promise<readonly Remembere
     const taskID = name.slice(PREFIXES[kind].length)
     const entry = found.get(taskID) ?? { keptAt: 0, trees: {} }
     entry.trees[kind] = tree
-    if (kind === "state" || entry.keptAt === 0) entry.keptAt = Number(seconds) * 1000
+    entry.keptAt = Math.max(entry.keptAt, Number(seconds) * 1000)
     found.set(taskID, entry)
   }
   return [...found].map(([taskID, entry]) => ({ taskID, ...entry }))

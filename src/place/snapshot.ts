@@ -48,6 +48,10 @@ export async function commitOf(
   return gitLine(args, at(checkout))
 }
 
+/** The same files in a commit of this moment: a ref's age is that of its commit, and the user's own may be old. */
+export const stamped = (checkout: Checkout, commit: string): Promise<string> =>
+  gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-m", "superagents: what a run began with"], at(checkout))
+
 async function withoutAncestors(checkout: Checkout, commits: readonly string[]): Promise<string[]> {
   const kept: string[] = []
   for (const commit of new Set(commits)) {

@@ -7,7 +7,7 @@ import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { clean, roomOf, targetOf, type WorktreePorts } from "./room.ts"
-import { snapshot } from "./snapshot.ts"
+import { snapshot, stamped } from "./snapshot.ts"
 
 /** What became of a worktree when its run ended. */
 export type PutAway = Work & {
@@ -39,7 +39,7 @@ export class Worktrees {
     const from = await checkoutAround(folder)
     const { commit } = await snapshot(from, [from.head], "superagents: what the task began with")
     this.#ports.fault("capture: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit, start: commit })
+    await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit) })
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
@@ -95,8 +95,8 @@ export class Worktrees {
   }
 
   /**
-   * Forgets what was kept before `before`: what is merged or empty, with `all` the rest too; nothing of those that
-   * `isKnown`. The time is that of the last commit, which may be the user's own and old.
+   * Forgets what was begun and kept before `before`: what is merged or empty, with `all` the rest too; nothing of those
+   * that `isKnown`.
    */
   async expire(
     folder: string,

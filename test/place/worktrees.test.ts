@@ -156,6 +156,24 @@ describe("a fresh worktree", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
+  test("of an old commit is as young as its task, for another process that knows nothing of it", async () => {
+    user.write("a", "a").commit()
+    const [tree] = user.git("rev-parse", "HEAD^{tree}").split("\n")
+    user.write("commit", `tree ${tree}\nauthor me <me@x> 1 +0000\ncommitter me <me@x> 1 +0000\n\nold\n`)
+    user.git("reset", "--hard", "--quiet", user.git("hash-object", "-t", "commit", "-w", "commit").trim())
+    user.remove("commit")
+    const dropped = () => bench.worktrees().expire(user.top, Date.now() - 60_000, true, () => false)
+    await bench.places.capture(ID, user.top)
+    expect(await dropped()).toEqual([])
+    const child = await bench.ready({ again: true })
+    expect(child.git("rev-parse", "HEAD")).toBe(user.git("rev-parse", "HEAD"))
+    await bench.places.putAway(ID, user.top)
+    expect(await dropped()).toEqual([])
+    await bench.ready({ again: true })
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [] })
+    expect(await dropped()).toEqual([])
+  })
+
   test("of a worktree begins with that worktree's state, and comes home to it", async () => {
     user.write("a", "a\n").commit()
     const child = await bench.ready()
