@@ -12,7 +12,7 @@ export type RunLimits = SpendingLimits & {
   readonly lastWord: number
 }
 
-/** A run as its limits see it. `ownTasks`: tasks that it launched are still active. */
+/** A run as its limits see it. `ownTasks`: tasks that it launched are active, or it is still to be told of one. */
 export type Watched = {
   readonly task: Task
   readonly progress: Progress
@@ -76,8 +76,10 @@ const EMPTY: Rule = {
 
 const SILENCE: Rule = {
   code: "silence",
-  gauge: ({ progress, limits, ownTasks, now }) =>
-    hasLife(progress, ownTasks) ? undefined : gaugeOf(now - progress.lastSignAt, limits.stallTimeout),
+  gauge: ({ task, progress, limits, ownTasks, now }) =>
+    hasLife(progress, ownTasks)
+      ? undefined
+      : gaugeOf(now - Math.max(progress.lastSignAt, task.run.startedAt ?? now), limits.stallTimeout),
   passed: "at",
   byClock: true,
   text: ({ used, allowed }) =>

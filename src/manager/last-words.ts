@@ -40,7 +40,7 @@ export class LastWords {
     if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === task.sessionID))
       return this.askAgain(task, tracker)
     for (const ask of asks) this.#refuse(ask, tracker, reason)
-    if (store.hasActive(task.sessionID)) background.run("ask for a last word", () => this.#promptIfIdle(task, tracker))
+    if (store.hasOpen(task.sessionID)) background.run("ask for a last word", () => this.#promptIfIdle(task, tracker))
   }
 
   /** Stops what a run is doing, and asks it once more: it has some time of its own, and no tools. */

@@ -31,7 +31,7 @@ export class Ledger {
   watched(task: Task, tracker: ProgressTracker, bill?: Bill): Watched {
     const { store, options: limits, clock } = this.#parts
     const spent = needsBill(limits, task) ? this.#spent(bill ?? this.#bill(), task.parentID, task.id) : NOTHING_SPENT
-    const ownTasks = store.hasActive(task.sessionID)
+    const ownTasks = store.hasOpen(task.sessionID)
     return { task: awake(task, tracker), progress: tracker.snapshot(), limits, spent, ownTasks, now: clock.now() }
   }
 

@@ -127,7 +127,7 @@ export class Queue {
     return admissible(
       active,
       options,
-      (task) => store.hasActive(task.sessionID),
+      (task) => store.hasOpen(task.sessionID),
       (task) => this.#ports.waiting.waitsFor(task).length > 0,
     )
   }

@@ -54,9 +54,9 @@ export class TaskStore {
     return this.#pick(this.#byParent.get(parentID) ?? []).sort((a, b) => a.createdAt - b.createdAt)
   }
 
-  /** True while a task that this session launched is active, here or in another process. */
-  hasActive(parentID: string): boolean {
-    return this.#pick(this.#byParent.get(parentID) ?? []).some(isActive)
+  /** True while a task that this session launched is active, here or in another process, or its end is still to be told. */
+  hasOpen(parentID: string): boolean {
+    return this.#pick(this.#byParent.get(parentID) ?? []).some((task) => isActive(task) || isOwed(task))
   }
 
   /** `listener` hears the id of a task that changed, and must not throw. Returns the end of it. */

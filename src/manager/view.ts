@@ -43,7 +43,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = progressOf(task, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseOf(task, progress, store.hasActive(task.sessionID), waitsForIn(task, store)),
+    phase: progress && phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store)),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task)

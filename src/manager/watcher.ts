@@ -265,7 +265,7 @@ export class Watcher {
 
   /** Its own tasks run, or it is still to be told of one that has ended. */
   #waitsForOwn({ sessionID }: Task): boolean {
-    return this.#parts.store.hasActive(sessionID) || this.#ports.owesNews(sessionID)
+    return this.#parts.store.hasOpen(sessionID) || this.#ports.owesNews(sessionID)
   }
 
   /** A model has ended its turn well; somebody may go on with its todos, and is given a while for that. */

@@ -111,6 +111,38 @@ describe("silence", () => {
     expect(ids.map((id) => rig.task(id).status)).toEqual(["running", "running", "running"])
   })
 
+  test("is no silence while a run waits for its slot, and its prompt is slow to be taken", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000, maxConcurrentTasks: 1 } })
+    rig.script(({ prompt, toolResults }) =>
+      prompt.includes("FIRST") && toolResults.length === 0
+        ? { tools: [{ name: "build", args: { ms: 20_000 } }] }
+        : undefined,
+    )
+    await rig.launch({ prompt: "FIRST" })
+    const { id, sessionID } = await rig.launch()
+    rig.host.onCall = (method, session) => (method === "prompt" && session === sessionID ? { slow: 500 } : undefined)
+    const task = await rig.ended(id)
+    expect((task.run.startedAt ?? 0) - task.run.createdAt).toBeGreaterThan(15_000)
+    expect(task.status).toBe("completed")
+  })
+
+  test("is no silence while a run is still to be told of its own task that has ended", async () => {
+    const rig = new Rig({ options: { stallTimeout: 5000, maxDepth: 2 } })
+    rig.script(({ prompt, toolResults }) =>
+      prompt.includes("OWN") && toolResults.length === 0
+        ? { tools: [{ name: "build", args: { ms: 20_000 } }] }
+        : undefined,
+    )
+    const outer = await rig.launch()
+    const own = await rig.launch({ prompt: "OWN" }, outer.sessionID)
+    await rig.clock.advance(15_000)
+    rig.host.onCall = (method, session) =>
+      method === "prompt" && session === outer.sessionID ? { slow: 2000 } : undefined
+    await rig.clock.until(() => rig.task(own.id, outer.sessionID).status === "completed")
+    await rig.manager.ready(rig.parent)
+    expect((await rig.ended(outer.id)).status).toBe("completed")
+  })
+
   test("of ten minutes ends a run, although its record is written again meanwhile", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
