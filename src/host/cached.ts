@@ -15,7 +15,7 @@ export class Cached<Value> {
 
   /** Rejects where the value has never been read and cannot be. */
   get(): Promise<Value> {
-    const now = Date.now()
+    const now = performance.now()
     const current = this.#value
     if (current && now - this.#readAt < this.#ms) return current
     this.#readAt = now
