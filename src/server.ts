@@ -38,6 +38,7 @@ const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 /** Beside this file, built or not. One for all instances in the process; no thread runs until a fork needs it. */
 const TOKENIZER = new URL(import.meta.url.endsWith(".ts") ? "./tokenizer.ts" : "./tokenizer.js", import.meta.url)
+const PROCESSES = { self: processMark, isAlive: processLives }
 const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
 
 const server: Plugin = async (input, given) => {
@@ -72,9 +73,9 @@ const server: Plugin = async (input, given) => {
       return new Worktrees({
         root: WORKTREES,
         settings: options.worktree,
+        processes: PROCESSES,
         keeper: () => ownerNow(instance),
         isOthers: (keeper) => ownership(keeper) === "alive",
-        isAlive: (keeper) => ownership(keeper) !== "dead",
       })
     },
   })
@@ -183,7 +184,7 @@ const server: Plugin = async (input, given) => {
       runs: new ManagerRuns(manager, recovered, systemClock),
       surroundings: host,
       clock: systemClock,
-      processes: { self: processMark, isAlive: processLives },
+      processes: PROCESSES,
       isBackground: async (sessionID) => manager.isLaunched(sessionID),
     })
     systemClock.after(0, () => void opened.start())

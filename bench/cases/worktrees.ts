@@ -47,7 +47,13 @@ const HOME = "merged into changed files"
 async function measure(folder: string, top: string, run: number, found: ReturnType<typeof collector>) {
   const taskID = `bg_${String(run).padStart(8, "0")}`
   const keeper = () => ({ instance: "bench" })
-  const ports = { settings: { setup: "", copy: [] }, keeper, isOthers: () => false, isAlive: () => true }
+  const self = { place: "here", pid: process.pid, started: "" }
+  const ports = {
+    settings: { setup: "", copy: [] },
+    keeper,
+    isOthers: () => false,
+    processes: { self, isAlive: () => true },
+  }
   const worktrees = new Worktrees({ root: join(folder, "worktrees"), ...ports })
   change(top, 0, `the user's ${run}`)
   let directory = ""

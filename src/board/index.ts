@@ -1,3 +1,4 @@
+import type { Processes } from "../lock.ts"
 import type { BoardOptions } from "../options.ts"
 import type { Tool } from "../tools/tool.ts"
 import { TaskBoard } from "./board.ts"
@@ -7,7 +8,6 @@ import { boardFolder, isSameFolder, mainCheckout } from "./project.ts"
 import { decide } from "./rules/decide.ts"
 import { DEFAULT_SCHEDULE, type Schedule, scheduleOf } from "./schedule.ts"
 import type { Board } from "./service.ts"
-import type { Processes } from "./store/lock.ts"
 import { Store } from "./store/store.ts"
 import { boardTools } from "./tools/index.ts"
 

@@ -1,11 +1,11 @@
 import type { FSWatcher } from "node:fs"
+import type { Claim } from "../lock.ts"
 import type { Clock, Runs, RunView, Surroundings } from "./ports.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
 import type { Command, RunResult } from "./rules/command.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, pulseOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
-import type { Claim } from "./store/lock.ts"
 import type { Store } from "./store/store.ts"
 import type { BoardTask } from "./task.ts"
 

@@ -1,9 +1,8 @@
-import { existsSync } from "node:fs"
 import { realpath } from "node:fs/promises"
-import { join, relative } from "node:path"
+import { relative } from "node:path"
 import { CallError } from "../core/errors.ts"
 import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
-import { locked } from "./lock.ts"
+import { holding, mergeLock } from "./locks.ts"
 import { readMarker } from "./marker.ts"
 import { type CutOff, cutOff, marksIn, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
@@ -20,7 +19,7 @@ export type Swept = { readonly taskID: string; readonly what: string }
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
-  return alone(ports, home, async () => {
+  return holding(mergeLock(ports, home), async () => {
     await finishAll(ports, home)
     const busy = await underWay(home)
     if (busy)
@@ -67,7 +66,10 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
 /** Finishes the merges into this checkout that a crash cut off. */
 export async function finishMerges(ports: WorktreePorts, home: Checkout): Promise<readonly Swept[]> {
   const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
-  return cut || existsSync(lockOf(home)) ? alone(ports, home, () => finishAll(ports, home)) : []
+  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home))
+  // Whoever looks at a lock removes what the dead have left of it.
+  await mergeLock(ports, home).isTaken()
+  return []
 }
 
 async function finishAll(ports: WorktreePorts, home: Checkout): Promise<readonly Swept[]> {
@@ -92,9 +94,3 @@ async function finish(ports: WorktreePorts, home: Checkout, taskID: string, cut:
   await writeRefs(home, taskID, { base: theirs, merge: undefined, conflict: undefined })
   return "its merge, which was cut off, was finished"
 }
-
-/** One merge into a repository at a time, whoever makes it. */
-const alone = <Value>(ports: WorktreePorts, home: Checkout, work: () => Promise<Value>): Promise<Value> =>
-  locked(lockOf(home), ports, work)
-
-const lockOf = ({ commonDir }: Checkout): string => join(commonDir, "superagents-merge.lock")

@@ -2,9 +2,10 @@ import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
 import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
+import type { Processes } from "../lock.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import type { Fault } from "./fault.ts"
-import { type LockPorts, locked } from "./lock.ts"
+import { folderLock, holding } from "./locks.ts"
 import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { snapshot } from "./snapshot.ts"
@@ -17,10 +18,13 @@ type WorktreeSettings = {
   readonly copy: readonly string[]
 }
 
-export type WorktreePorts = LockPorts & {
+export type WorktreePorts = {
   /** The folder in which all worktrees are made. */
   readonly root: string
   readonly settings: WorktreeSettings
+  readonly processes: Processes
+  /** Who makes worktrees here. */
+  readonly keeper: () => Keeper
   /** Whether somebody else who lives looks after it. */
   readonly isOthers: (keeper: Keeper) => boolean
   readonly fault: Fault
@@ -40,7 +44,7 @@ export const targetOf = async (ports: WorktreePorts, checkout: Checkout, taskID:
 /** Keeps what has to be kept of a worktree, then removes it. Returns what cannot be kept: then the folder stays. */
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<readonly string[]> {
   const { fault } = ports
-  return locked(`${target}.lock`, ports, async () => {
+  return holding(folderLock(ports, target), async () => {
     const marker = await readMarker(target)
     if (!marker || marker.state === "held") return []
     if (marker.state === "used") {

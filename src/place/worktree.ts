@@ -2,10 +2,13 @@ import { constants, existsSync } from "node:fs"
 import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
+import type { Processes } from "../lock.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
 import { GitError, git, gitList } from "./git.ts"
-import { type LockPorts, locked } from "./lock.ts"
+import { holding, notesLock } from "./locks.ts"
+
+type Ports = { readonly processes: Processes }
 
 /** Large repositories take their time. */
 const LONG_MS = 900_000
@@ -16,7 +19,7 @@ const AGAIN_MS = 50
 const HALF_WAY = /failed to read .*commondir|could not create directory of/
 
 /** A checkout of its own at a commit, on no branch. */
-export async function addWorktree(ports: LockPorts, from: Checkout, folder: string, commit: string): Promise<Checkout> {
+export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
   const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
   await alone(ports, from, () => git(["worktree", ...args], at(from)))
   const made = await find(folder)
@@ -29,13 +32,10 @@ export async function addWorktree(ports: LockPorts, from: Checkout, folder: stri
  * Takes a worktree away, whatever is left of it: the folder, git's own notes of it, or both. Its state is kept by then,
  * or not worth it.
  */
-export async function removeWorktree(
-  ports: LockPorts,
-  from: Pick<Checkout, "commonDir">,
-  folder: string,
-): Promise<void> {
+export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
   // First the folder: git forgets one for certain where that is gone.
   await removeFolder(folder)
+  if (!existsSync(from.commonDir)) return
   // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
   const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
   await alone(ports, from, remove).catch((error) => {
@@ -47,8 +47,8 @@ export async function removeWorktree(
  * Changes git's list of worktrees. Each git that does reads what is noted of all of them, and dies of one that is half
  * made or half gone: so those of ours come one after the other, and try again where it was somebody else's.
  */
-const alone = (ports: LockPorts, { commonDir }: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
-  locked(join(commonDir, "superagents-worktrees.lock"), ports, async () => {
+const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
+  holding(notesLock(ports, from), async () => {
     for (let attempt = 1; ; attempt++) {
       try {
         return await change()

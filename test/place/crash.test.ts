@@ -3,7 +3,9 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { Bench, ID, Repository, text } from "../support/repository.ts"
+import { processMark } from "../../src/host/owner.ts"
+import { Lock } from "../../src/lock.ts"
+import { Bench, ID, PROCESSES, Repository, text } from "../support/repository.ts"
 
 /** The process dies at each step; nothing may be lost, and after the next start nothing may be left over. */
 
@@ -14,7 +16,6 @@ let user: Repository
 beforeEach(() => {
   bench = new Bench()
   user = bench.user
-  bench.places = bench.worktrees({ isAlive: () => false })
   fill()
 })
 afterEach(() => bench.close())
@@ -33,7 +34,7 @@ function dies(step: string, moment: string, nth = 1) {
 const nothingLeft = () => {
   expect(bench.leftovers()).toEqual([])
   expect(user.worktrees()).toBe(1)
-  expect(readdirSync(join(user.top, ".git")).filter((name) => /^superagents-.*\.lock/.test(name))).toEqual([])
+  expect(readdirSync(join(user.top, ".git")).filter((name) => /^superagents-/.test(name))).toEqual([])
   const stages = join(user.top, ".git/superagents")
   expect(existsSync(stages) ? readdirSync(stages) : []).toEqual([])
 }
@@ -231,12 +232,17 @@ describe("a merge", () => {
   test("a lock that a dead process left is broken, and one of a living one is waited for", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
-    const lock = join(user.top, ".git/superagents-merge.lock")
-    writeFileSync(lock, "")
+    const lockOf = (pid: number) =>
+      new Lock(join(user.top, ".git"), "superagents-merge", {
+        ...PROCESSES,
+        self: { ...processMark, pid, started: "1" },
+      })
+    await lockOf(spawnSync("true").pid).attempt()
     expect((await bench.places.merge(ID, user.top)).kind).toBe("merged")
-    writeFileSync(lock, JSON.stringify({ pid: 1, startedAt: 0, instance: "x", seenAt: 0 }))
+    await lockOf(1).attempt()
     let alive = true
-    const waiting = bench.worktrees({ isAlive: () => alive }).merge(ID, user.top)
+    const isAlive = () => alive
+    const waiting = bench.worktrees({ processes: { ...PROCESSES, isAlive } }).merge(ID, user.top)
     await expect(Promise.race([waiting, new Promise((resolve) => setTimeout(resolve, 300, "waits"))])).resolves.toBe(
       "waits",
     )

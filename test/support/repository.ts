@@ -15,6 +15,8 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
+import { processLives, processMark } from "../../src/host/owner.ts"
+import type { Processes } from "../../src/lock.ts"
 import { find } from "../../src/place/checkout.ts"
 import { isUnmerged, remembered } from "../../src/place/refs.ts"
 import { Worktrees } from "../../src/place/worktrees.ts"
@@ -146,6 +148,8 @@ export const ID = "bg_aaaaaaaa"
 export const text = (changed: Record<number, string> = {}): string =>
   Array.from({ length: 40 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
 
+export const PROCESSES: Processes = { self: processMark, isAlive: processLives }
+
 type Ports = Partial<ConstructorParameters<typeof Worktrees>[0]>
 type Wanted = { id?: string; folder?: string; again?: boolean; timeLimit?: number }
 
@@ -166,7 +170,7 @@ export class Bench {
       settings: { setup: "", copy: [] },
       keeper: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
       isOthers: () => false,
-      isAlive: () => true,
+      processes: PROCESSES,
       ...ports,
     })
   }

@@ -15,13 +15,14 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { decide } from "../../src/board/rules/decide.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import { parseLine } from "../../src/board/store/format.ts"
-import { Lock, type Processes, type ProcessMark } from "../../src/board/store/lock.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
+import { Lock, type Processes, type ProcessMark } from "../../src/lock.ts"
+import { eventually } from "../support/eventually.ts"
 
 const NOW = Date.parse("2026-03-02T08:00:00Z")
 const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
@@ -503,6 +504,24 @@ describe("the lock", () => {
     utimesSync(file(`.locks/${claim?.name}`), signed, signed)
     expect(await own.attempt()).toBeDefined()
     expect(await claim?.holds()).toBe(false)
+  })
+
+  test("gives signs of life while long work goes on under it, and is free when that is done", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const lock = new Lock(file(".locks"), "board", processesOf(SELF))
+    const late = () => new Error("late")
+    const old = new Date(0)
+    await lock.hold(0, late, async () => {
+      const [name] = locks()
+      utimesSync(file(`.locks/${name}`), old, old)
+      vi.advanceTimersByTime(10_000)
+      await eventually(() => statSync(file(`.locks/${name}`)).mtimeMs > 0)
+      expect(await lock.attempt()).toBeUndefined()
+    })
+    expect(locks()).toEqual([])
+    await lock.hold(0, late, async () => void vi.advanceTimersByTime(10_000))
+    expect(locks()).toEqual([])
+    vi.useRealTimers()
   })
 
   test("that is not to be had is an error that says so", async () => {

@@ -1,8 +1,8 @@
 import { type FileHandle, open, stat } from "node:fs/promises"
+import { ifMissing } from "../../lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"
-import { ifMissing } from "./lock.ts"
 
 const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a

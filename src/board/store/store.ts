@@ -1,12 +1,12 @@
 import { type FSWatcher, watch } from "node:fs"
 import { mkdir, open, readdir, readFile, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { type Claim, ifMissing, Lock, type Processes } from "../../lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
 import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
-import { type Claim, ifMissing, Lock, type Processes } from "./lock.ts"
 
 const BOARD_FILE = "tasks.json"
 const HISTORY_FILE = "history.jsonl"
@@ -221,17 +221,8 @@ export class Store {
     await mkdir(join(this.#ports.folder, LOCK_FOLDER), { recursive: true })
     await writeFile(join(this.#ports.folder, LOCK_FOLDER, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
     const { patienceMs = LOCK_PATIENCE_MS } = this.#ports
-    const claim = await this.#lock.wait(patienceMs)
-    if (!claim)
-      throw new BoardError(
-        "unavailable",
-        `The board is in use: another process held it for ${patienceMs / 1000} s. Call again.`,
-      )
-    try {
-      return await work()
-    } finally {
-      await claim.release()
-    }
+    const text = `The board is in use: another process held it for ${patienceMs / 1000} s. Call again.`
+    return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
   }
 
   async #guard<Value>(work: () => Promise<Value>): Promise<Value> {

@@ -14,6 +14,7 @@ export type Processes = {
 
 /** A claim of a process that cannot be seen from here holds for so long after it was last renewed. */
 const UNSEEN_CLAIM_MS = 30_000
+const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
 /**
@@ -56,6 +57,24 @@ export class Lock {
     }
     await claim.release()
     return undefined
+  }
+
+  /** Does the work while nobody else holds the lock. `late` is thrown where it is not to be had within `ms`. */
+  async hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
+    const claim = await this.wait(ms)
+    if (!claim) throw late()
+    let renewed = Promise.resolve()
+    const renewing = setInterval(() => {
+      renewed = claim.renew().catch(() => {})
+    }, RENEW_MS).unref()
+    try {
+      return await work()
+    } finally {
+      clearInterval(renewing)
+      // One that is under way would put the claim there again.
+      await renewed
+      await claim.release()
+    }
   }
 
   /** Takes the lock where nobody has it or waits for it. */
