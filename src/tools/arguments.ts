@@ -1,5 +1,6 @@
 import { z } from "zod"
 import { CallError, thereAre } from "../core/errors.ts"
+import { head } from "../core/text.ts"
 
 /** Longest task or session id, or prefix of one, that is looked for: what is longer is not echoed in an error. */
 export const MOST_ID_CHARS = 200
@@ -22,7 +23,7 @@ export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input:
 
 function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<string, unknown>): string {
   if (issue.code === "unrecognized_keys")
-    return `Unknown argument ${issue.keys.map((key) => `\`${key.slice(0, 40)}\``).join(", ")}. ${thereAre(Object.keys(shape), Number.POSITIVE_INFINITY)}`
+    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}. ${thereAre(Object.keys(shape), Number.POSITIVE_INFINITY)}`
   const name = String(issue.path[0])
   if (!Object.hasOwn(given, name)) return `Argument \`${name}\` is missing.`
   return `Argument \`${name}\`: ${problemOf(issue)}. Got ${shown(given[name])}.`
@@ -43,5 +44,5 @@ function withNames(shape: z.ZodRawShape): string {
 
 function shown(value: unknown): string {
   if (typeof value === "string" && value.length > 40) return `a string of ${value.length} characters`
-  return JSON.stringify(value)?.slice(0, 60) ?? typeof value
+  return head(JSON.stringify(value) ?? typeof value, 60)
 }

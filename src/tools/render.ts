@@ -4,7 +4,7 @@ import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
-import { between, count, grouped, head, oneLine } from "../core/text.ts"
+import { between, count, grouped, head, oneLine, tail } from "../core/text.ts"
 import type { Report } from "../manager/task-manager.ts"
 import type { TaskView } from "../manager/view.ts"
 import type { Shown } from "../place/worktrees.ts"
@@ -133,7 +133,7 @@ function runningLines(view: TaskView, patience: number): string[] {
     ({ kind, what }) => `Waits for an answer from the user (${kind}): ${oneLine(what)}${unanswered(kind, patience)}`,
   )
   const text = view.lastText.trim()
-  const latest = text.length > LATEST_TEXT_CHARS ? `…${text.slice(-LATEST_TEXT_CHARS)}` : text
+  const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
   return [
     ...(view.signAge === undefined ? [] : [`Last sign of life: ${ago(view.signAge)}`]),
     ...asks,
@@ -153,7 +153,9 @@ function unanswered(kind: Ask["kind"], patience: number): string {
   return ` (unanswered for ${duration(patience)}, it ${end})`
 }
 
-function endedLines(task: Task, answer: string, offset: number, { gone, shown: changes }: Report): string[] {
+function endedLines(task: Task, answer: string, from: number, { gone, shown: changes }: Report): string[] {
+  // A caller may ask for it from within a letter.
+  const offset = from < answer.length ? head(answer, from).length : from
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
   const facts = [...accountOf(task), ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]

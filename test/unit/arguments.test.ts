@@ -35,6 +35,13 @@ describe("arguments", () => {
     expect(problem(input)).toBe(`The arguments must be an object with: name, count, either. Got ${shown}.`)
   })
 
+  test("what came is never cut within a letter: a provider refuses half of one", () => {
+    for (const most of [39, 40, 59, 60]) {
+      expect(problem({ name: ["x".repeat(most - 3) + "😀".repeat(9)] }).isWellFormed()).toBe(true)
+      expect(problem({ name: "ab", ["x".repeat(most - 1) + "😀".repeat(9)]: 1 }).isWellFormed()).toBe(true)
+    }
+  })
+
   test.each<[unknown, string]>([
     [{}, "Argument `name` is missing."],
     [{ name: null }, "Argument `name` is missing."],

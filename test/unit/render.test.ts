@@ -311,6 +311,15 @@ describe("a long answer", () => {
     for (const page of pages) expect(page).not.toMatch(/^[\udc00-\udfff]|[\ud800-\udbff]$/)
   })
 
+  test("never cuts within a letter, wherever a text is cut or read on", () => {
+    const lastText = `${"😀".repeat(600)}x`
+    expect(output(viewOf({ lastText })).isWellFormed()).toBe(true)
+    const text = output(endedView(), "a😀b", 2)
+    expect(text.isWellFormed()).toBe(true)
+    expect(wrappedIn(text)).toBe("😀b")
+    expect(text).toContain("Characters 1 to 4 of 4.")
+  })
+
   test("has nothing behind its end", () => {
     expect(output(endedView(), "abc", 3)).toMatch(/Nothing at offset 3: the answer has 3 characters\.$/)
   })
