@@ -74,7 +74,8 @@ function lives(owner: Owner): boolean | undefined {
 function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
-    return true
+    // One that has ended can be sent signals until its parent takes note of that, which may never be.
+    return statOf(pid)[0] !== "Z"
   } catch (error) {
     // Somebody else's process answers EPERM: it runs.
     return (error as { code?: string }).code === "EPERM"
@@ -83,9 +84,13 @@ function isRunning(pid: number): boolean {
 
 /** When a process started, in ticks since boot; "" where the system does not tell. */
 export function startOf(pid: number | "self"): string {
+  return statOf(pid)[19] ?? ""
+}
+
+/** What the system tells of a process after its name, which stands in brackets and may hold anything: its state first. */
+function statOf(pid: number | "self"): string[] {
   const stat = read(`/proc/${pid}/stat`)
-  // The process's name stands in brackets and may hold anything; the 22nd field is the 20th after it.
-  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? ""
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")
 }
 
 function namespaceOf(pid: number | "self"): string {

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { describe, expect, test } from "vitest"
+import { readFileSync } from "node:fs"
+import { describe, expect, test, vi } from "vitest"
 import { LEASE_MS } from "../../src/core/ports.ts"
 import { ownerNow, ownershipOf, registerInstance, startOf, unregisterInstance } from "../../src/host/owner.ts"
 
@@ -33,6 +34,20 @@ describe("the owner of a record is", () => {
     }
     await once(child, "exit")
     expect(ownershipOf({ ...owner, seenAt: Date.now() }, "me")).toBe("dead")
+  })
+
+  test("dead when its process has ended and nobody has taken note of that, as in a container without an init", async () => {
+    // The shell's child ends; what the shell has become asks no more of it.
+    const parent = spawn("sh", ["-c", "sleep 0 & echo $!; exec sleep 60"])
+    try {
+      const [line] = (await once(parent.stdout, "data")) as [Buffer]
+      const pid = Number(line.toString())
+      const started = startOf(pid)
+      await vi.waitFor(() => expect(readFileSync(`/proc/${pid}/stat`, "utf8")).toContain(") Z "))
+      expect(ownershipOf({ ...other, pid, started }, "me")).toBe("dead")
+    } finally {
+      parent.kill()
+    }
   })
 
   test("dead when an earlier process had our number", () => {
