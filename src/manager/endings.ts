@@ -113,7 +113,13 @@ export class Endings {
   }
 
   /** Closes an end that a dead process had written and perhaps not closed. Never rejects. */
-  async closeAgain(task: Task): Promise<Task> {
+  closeAgain(task: Task): Promise<Task> {
+    const closing = this.#closeAgain(task).finally(() => this.#closing.delete(task.id))
+    this.#closing.set(task.id, closing)
+    return closing
+  }
+
+  async #closeAgain(task: Task): Promise<Task> {
     const { store, clock, journal } = this.#parts
     const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
     let { outcome } = task

@@ -114,7 +114,7 @@ export class Places {
     }
     if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
     return this.#inTurn(async () => {
-      const unfit = await this.#unfit(task, worktrees)
+      const unfit = await this.#unfit(task, worktrees).catch(refusedBy)
       const put = await putAway()
       const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
       return { work: workOf(put, merge) }
@@ -152,6 +152,10 @@ export class Places {
   async settle(task: Task): Promise<Task> {
     const { outcome, place } = task
     if (!place || isActive(task) || !outcome || outcome.work) return task
+    if (this.#parts.store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
+      )
     await this.home(task)
     const worktrees = await this.#load()
     const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
@@ -256,10 +260,12 @@ export class Places {
       const files = "files" in more ? more.files.slice(0, MOST_FILES) : []
       return { kind, files }
     } catch (error) {
-      return { kind: "refused", files: [], text: messageOf(error) }
+      return refusedBy(error)
     }
   }
 }
+
+const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
 
 const DAY_MS = 24 * 3_600_000
 

@@ -235,6 +235,46 @@ describe("a task in a worktree", () => {
     expect(rig.notices()[0]?.hidden).toContain("Merged into your files")
   })
 
+  test("whose process died between its end and what follows is put away once, whoever asks for it meanwhile", async () => {
+    places.onPutAway = () => new Promise(() => {})
+    const { id } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(3)
+    void rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.clock.advance(1000)
+    expect([rig.task(id).status, rig.notices()]).toEqual(["cancelled", []])
+    rig.restart()
+    places.calls.length = 0
+    let go = () => {}
+    places.onPutAway = async () => {
+      await new Promise<void>((resolve) => {
+        go = resolve
+      })
+      return CHANGED
+    }
+    await rig.manager.recover()
+    await rig.clock.advance(1000)
+    const merging = rig.manager.merge(id, rig.caller)
+    await rig.settle()
+    go()
+    expect((await merging).task.outcome?.work?.merge?.kind).toBe("merged")
+    expect(places.calls).toEqual([`putAway ${id} /project`, `merge ${id} /project`])
+  })
+
+  test("that another process still closes is put away and merged there alone", async () => {
+    places.onPutAway = () => new Promise(() => {})
+    const { id } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(3)
+    void rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.clock.advance(1000)
+    const share = { clock: rig.clock, database: rig.host.database }
+    const other = new Rig({ worktrees: async () => places as never as Worktrees, share })
+    await other.manager.ready(rig.parent)
+    expect(other.task(id, rig.parent).status).toBe("cancelled")
+    places.calls.length = 0
+    await expect(other.manager.merge(id, rig.caller)).rejects.toThrow(/ended in another OpenCode process/)
+    expect(places.calls).toEqual([])
+  })
+
   test("that had answered when its process died was not checked", async () => {
     rig.onPrompt("FIND", { text: "done" })
     rig.host.onEvent = () => "lose"
