@@ -103,7 +103,9 @@ export const OptionsSchema = z.strictObject({
     })
     .prefault({})
     .describe("Tasks that work in a git worktree of their own."),
-  checkTimeout: milliseconds.default(600_000).describe("Longest duration of a task's check, in ms. 0: any."),
+  checkTimeout: milliseconds
+    .default(600_000)
+    .describe("Longest duration of a task's check, in ms. 0: that of its run."),
   checkRetries: count
     .default(2)
     .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),

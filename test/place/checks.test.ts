@@ -24,7 +24,7 @@ const rigIn = (options = {}) => {
 const ended = (rig: Rig, id: string): Promise<Task> =>
   eventually(
     async () => {
-      await rig.clock.advance(50)
+      await rig.clock.advance(10)
       const task = rig.task(id)
       return !isActive(task) && task.delivery.state === "confirmed" && task
     },
@@ -54,13 +54,18 @@ test("passes at the third time: the agent was asked again twice in the same run,
 })
 
 describe("before it is merged by itself, what was merged meanwhile is brought in, and it is checked again:", () => {
-  const merging = async (check: string, brought: "merged" | "nothing") => {
+  const merging = async (
+    check: string,
+    brought: "merged" | "nothing" | Error,
+    limits: object = { checkTimeout: 2000 },
+  ) => {
     const calls: string[] = []
     const work = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
     const worktrees = {
       capture: async () => {},
       ready: async () => ({ directory: folder, conflicts: [] }),
       bringIn: async () => {
+        if (brought instanceof Error) throw brought
         appendFileSync(join(folder, "meanwhile"), "x")
         return { kind: brought, files: ["meanwhile"], submodules: [] }
       },
@@ -70,7 +75,7 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
         return { kind: "merged", files: ["a"], submodules: [] }
       },
     }
-    const rig = new Rig({ options: { checkTimeout: 2000 }, worktrees: async () => worktrees as never })
+    const rig = new Rig({ options: limits, worktrees: async () => worktrees as never })
     const { id } = await rig.launch({ check, place: "worktree", merge: true })
     return { calls, outcome: (await ended(rig, id)).outcome, news: rig.notices()[0]?.hidden }
   }
@@ -86,6 +91,21 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     expect(outcome).toMatchObject({ work: { merge: { kind: "refused" } }, receipt: { check: { passed: false } } })
     expect(calls).toEqual([])
     expect(news).toContain("with what was changed in your folder meanwhile, its check does not pass (exit code 1)")
+  })
+
+  test("it hangs, where only the run has a limit: then that is its own, too", async () => {
+    const check = "test ! -e meanwhile || exec sleep 60"
+    const { calls, outcome } = await merging(check, "merged", { checkTimeout: 0, taskTimeout: 2000 })
+    expect(outcome).toMatchObject({
+      work: { merge: { kind: "refused", text: expect.stringContaining("no end within 2s") } },
+    })
+    expect(calls).toEqual([])
+  })
+
+  test("which fails: it is not merged, but kept like any work", async () => {
+    const { calls, outcome } = await merging("true", new Error("Permission denied"))
+    expect(outcome?.work).toMatchObject({ files: ["a"], merge: { kind: "refused", text: "Permission denied" } })
+    expect([calls, outcome?.note]).toEqual([[], undefined])
   })
 
   test("where nothing was, it is not checked again", async () => {
