@@ -157,15 +157,15 @@ export class TaskManager {
     return this.#all.retention.droppedUnread(sessionID)
   }
 
-  /** Ends the selected tasks that run, and really stops them. Returns those that it ended. */
+  /** Ends the selected tasks that run, and really stops them. Returns those that ended by it, with those that waited for them. */
   async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
     const { store } = this.#parts
-    const selected = selectRunning(selector, store.ofParent(caller.sessionID), ({ id }) => store.isForeign(id))
+    const own = store.ofParent(caller.sessionID)
+    const selected = selectRunning(selector, own, ({ id }) => store.isForeign(id))
     // The newest first: those that wait for others come after them, and are ended for what they are.
-    const ended = selected
-      .toReversed()
-      .filter(({ id, run }) => this.#all.endings.end(id, run.generation, CANCELLED, { wake: false }))
-      .reverse()
+    for (const { id, run } of selected.toReversed())
+      this.#all.endings.end(id, run.generation, CANCELLED, { wake: false })
+    const ended = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
     await Promise.all(ended.map(({ id }) => this.#all.endings.closed(id)))
     return ended.flatMap(({ id }) => store.get(id) ?? []).map((task) => this.#view(task))
   }

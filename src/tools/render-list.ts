@@ -35,9 +35,10 @@ function billTexts({ session, day, limits }: Bill): readonly string[] {
 
 export function renderCancelled(views: readonly TaskView[]): ToolResult {
   if (views.length === 0) return { title: "Nothing to cancel", output: "No task was running; nothing was cancelled." }
-  const lines = views.map(
-    ({ task, elapsed }) => `- ${task.id} ${oneLine(task.description)} (after ${duration(elapsed)})`,
-  )
+  const lines = views.map(({ task, elapsed }) => {
+    const isStranded = task.outcome?.reason?.code === "after"
+    return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : `after ${duration(elapsed)}`})`
+  })
   return {
     title: `Cancelled ${views.length}`,
     output: [`Cancelled ${count(views.length, "task")}:`, ...lines].join("\n"),

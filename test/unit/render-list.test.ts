@@ -7,7 +7,7 @@ import {
   renderForCompaction,
   renderList,
 } from "../../src/tools/render-list.ts"
-import { taskOf } from "../support/tasks.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 
 describe("a list reads", () => {
@@ -68,6 +68,10 @@ test("what was cancelled is named", () => {
     title: "Cancelled 2",
     output: "Cancelled 2 tasks:\n- bg_aaaaaaaa find it (after 12.3s)\n- bg_aaaaaaaa find it (after 12.3s)",
   })
+  const stranded = outcomeOf({ reason: { code: "after", text: "It never began." } })
+  expect(renderCancelled([endedView({ outcome: stranded })]).output).toBe(
+    "Cancelled 1 task:\n- bg_aaaaaaaa find it (it waited for one of these)",
+  )
 })
 
 test("what was cleared is counted", () => {

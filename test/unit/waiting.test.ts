@@ -99,9 +99,15 @@ describe("a task that waits for others", () => {
     const a = await rig.launch({ prompt: "HANGS a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
     await rig.clock.advance(100)
-    await Promise.all([rig.manager.cancel({ type: "task", reference: a.id }, rig.caller), rig.clock.advance(500)])
+    const reference = a.id
+    const [ended] = await Promise.all([
+      rig.manager.cancel({ type: "task", reference }, rig.caller),
+      rig.clock.advance(500),
+    ])
     expect((await rig.ended(b.id)).outcome?.reason?.text).toContain("which was cancelled")
     expect(rig.answers()).toEqual([])
+    // Nothing else tells the caller in time: it would wait for the second for ever.
+    expect(ended.map(({ task }) => task.id)).toEqual([a.id, b.id])
   })
 
   test("is forgotten with the others without a word", async () => {
