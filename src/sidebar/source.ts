@@ -3,11 +3,11 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import type { HostEvent } from "../core/ports.ts"
 import { type Ask, isActive, type Task, type Usage } from "../core/task.ts"
-import { describePermission, describeQuestion } from "../host/asks.ts"
-import { toMessage, toUsage } from "../host/convert.ts"
+import { toUsage } from "../host/convert.ts"
 import { EventReader, type RawEvent } from "../host/events.ts"
 import { decodeRecord } from "../host/record.ts"
 import { ProgressTracker } from "../manager/progress.ts"
+import { catchUp, keyOf, type Listened, readSessions } from "./catch-up.ts"
 import type { Seen } from "./view-model.ts"
 
 /** Changes are told at most this often: a child that streams has hundreds of events a second. */
@@ -20,7 +20,7 @@ export type Change = { readonly seen: Seen; readonly before: Task | undefined }
 
 export type Source = ReturnType<typeof createSource>
 
-type Entry = { task: Task; tracker: ProgressTracker | undefined; usage: Usage }
+type Entry = Listened & { readonly usage: Usage }
 
 const EVENTS = [
   "session.status",
@@ -47,8 +47,12 @@ export function createSource(
   const loading = new Map<string, Promise<void>>()
   const [version, setVersion] = createSignal(0)
   let telling: ReturnType<typeof setTimeout> | undefined
+  /** What each read that is under way has to leave alone: what was heard since it began is newer. */
+  const reads = new Set<Set<string>>()
+  let disposed = false
 
   const tell = () => {
+    if (disposed) return
     telling ??= setTimeout(() => {
       telling = undefined
       setVersion((count) => count + 1)
@@ -76,7 +80,7 @@ export function createSource(
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
-    const entry = { task, tracker, usage }
+    const entry = { task, tracker, usage, row: session }
     entries.set(session.id, entry)
     if (live) listeners.onChange?.({ seen: seenOf(entry), before: known?.task })
     tell()
@@ -97,7 +101,14 @@ export function createSource(
   }
 
   const on = <Type extends Parameters<typeof api.event.on>[0]>(type: Type, handle: (event: RawEvent) => void) =>
-    api.event.on(type, (event) => handle(event as unknown as RawEvent))
+    api.event.on(type, (event) => {
+      try {
+        for (const heard of reads) heard.add(keyOf(event as unknown as RawEvent))
+        handle(event as unknown as RawEvent)
+      } catch {
+        // Of another shape than we know: no hint. A throw would end the terminal.
+      }
+    })
   const infoOf = (event: RawEvent) => (event.properties as { info: Session }).info
   const stops = [
     on("session.created", (event) => take(infoOf(event), true)),
@@ -125,21 +136,31 @@ export function createSource(
   const load = (sessionID: string, again = false): Promise<void> => {
     const known = loading.get(sessionID)
     if (known && !again) return known
-    const loaded = readSessions(api, sessionID).then(async (sessions) => {
-      for (const session of sessions) if (!entries.has(session.id) || again) take(session, false)
-      await catchUp(
-        api,
-        [...entries.values()].filter(({ task }) => task.parentID === sessionID),
-      )
-      tell()
-    })
+    const heard = new Set<string>()
+    reads.add(heard)
     // What could not be read is not gone: what is known stays, and it is read again.
-    const settled = loaded.catch(() => {
-      loading.delete(sessionID)
-      retryLater(sessionID)
-    })
+    const settled = read(sessionID, heard)
+      .catch(() => {
+        loading.delete(sessionID)
+        if (!disposed) retryLater(sessionID)
+      })
+      .finally(() => reads.delete(heard))
     loading.set(sessionID, settled)
     return settled
+  }
+
+  const read = async (sessionID: string, heard: ReadonlySet<string>) => {
+    const before = [...entries].filter(([, { row }]) => row.parentID === sessionID).map(([id]) => id)
+    const sessions = await readSessions(api, sessionID)
+    const there = new Set(sessions.map(({ id }) => id))
+    for (const session of sessions) if (!heard.has(session.id)) take(session, false)
+    for (const id of before) if (!there.has(id) && !heard.has(id)) forget(id)
+    await catchUp(
+      api,
+      [...entries.values()].filter(({ task }) => task.parentID === sessionID),
+      heard,
+    )
+    tell()
   }
 
   const retries = new Set<ReturnType<typeof setTimeout>>()
@@ -176,6 +197,7 @@ export function createSource(
       return entry && seenOf(entry)
     },
     dispose: () => {
+      disposed = true
       for (const stop of stops) stop()
       for (const timer of [telling, ...retries]) clearTimeout(timer)
     },
@@ -202,60 +224,4 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
     default:
       return false
   }
-}
-
-/** The session itself, which may be a task's, and its children: none where it is gone. Rejects what cannot be read. */
-async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
-  const [session, children] = await Promise.all([
-    api.client.session.get({ sessionID }),
-    api.client.session.children({ sessionID }),
-  ])
-  if (isGone(session.error)) return []
-  if (!session.data || !children.data) throw new Error(`session ${sessionID} could not be read`)
-  return [session.data, ...children.data]
-}
-
-const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
-
-/** Tool calls, retries and questions of runs that began before we listened. */
-async function catchUp(api: TuiPluginApi, entries: readonly Entry[]): Promise<void> {
-  const running = entries.filter(({ task }) => isActive(task))
-  if (running.length === 0) return
-  const [statuses, permissions, questions] = await Promise.all([
-    api.client.session.status(),
-    api.client.permission.list(),
-    api.client.question.list(),
-  ])
-  const now = Date.now()
-  await Promise.all(
-    running.map(async ({ task, tracker }) => {
-      if (!tracker) return
-      const { sessionID } = task
-      const status = statuses.data?.[sessionID]
-      if (status?.type === "retry") tracker.retrying(status)
-      for (const { id, permission, patterns, ...rest } of permissions.data ?? []) {
-        if (rest.sessionID !== sessionID) continue
-        tracker.asked({
-          id,
-          sessionID,
-          kind: "permission",
-          what: describePermission(permission, patterns),
-          askedAt: now,
-        })
-      }
-      for (const { id, questions: asked, ...rest } of questions.data ?? []) {
-        if (rest.sessionID === sessionID) {
-          tracker.asked({ id, sessionID, kind: "question", what: describeQuestion(asked), askedAt: now })
-        }
-      }
-      const { data: messages } = await api.client.session.messages({ sessionID })
-      for (const message of (messages ?? []).map(toMessage)) {
-        if (message.id <= task.run.promptID) continue
-        for (const part of message.parts) {
-          if (part.type !== "tool") continue
-          tracker.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", message.id)
-        }
-      }
-    }),
-  )
 }

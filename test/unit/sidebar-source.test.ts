@@ -1,5 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import type { Task } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/host/record.ts"
 import { createSource } from "../../src/sidebar/source.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
@@ -23,12 +24,13 @@ const setUp = () => {
     get: vi.fn(async (): Promise<unknown> => ({ data: { id: PARENT } })),
     children: vi.fn(async (): Promise<unknown> => ({ data: [child] })),
     messages: vi.fn(async () => ({ data: [] })),
-    status: vi.fn(async () => ({ data: {} })),
+    status: vi.fn(async (): Promise<unknown> => ({ data: {} })),
     update: vi.fn(async () => ({ data: {} })),
   }
-  const list = vi.fn(async () => ({ data: [] }))
+  const permissions = vi.fn(async (_in?: { directory?: string }): Promise<{ data: unknown[] }> => ({ data: [] }))
+  const questions = vi.fn(async (): Promise<{ data: unknown[] }> => ({ data: [] }))
   const api = {
-    client: { session, permission: { list }, question: { list } },
+    client: { session, permission: { list: permissions }, question: { list: questions } },
     event: {
       on: (type: string, listener: (event: unknown) => void) => {
         listeners.set(type, listener)
@@ -36,8 +38,16 @@ const setUp = () => {
       },
     },
   } as unknown as TuiPluginApi
-  return { api, session, emit: (type: string) => listeners.get(type)?.({ type, properties: {} }) }
+  const emit = (type: string, properties: object = {}) => listeners.get(type)?.({ type, properties })
+  return { api, session, permissions, questions, emit }
 }
+
+/** A child's row with this state of its task. */
+const rowOf = (id: string, task: Partial<Task> = {}) => ({
+  id,
+  parentID: PARENT,
+  metadata: { [RECORD_KEY]: encodeRecord(taskOf({ sessionID: id, ...task }), ownerOf("ours"), SIGNER) },
+})
 
 const ids = (source: ReturnType<typeof createSource>) => source.tasksOf(PARENT).map(({ task }) => task.sessionID)
 
@@ -90,4 +100,104 @@ test("a task that was cleared while there is a budget leaves the list, and is st
   await vi.advanceTimersByTimeAsync(0)
   expect([ids(source), source.all()]).toEqual([[], []])
   expect(source.cleared()).toMatchObject([{ task: { sessionID: "ses_child" } }])
+})
+
+test("what was answered, tried again or deleted while nothing was heard is not shown for ever", async () => {
+  const { api, session, permissions, questions, emit } = setUp()
+  session.children.mockResolvedValue({ data: [child, rowOf("ses_other")] })
+  permissions.mockResolvedValue({ data: [{ id: "per_1", sessionID: child.id, permission: "bash", patterns: ["ls"] }] })
+  questions.mockResolvedValue({ data: [{ id: "que_1", sessionID: child.id, questions: [{ question: "Which?" }] }] })
+  session.status.mockResolvedValue({ data: { [child.id]: { type: "retry", attempt: 2, message: "busy" } } })
+  const source = createSource(api)
+  await source.load(PARENT)
+  expect(ids(source)).toEqual([child.id, "ses_other"])
+  expect(source.taskIn(child.id)?.progress).toMatchObject({ asks: [{ what: "bash: ls" }, { what: "Which?" }] })
+  expect(source.taskIn(child.id)?.progress?.retry).toMatchObject({ attempt: 2 })
+  permissions.mockResolvedValue({ data: [] })
+  questions.mockResolvedValue({ data: [] })
+  session.status.mockResolvedValue({ data: { [child.id]: { type: "busy" } } })
+  session.children.mockResolvedValue({ data: [child] })
+  emit("server.connected")
+  await vi.advanceTimersByTimeAsync(0)
+  expect(source.taskIn(child.id)?.progress).toMatchObject({ asks: [], retry: undefined })
+  expect(ids(source)).toEqual([child.id])
+})
+
+test("what is heard while it reads is newer than what it reads", async () => {
+  const { api, session, permissions, emit } = setUp()
+  const source = createSource(api)
+  await source.load(PARENT)
+  let answer = (_: unknown) => {}
+  session.children.mockReturnValueOnce(
+    new Promise((resolve) => {
+      answer = resolve
+    }),
+  )
+  emit("server.connected")
+  emit("session.updated", { info: rowOf(child.id, { status: "completed" }) })
+  emit("session.created", { info: rowOf("ses_new") })
+  emit("session.deleted", { info: { id: "ses_gone" } })
+  answer({ data: [child, rowOf("ses_gone")] })
+  await vi.advanceTimersByTimeAsync(0)
+  expect(source.taskIn(child.id)?.task.status).toBe("completed")
+  expect(ids(source).toSorted()).toEqual([child.id, "ses_new"])
+
+  session.children.mockResolvedValue({ data: [rowOf(child.id, { status: "completed" }), rowOf("ses_new")] })
+  let asked = (_: { data: unknown[] }) => {}
+  permissions.mockReturnValueOnce(
+    new Promise((resolve) => {
+      asked = resolve
+    }),
+  )
+  emit("server.connected")
+  await vi.advanceTimersByTimeAsync(0)
+  emit("permission.asked", { id: "per_new", sessionID: "ses_new", permission: "edit" })
+  emit("permission.replied", { requestID: "per_old", sessionID: "ses_new" })
+  asked({ data: [{ id: "per_old", sessionID: "ses_new", permission: "bash", patterns: [] }] })
+  await vi.advanceTimersByTimeAsync(0)
+  expect(source.taskIn("ses_new")?.progress?.asks.map(({ id }) => id)).toEqual(["per_new"])
+})
+
+test("what is asked in a folder of its own is found there", async () => {
+  const { api, session, permissions } = setUp()
+  session.children.mockResolvedValue({ data: [child, { ...rowOf("ses_away"), directory: "/away" }] })
+  const asked = { id: "per_1", sessionID: "ses_away", permission: "bash", patterns: [] }
+  permissions.mockImplementation(async ({ directory } = {}) => ({ data: directory === "/away" ? [asked] : [] }))
+  const source = createSource(api)
+  await source.load(PARENT)
+  expect(source.taskIn("ses_away")?.progress?.asks).toMatchObject([{ what: "bash" }])
+})
+
+test("a fork whose session is nobody's child stays in its parent's list", async () => {
+  const { api, emit } = setUp()
+  const source = createSource(api)
+  await source.load(PARENT)
+  emit("session.updated", { info: { ...rowOf("ses_fork"), parentID: undefined } })
+  emit("server.connected")
+  await vi.advanceTimersByTimeAsync(0)
+  expect(ids(source)).toEqual([child.id, "ses_fork"])
+})
+
+test("leaves no timer behind when it ends, whatever it was doing", async () => {
+  const { api, session } = setUp()
+  let refuse = (_: unknown) => {}
+  session.get.mockReturnValueOnce(
+    new Promise((resolve) => {
+      refuse = resolve
+    }),
+  )
+  const source = createSource(api)
+  const loaded = source.load(PARENT)
+  source.dispose()
+  refuse(REFUSED)
+  await loaded
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test("an event of another shape ends nobody", () => {
+  const { api, emit } = setUp()
+  createSource(api)
+  for (const type of ["session.updated", "session.deleted", "session.status", "permission.asked"]) {
+    expect(() => emit(type)).not.toThrow()
+  }
 })

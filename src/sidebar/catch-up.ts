@@ -1,0 +1,101 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { Session } from "@opencode-ai/sdk/v2"
+import { type Ask, isActive, type Task } from "../core/task.ts"
+import { describePermission, describeQuestion } from "../host/asks.ts"
+import { toMessage } from "../host/convert.ts"
+import type { RawEvent } from "../host/events.ts"
+import type { ProgressTracker } from "../manager/progress.ts"
+
+/** A task, what is heard of it while it runs, and its session's parent and folder as the host has them. */
+export type Listened = {
+  readonly task: Task
+  readonly tracker: ProgressTracker | undefined
+  readonly row: Pick<Session, "parentID" | "directory">
+}
+
+/** What an event is about: a session's row, its status, or a question. */
+export function keyOf({ type, properties }: RawEvent): string {
+  const { info, sessionID, requestID, id } = (properties ?? {}) as Readonly<Record<string, unknown>>
+  if (type === "session.status") return statusOf(String(sessionID))
+  return String((info as { id?: unknown } | undefined)?.id ?? requestID ?? id)
+}
+
+const statusOf = (sessionID: string): string => `status of ${sessionID}`
+
+/** The session itself, which may be a task's, and its children: none where it is gone. Rejects what cannot be read. */
+export async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
+  const [session, children] = await Promise.all([
+    api.client.session.get({ sessionID }),
+    api.client.session.children({ sessionID }),
+  ])
+  if (isGone(session.error)) return []
+  if (!session.data || !children.data) throw new Error(`session ${sessionID} could not be read`)
+  return [session.data, ...children.data]
+}
+
+const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
+
+/** Tool calls, retries and questions of runs that began before we listened, but for what was `heard` meanwhile. */
+export async function catchUp(
+  api: TuiPluginApi,
+  entries: readonly Listened[],
+  heard: ReadonlySet<string>,
+): Promise<void> {
+  const running = entries.filter(({ task }) => isActive(task))
+  const folders = new Set(running.map(({ row }) => row.directory))
+  await Promise.all([
+    ...[...folders].map((directory) =>
+      catchUpIn(
+        api,
+        directory,
+        running.filter(({ row }) => row.directory === directory),
+        heard,
+      ),
+    ),
+    ...running.map((entry) => readCalls(api, entry)),
+  ])
+}
+
+/** The host knows statuses and questions by the folder in which their sessions work. What is not told is over. */
+async function catchUpIn(
+  api: TuiPluginApi,
+  directory: string,
+  entries: readonly Listened[],
+  heard: ReadonlySet<string>,
+): Promise<void> {
+  const [statuses, permissions, questions] = await Promise.all([
+    api.client.session.status({ directory }),
+    api.client.permission.list({ directory }),
+    api.client.question.list({ directory }),
+  ])
+  if (!statuses.data || !permissions.data || !questions.data) return
+  const askedAt = Date.now()
+  const open: readonly Ask[] = [
+    ...permissions.data.map(({ id, sessionID, permission, patterns }) => {
+      return { id, sessionID, kind: "permission" as const, what: describePermission(permission, patterns), askedAt }
+    }),
+    ...questions.data.map(({ id, sessionID, questions: asked }) => {
+      return { id, sessionID, kind: "question" as const, what: describeQuestion(asked), askedAt }
+    }),
+  ]
+  for (const { task, tracker } of entries) {
+    const { sessionID } = task
+    const status = statuses.data[sessionID]
+    if (!heard.has(statusOf(sessionID))) tracker?.retrying(status?.type === "retry" ? status : undefined)
+    const asks = open.filter((ask) => ask.sessionID === sessionID && !heard.has(ask.id))
+    const over = tracker?.snapshot().asks.filter(({ id }) => !heard.has(id) && !asks.some((ask) => ask.id === id))
+    for (const ask of asks) tracker?.asked(ask)
+    for (const { id } of over ?? []) tracker?.replied(id)
+  }
+}
+
+async function readCalls(api: TuiPluginApi, { task, tracker }: Listened): Promise<void> {
+  const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID })
+  for (const message of (messages ?? []).map(toMessage)) {
+    if (message.id <= task.run.promptID) continue
+    for (const part of message.parts) {
+      if (part.type !== "tool") continue
+      tracker?.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", message.id)
+    }
+  }
+}
