@@ -35,6 +35,8 @@ export class Feed {
   #owners = ""
   #inFlight = ""
   #problem = ""
+  #ended = ""
+  #hasBoard = false
   readonly #dirty = new Set<string>()
   #boardDirty = false
   #all = false
@@ -147,11 +149,17 @@ export class Feed {
   /** Sends what differs from what the readers know. */
   async #flush(): Promise<void> {
     const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()) }
+    const hasBoard = this.#ports.source().board !== undefined
+    if (hasBoard !== this.#hasBoard) {
+      // It came or went with other sources: that is no change of a row.
+      this.#hasBoard = hasBoard
+      return this.#tell("state", JSON.stringify(await this.#snapshot()))
+    }
     if (Object.keys(changes).length === 0) return
     this.#tell("change", JSON.stringify({ now: this.#ports.clock.now(), ...changes } satisfies Delta))
   }
 
-  #tell(event: "change" | "beat", data: string): void {
+  #tell(event: Parameters<Send>[0], data: string): void {
     for (const send of [...this.#readers.keys()]) send(event, data)
   }
 
@@ -176,7 +184,7 @@ export class Feed {
     const { board } = this.#ports.source()
     if (!board || !this.#boardDirty) return {}
     this.#boardDirty = false
-    const { list, problem } = await read(board)
+    const { list, problem, ended } = await read(board)
     const change: { -readonly [Key in keyof Delta]?: Delta[Key] } = {}
     if (problem !== this.#problem) change.problem = problem
     this.#problem = problem
@@ -185,8 +193,10 @@ export class Feed {
     const inFlight = JSON.stringify(list.inFlight)
     if (owners !== this.#owners) change.owners = list.agents
     if (inFlight !== this.#inFlight) change.inFlight = list.inFlight
+    if (ended !== this.#ended) change.ended = ended
     this.#owners = owners
     this.#inFlight = inFlight
+    this.#ended = ended
     const there = new Set(list.tasks.map(({ id }) => id))
     const gone = [...this.#tasks.keys()].filter((id) => !there.has(id))
     return {
@@ -214,11 +224,14 @@ export class Feed {
   }
 }
 
-async function read(board: Board): Promise<{ list?: TaskList; problem: string }> {
+type Read = { readonly list?: TaskList; readonly problem: string; readonly ended: string }
+
+async function read(board: Board): Promise<Read> {
   try {
-    return { list: await listOf(board), problem: "" }
+    const [list, [newest]] = await Promise.all([listOf(board), board.history(1)])
+    return { list, problem: "", ended: newest ? `${newest.id} ${newest.archivedAt}` : "" }
   } catch (error) {
-    return { problem: error instanceof Error ? error.message : String(error) }
+    return { problem: error instanceof Error ? error.message : String(error), ended: "" }
   }
 }
 

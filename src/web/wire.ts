@@ -93,6 +93,8 @@ export type Delta = {
   readonly tasksGone?: readonly string[]
   readonly owners?: readonly BoardAgent[]
   readonly inFlight?: readonly string[]
+  /** Another than before: a task has been archived, which may have come and gone between two events. */
+  readonly ended?: string
   /** Empty: the board can be read again. */
   readonly problem?: string
 }

@@ -108,6 +108,15 @@ test("what goes away is told of, and what comes", async () => {
   })
 })
 
+test("that a task has ended is told, though it came and went between two events", async () => {
+  const { changes } = await join()
+  board.put({ id: "9" })
+  await board.complete("9", { kind: "user" })
+  await clock.advance(30_000)
+  expect(changes()).toHaveLength(1)
+  expect(changes()[0]?.data.ended).toContain("9")
+})
+
 test("what nobody told of is found by a look every ten seconds", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   const { changes } = await join()
@@ -170,6 +179,22 @@ test("other sources are heard from then on", async () => {
   await clock.advance(1000)
   expect([agents.listeners, others.listeners]).toEqual([0, 1])
   expect(changes()[0]?.data).toMatchObject({ agents: [{ id: "bg_other" }] })
+})
+
+test("a board that comes with other sources is told of, and one that goes with them", async () => {
+  source = { agents }
+  const { heard } = await join()
+  board.put({ id: "5" })
+  source = { agents, board }
+  feed.changed()
+  await clock.advance(1000)
+  expect(heard.at(-1)).toMatchObject({ event: "state", data: { board: { tasks: [{ id: "5" }] } } })
+  source = { agents }
+  feed.changed()
+  await clock.advance(1000)
+  expect(heard.at(-1)?.event).toBe("state")
+  expect(heard.at(-1)?.data.board).toBeUndefined()
+  expect(heard).toHaveLength(3)
 })
 
 test("sources that change while the first reader comes are heard at once", async () => {

@@ -75,12 +75,12 @@ function change(delta: Delta): void {
   for (const row of delta.tasks ?? []) setState("tasks", row.id, reconcile(row))
   drop("agents", delta.agentsGone)
   drop("tasks", delta.tasksGone)
-  if (delta.tasksGone) setState("leavings", (count) => count + 1)
+  if (delta.tasksGone || delta.ended !== undefined) setState("leavings", (count) => count + 1)
   if (delta.owners) setState("owners", delta.owners)
   if (delta.problem !== undefined) setState("problem", delta.problem)
 }
 
-/** Tasks have left the board by what was done here: of one that came and left at once the stream tells nothing. */
+/** Tasks have left the board by what was done here: known at once, before the stream tells of it. */
 export function left(ids: readonly string[]): void {
   batch(() => change({ now: Date.now() + skew, tasksGone: ids }))
 }
