@@ -223,7 +223,7 @@ describe.each([
     const screen = await attach(sessionID, size)
     replies.set("Never ends", () => ({ hang: true }))
     await launch(sessionID, "Never ends")
-    if (name === "narrow") await screen.waitFor("1 agent")
+    await screen.waitFor(name === "narrow" ? "1 agent" : "1 running")
     await openTasks(screen)
     await screen.waitFor(/Never ends general, working/)
     await screen.keys("Enter")

@@ -5,7 +5,7 @@ import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.t
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
 import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
-import { agentState, columnOf, matches, needsPerson, ofToday, taskTone } from "../../src/web/page/select.ts"
+import { agentState, columnOf, matches, needsPerson, ofToday, sumCost, taskTone } from "../../src/web/page/select.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
 import { viewOf } from "../support/fake-agents.ts"
@@ -91,8 +91,9 @@ test("figures are short, and seldom change their width", () => {
     "2h ago",
     "2d ago",
   ])
-  expect([0, 0.0042, 0.084, 12.3].map(dollars)).toEqual(["$0.00", "$0.0042", "$0.08", "$12.30"])
-  expect([950, 12_345, 1_234_567].map(short)).toEqual(["950", "12.3K", "1.2M"])
+  expect([0, 0.0042, 0.084, 12.3].map((cost) => dollars(cost))).toEqual(["$0.00", "$0.0042", "$0.08", "$12.30"])
+  expect([dollars(0.084, true), short(950, true)]).toEqual(["≥ $0.08", "≥ 950"])
+  expect([950, 12_345, 999_960, 1_234_567].map((count) => short(count))).toEqual(["950", "12.3K", "1.0M", "1.2M"])
   expect([plural(1, "call"), plural(2, "call")]).toEqual(["1 call", "2 calls"])
   const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
   expect(shortTime(noon, noon + 1000)).toBe("12:00")
@@ -134,6 +135,25 @@ describe("the day's lanes", () => {
     ])
     expect(one?.bars[0]).toMatchObject({ from: 0, to: 0.5 })
     expect(two?.bars[0]).toMatchObject({ line: 0, to: 1 })
+  })
+
+  test("and the day's sum count what a task's own tasks cost once", () => {
+    const row = (id: string, parentID: string, agent: string, cost: number, atLeast?: true) =>
+      rowOf({ task: { id, sessionID: `ses_${id}`, parentID, agent }, usage: { cost, ...(atLeast && { atLeast }) } })
+    const agents = [row("a", "ses_root", "one", 1), row("b", "ses_a", "two", 0.75), row("c", "ses_b", "two", 0.25)]
+    expect(sumCost(agents)).toBe(1)
+    const lanes = lanesOf(agents, { from: 0, to: now }, now)
+    expect(lanes.map(({ agent, cost }) => [agent, cost])).toEqual([
+      ["one", 0.25],
+      ["two", 0.75],
+    ])
+    expect(lanes.map(({ atLeast }) => atLeast)).toEqual([false, false])
+    const [, two] = lanesOf(
+      [row("a", "ses_root", "one", 1), row("d", "ses_root", "two", 1, true)],
+      lanes[0] as never,
+      1,
+    )
+    expect(two?.atLeast).toBe(true)
   })
 
   test("have a few times on their axis, and a letter for each batch", () => {

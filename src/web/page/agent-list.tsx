@@ -50,8 +50,8 @@ function WorkCard(props: { agent: AgentRow }) {
       <span class="line">{line() || props.agent.recentTools.join(" · ") || "…"}</span>
       <span class="row small">
         <span>{plural(props.agent.toolCalls, "call")}</span>
-        <span>{short(props.agent.tokens)} tokens</span>
-        <span>{dollars(props.agent.cost)}</span>
+        <span>{short(props.agent.tokens, props.agent.atLeast)} tokens</span>
+        <span>{dollars(props.agent.cost, props.agent.atLeast)}</span>
         <Show when={props.agent.lastSignAt}>{(at) => <span class="end">last sign {ago(now() - at())}</span>}</Show>
       </span>
     </a>
@@ -127,7 +127,7 @@ export function EndedRow(props: { agent: AgentRow }) {
       </span>
       <span class="row small figures">
         <span>{ticking((props.agent.endedAt ?? now()) - (props.agent.startedAt ?? props.agent.createdAt))}</span>
-        <span>{dollars(props.agent.cost)}</span>
+        <span>{dollars(props.agent.cost, props.agent.atLeast)}</span>
         <span>{shortTime(props.agent.endedAt ?? props.agent.createdAt, now())}</span>
       </span>
     </a>

@@ -130,8 +130,8 @@ function Figures(props: { agent: AgentRow }) {
     <Facts
       facts={[
         ["Time", () => <span class="ticks">{ran()}</span>],
-        ["Cost", () => dollars(props.agent.cost)],
-        ["Tokens", () => short(props.agent.tokens)],
+        ["Cost", () => dollars(props.agent.cost, props.agent.atLeast)],
+        ["Tokens", () => short(props.agent.tokens, props.agent.atLeast)],
         ["Tools", () => `${plural(props.agent.toolCalls, "call")}`],
         ["Last tools", () => props.agent.recentTools.join(" · ")],
         ["Last sign", () => props.agent.lastSignAt && <span class="ticks">{ago(now() - props.agent.lastSignAt)}</span>],

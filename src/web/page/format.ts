@@ -21,13 +21,15 @@ export function ago(ms: number): string {
   return `${Math.floor(ms / DAY_MS)}d ago`
 }
 
-/** `$0.0042`, `$0.42`, `$12.30`: more of what is less than a cent. */
-export const dollars = (cost: number): string => `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
+/** `$0.0042`, `$0.42`, `$12.30`: more of what is less than a cent. `atLeast`: not all of it is known. */
+export const dollars = (cost: number, atLeast = false): string =>
+  `${atLeast ? "≥ " : ""}$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
 
-/** `950`, `12.3K`, `1.2M`. */
-export function short(count: number): string {
+/** `950`, `12.3K`, `1.2M`. `atLeast`: not all of it is known. */
+export function short(count: number, atLeast = false): string {
+  if (atLeast) return `≥ ${short(count)}`
   if (count < 1000) return String(count)
-  return count < 1_000_000 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
+  return count < 999_950 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
 }
 
 export const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`

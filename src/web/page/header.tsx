@@ -1,6 +1,6 @@
 import { createEffect, createMemo, Show } from "solid-js"
 import { dollars, plural } from "./format.ts"
-import { isActive, needsPerson, ofToday, sumCost } from "./select.ts"
+import { isActive, isAtLeast, needsPerson, ofToday, sumCost } from "./select.ts"
 import { link, now, state } from "./state.ts"
 
 /** Where one is, whether the page is live, and the day in four figures. */
@@ -29,7 +29,7 @@ export function Header() {
           <Figure value={String(running())} name="at work" />
           <Figure value={String(needs())} name={needs() === 1 ? "needs you" : "need you"} alert={needs() > 0} />
           <Figure value={String(ended())} name="ended today" />
-          <Figure value={dollars(sumCost(today()))} name="today" />
+          <Figure value={dollars(sumCost(today()), isAtLeast(today()))} name="today" />
         </ul>
         <Show when={state.board}>
           <a class="button main" href="#/new">

@@ -1,5 +1,5 @@
 import type { AgentRow } from "../wire.ts"
-import { oldestFirst, sumCost } from "./select.ts"
+import { isAtLeast, oldestFirst, sumCost } from "./select.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000
@@ -13,7 +13,9 @@ export type Bar = { readonly id: string; readonly line: number; readonly from: n
 
 export type Lane = {
   readonly agent: string
+  /** Of its tasks themselves: what others did for them is in the others' lanes. */
   readonly cost: number
+  readonly atLeast: boolean
   readonly lines: number
   readonly bars: readonly Bar[]
 }
@@ -34,7 +36,8 @@ export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): L
   return names.map((agent) => {
     const own = agents.filter((each) => each.agent === agent)
     const bars = pack(own.toSorted(oldestFirst), span, now)
-    return { agent, cost: sumCost(own), lines: Math.max(1, ...bars.map(({ line }) => line + 1)), bars }
+    const lines = Math.max(1, ...bars.map(({ line }) => line + 1))
+    return { agent, cost: Math.max(0, sumCost(own, agents)), atLeast: isAtLeast(own), lines, bars }
   })
 }
 

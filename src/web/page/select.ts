@@ -53,7 +53,14 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofToday = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) >= startOfDay(now))
 
-export const sumCost = (agents: readonly AgentRow[]): number => agents.reduce((sum, { cost }) => sum + cost, 0)
+/** What tasks have cost together. A row's cost has that of the tasks that it launched: they are counted once. */
+export function sumCost(agents: readonly AgentRow[], all = agents): number {
+  const cost = (sum: number, row: AgentRow) => sum + row.cost
+  const own = new Set(agents.map(({ sessionID }) => sessionID))
+  return agents.reduce(cost, 0) - all.filter(({ parentID }) => own.has(parentID)).reduce(cost, 0)
+}
+
+export const isAtLeast = (agents: readonly AgentRow[]): boolean => agents.some(({ atLeast }) => atLeast)
 
 /** A word for what an agent is doing or how it ended. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {

@@ -64,7 +64,7 @@ function LaneRow(props: { lane: () => Lane | undefined; marks: Map<string, strin
     <div class="lane" classList={{ dense: (props.lane()?.lines ?? 1) > 5 }}>
       <div class="who">
         <AgentName name={props.lane()?.agent ?? ""} />
-        <span class="small">{dollars(props.lane()?.cost ?? 0)}</span>
+        <span class="small">{dollars(props.lane()?.cost ?? 0, props.lane()?.atLeast)}</span>
       </div>
       <ul class="plain lines" style={{ "--lines": props.lane()?.lines ?? 1 }} aria-label={props.lane()?.agent}>
         <For each={props.ticks}>{(at) => <li class="tick" aria-hidden="true" style={{ left: at }} />}</For>
@@ -89,10 +89,10 @@ function LaneRow(props: { lane: () => Lane | undefined; marks: Map<string, strin
 
 function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; reachable: boolean }) {
   const told = () => {
-    const { agent, startedAt, createdAt, endedAt, cost, batch, place } = props.agent
+    const { agent, startedAt, createdAt, endedAt, cost, atLeast, batch, place } = props.agent
     const time = ticking((endedAt ?? now()) - (startedAt ?? createdAt))
     const more = [batch && `batch ${batch}`, place].filter(Boolean).map((each) => `, ${each}`)
-    return `, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost)}${more.join("")}`
+    return `, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost, atLeast)}${more.join("")}`
   }
   return (
     <li
