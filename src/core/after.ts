@@ -53,9 +53,9 @@ function causeFor(
   return undefined
 }
 
-/** Cancelled or cleared by the parent, or gone with it. */
+/** Cancelled by the parent, or gone with it. What a parent clears is all of its tasks: those that wait as well. */
 const endedByParent = (task: Task | undefined): boolean =>
-  !task || task.outcome?.reason?.code === "cancelled" || task.outcome?.reason?.code === "parent-ended"
+  task?.outcome?.reason?.code === "cancelled" || task?.outcome?.reason?.code === "parent-ended"
 
 /** What became of a task for which no other can wait any more; undefined where it can. */
 export function fateOf(task: Task | undefined): string | undefined {

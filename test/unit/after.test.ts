@@ -68,7 +68,7 @@ describe("a task never begins", () => {
       { ...ended("a", "cancelled"), outcome: outcomeOf({ reason: { code: "parent-ended", text: "" } }) },
       false,
     ],
-    ["was cleared", undefined, false],
+    ["was cleared, which its parent does with all its tasks alone", undefined, true],
   ])("and its parent is to hear of it where the first %s: %#", (_how, first, wakes) => {
     const tasks = [...(first ? [first] : []), waiting("x", "a"), waiting("y", "x")]
     const found = stranded(tasks, among(tasks))

@@ -110,6 +110,21 @@ describe("a task that waits for others", () => {
     expect(ended.map(({ task }) => task.id)).toEqual([a.id, b.id])
   })
 
+  test("never begins once the user has cleared what it waits for, which its parent hears of", async () => {
+    const rig = rigged()
+    const a = await rig.launch({ prompt: "DOES a" })
+    await rig.ended(a.id)
+    const slow = await rig.launch({ prompt: "HANGS" })
+    const b = await rig.launch({ prompt: "DOES b", after: [a.id, slow.id] })
+    await rig.clock.advance(1000)
+    const before = rig.answers().length
+    const { metadata } = rig.host.stored(a.sessionID)
+    rig.host.writeMetadata(a.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    expect((await rig.ended(b.id)).outcome?.reason?.text).toContain("which was cleared")
+    await rig.clock.advance(1000)
+    expect(rig.answers()).toHaveLength(before + 1)
+  })
+
   test("is forgotten with the others without a word", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "HANGS a" })
