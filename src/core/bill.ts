@@ -19,7 +19,11 @@ export const DAY_MS = 86_400_000
 export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Account, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
   const byParent = new Map<string, Task[]>()
-  for (const task of tasks) byParent.set(task.parentID, [...(byParent.get(task.parentID) ?? []), task])
+  for (const task of tasks) {
+    const siblings = byParent.get(task.parentID)
+    if (siblings) siblings.push(task)
+    else byParent.set(task.parentID, [task])
+  }
   const session = (sessionID: string): Usage => (byParent.get(sessionID) ?? []).map(whole).reduce(addUsage, NO_USAGE)
   const whole = (task: Task): Usage => {
     const { lastRun, before } = accountOf(task)
