@@ -15,7 +15,7 @@ const ELSEWHERE_MS = 30_000
 export class Ledger {
   readonly #parts: Parts
   readonly #forgotten = new Map<string, Task>()
-  /** Other processes' tasks that are not known here, and what their last runs have cost. */
+  /** Other processes' tasks, and what their running ones have cost. */
   #elsewhere: readonly Task[] = []
   #costs: ReadonlyMap<string, number> = new Map()
   #lookedAt = Number.NEGATIVE_INFINITY
@@ -67,10 +67,10 @@ export class Ledger {
     this.#lookedAt = now
     try {
       const records = await host.recordsSince(now - DAY_MS)
-      const unknown = records.filter(({ task }) => !store.get(task.id))
-      this.#elsewhere = unknown.map(({ task }) => task)
+      const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
+      this.#elsewhere = others.map(({ task }) => task)
       // No record tells what a run costs that goes on; its session does.
-      const running = unknown.filter(({ task }) => isActive(task))
+      const running = others.filter(({ task }) => isActive(task))
       this.#costs = new Map(running.map(({ task, cost = 0 }) => [task.id, cost - task.earlier.usage.cost]))
     } catch (error) {
       host.log("warn", "could not read what other tasks have cost", { error: String(error) })

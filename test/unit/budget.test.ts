@@ -243,4 +243,24 @@ describe("what was spent is not forgotten", () => {
     expect(rig.clock.now() - (task.run.startedAt ?? 0)).toBeLessThan(60_000)
     expect(other.task(theirs.id, other.parent).status).toBe("running")
   })
+
+  test("where another process spends it in a task that is known here and works in a place of its own", async () => {
+    const rig = rigged({ maxCostPerDay: 0.1, lastWord: 0 }, 1000)
+    rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
+    const worktrees = { capture: async () => {}, ready: async () => ({ directory: "/place", conflicts: [] }) }
+    const share = { clock: rig.clock, database: rig.host.database }
+    const other = new Rig({ options: { lastWord: 0 }, worktrees: async () => worktrees as never, share })
+    other.script(({ prompt }) => (prompt.startsWith("SPEND") ? STEP : undefined))
+    // Ids are told apart by their number in a rig.
+    await other.ended((await other.launch()).id)
+    await other.launch({ ...spend, place: "worktree" })
+    await rig.clock.advance(500)
+    await rig.manager.recover()
+    expect(rig.manager.list(other.parent)).toHaveLength(2)
+    await rig.clock.advance(1000)
+    const { id } = await rig.launch({ prompt: "SLOW" })
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.text).toMatch(/^Stopped at the day's budget: .* of \$0\.10/)
+    expect(rig.clock.now() - (task.run.startedAt ?? 0)).toBeLessThan(60_000)
+  })
 })
