@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host } from "../core/ports.ts"
-import { isActive, type Task } from "../core/task.ts"
+import { type Ending, isActive, type Task } from "../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
 import { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
@@ -48,6 +48,7 @@ export type ManagerPorts = {
 const MOST_DIFF_LINES = 300
 /** How long a parent that was woken is given to ask its model, before what may wait is written. */
 const WOKEN_MS = 300
+const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -136,6 +137,8 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
 
   async function forget(task: Task): Promise<void> {
+    // Somebody may have asked it again while its end was closed.
+    endings.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
     store.remove(task.id)
     waiting.endStranded(endings)

@@ -33,6 +33,25 @@ describe("a resume", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
+  test("while the session's tasks are cleared is stopped and forgotten with them", async () => {
+    const { rig, task, resume } = await completed()
+    rig.onPrompt("HANGS", { hang: true })
+    rig.onPrompt("AGAIN", { hang: true })
+    await rig.launch({ prompt: "HANGS" })
+    await rig.clock.advance(100)
+    rig.host.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
+    const clearing = rig.manager.clear(rig.parent)
+    await rig.clock.advance(100)
+    await resume()
+    await rig.clock.advance(200)
+    expect(rig.host.isWorking(task.sessionID)).toBe(true)
+    await rig.clock.advance(20_000)
+    expect(await clearing).toMatchObject({ cleared: 2 })
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+    expect(rig.host.stored(task.sessionID).metadata).toEqual({})
+  })
+
   test("counts up", async () => {
     const { rig, task, resume } = await completed()
     for (const number of [1, 2, 3]) {
