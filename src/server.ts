@@ -151,26 +151,27 @@ const server: Plugin = async (input, given) => {
     ...((briefing !== undefined || board) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
-          if (briefing !== undefined && manager.isFresh(sessionID)) output.system.push(briefing)
+          if (briefing !== undefined && keeperHere().isFresh(sessionID)) output.system.push(briefing)
           const block = await board?.system(sessionID)
           if (block) output.system.push(block)
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
-        await manager.ready(sessionID)
-        const text = renderForCompaction(manager.list(sessionID))
+        const keeper = keeperHere()
+        await keeper.ready(sessionID)
+        const text = renderForCompaction(keeper.list(sessionID))
         if (text !== "") output.context.push(text)
       }),
-    dispose: async () =>
-      guard(async () => {
-        await board?.stop()
-        manager.stop()
-        leaveAll(guest)
-        unregisterInstance(instance)
-        const takeAway = await page
-        await takeAway?.()
-      }),
+    dispose: async () => {
+      manager.stop()
+      leaveAll(guest)
+      await guard(() => host.leaveAll())
+      // From here on another instance may take the tasks over, whatever becomes of the rest.
+      unregisterInstance(instance)
+      await guard(async () => board?.stop())
+      await guard(async () => (await page)?.())
+    },
   }
 
   async function boardHere(options: BoardOptions): Promise<OpenBoard> {
@@ -185,7 +186,7 @@ const server: Plugin = async (input, given) => {
       surroundings: host,
       clock: systemClock,
       processes: PROCESSES,
-      isBackground: async (sessionID) => manager.isLaunched(sessionID),
+      isBackground: async (sessionID) => keeperHere().isLaunched(sessionID),
     })
     systemClock.after(0, () => void opened.start())
     return opened

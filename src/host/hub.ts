@@ -11,7 +11,7 @@ export type Guest = {
   /** `folder`: where it was heard. */
   hear(event: RawEvent, folder: string): void
   readonly tools: Readonly<Record<string, Tool>>
-  readonly keeper: Pick<TaskManager, "inRequest" | "refusesTools">
+  readonly keeper: Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
 }
 
 const KEY = Symbol.for("superagents.guests")

@@ -112,7 +112,16 @@ export class OpencodeHost implements Host {
     if (folder !== this.#surroundings.folder) this.#surroundings.entered(folder)
     if (left === undefined) return
     this.#surroundings.left(left)
-    await call("end an instance", this.#client.instance.dispose({ directory: left }))
+    await this.#endInstance(left)
+  }
+
+  /** Ends what sessions do in other folders: they are not to go on when nobody looks after them any more. */
+  async leaveAll(): Promise<void> {
+    await Promise.all(this.#elsewhere.folders().map((folder) => this.#endInstance(folder)))
+  }
+
+  async #endInstance(folder: string): Promise<void> {
+    await call("end an instance", this.#client.instance.dispose({ directory: folder }))
   }
 
   /** The host is called: lines of the log that wait go along. */

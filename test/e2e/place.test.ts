@@ -88,6 +88,8 @@ test("a task works in what its parent sees, leaves nothing behind, and its work 
   ])
   const { id, child } = await launch("WORK")
   await told()
+  // The hooks for its requests are those of the instance that the host makes for the worktree.
+  expect(model.requests.find(({ sessionID }) => sessionID === child)?.system).toContain("You work in the background")
   expect(user.state()).toEqual(before)
   nothingLeft()
   const shown = await output(id)
@@ -350,6 +352,27 @@ test("the receipt of thirty commands is what ran, not what was said", async () =
   expect(shown).toContain("- (22 commands before)")
   expect(shown).toContain("- `exit 23`: exit code 23")
   expect(shown).toContain("- `sleep 60`: cut off")
+}, 180_000)
+
+test("the project's instance is ended and made anew: so is the agent in the worktree, its work is kept, and it is told", async () => {
+  const steps = [bash("echo precious > kept.txt")]
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("DISPOSED")) return undefined
+    return steps[sinceUser.filter(({ role }) => role === "tool").length] ?? { hang: true }
+  })
+  const { id, child } = await launch("DISPOSED")
+  const asked = await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
+  await unwrap(host.client.instance.dispose())
+  await host.events.connect(host.url, host.directory)
+  const [news, ...more] = await told()
+  expect(news?.hidden).toContain("interrupted")
+  expect(news?.hidden).toContain("Worktree: 1 file, +1 −0: kept.txt")
+  expect(more).toEqual([])
+  expect(asked.aborted.aborted).toBe(true)
+  await eventually(() => worktrees().length === 0, { timeout: 30_000 })
+  nothingLeft()
+  expect(await merge(id)).toContain("Merged into your files")
+  expect(user.read("kept.txt")).toBe("precious\n")
 }, 180_000)
 
 test("after a kill the work is kept, that of a worktree's own too, nothing is left over, and it is told", async () => {
