@@ -86,6 +86,7 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
     const settings = [
       `submodule.${name}.url=${source.gitDir}`,
       `submodule.${name}.active=true`,
+      `submodule.${name}.update=checkout`,
       "protocol.file.allow=always",
     ]
     const args = [

@@ -401,6 +401,8 @@ describe("submodules", () => {
   test("are checked out at what the parent has, pushed or not, and the repository's configuration stays", async () => {
     const mine = new Repository(join(user.top, "vendor/lib"))
     mine.write("lib.txt", "v2, not pushed\n").commit()
+    // Of this, too, git would make a setting of the user's, under a lock that ten at once would fail at.
+    user.git("config", "--file", ".gitmodules", "submodule.vendor/lib.update", "rebase")
     const before = user.state()
     const child = await bench.ready()
     expect(child.read("vendor/lib/lib.txt")).toBe("v2, not pushed\n")
