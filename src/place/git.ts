@@ -35,7 +35,7 @@ const MOST_ERROR_CHARS = 600
 
 /**
  * For every command: no hook of the user's, no helper that stays, no clean-up, no second file for an index, files one
- * after the other, texts as they are.
+ * after the other, texts as they are, patience with a git of the user's that packs refs.
  */
 const ALWAYS = [
   "core.hooksPath=/dev/null",
@@ -49,6 +49,8 @@ const ALWAYS = [
   "diff.ignoreSubmodules=none",
   "i18n.commitEncoding=UTF-8",
   "i18n.logOutputEncoding=UTF-8",
+  "core.filesRefLockTimeout=10000",
+  "core.packedRefsTimeout=30000",
   "advice.detachedHead=false",
   "advice.addEmbeddedRepo=false",
 ]

@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, readdirSync } from "node:fs"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { Bench, ID, Repository, text } from "../support/repository.ts"
 
@@ -115,6 +116,17 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.expire(user.top, Date.now() + 60_000, false, (taskID) => taskID === ID)).toEqual([])
     expect(user.ours()).toHaveLength(3)
   })
+})
+
+test("refs that a git of the user's packs for a while are waited for", async () => {
+  user.write("a", "a").commit()
+  await bench.worked((child) => child.write("b", "b"))
+  user.git("pack-refs", "--all")
+  user.write(".git/packed-refs.lock", "")
+  const packed = sleep(1500).then(() => user.remove(".git/packed-refs.lock"))
+  expect(await merge()).toMatchObject({ kind: "merged", files: ["b"] })
+  await packed
+  expect(await bench.unmerged()).toEqual([])
 })
 
 describe("variables of whoever started the host", () => {
