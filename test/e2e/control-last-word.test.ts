@@ -3,7 +3,7 @@ import { ask, callTool, eventually, messages, openSession, toolParts, unwrap } f
 import type { Host } from "../support/host.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
-import { launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
+import { gate, launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
 
 /**
  * The last word before every limit, on the real host. Each case has an agent and a session of its own, and they run
@@ -17,6 +17,7 @@ const LIMIT = "time limit of 18s \\(its timeout argument\\)"
 const TIMED = { timeout: 18_000 }
 /** What a step uses that says so: $0.01. */
 const CENT = { input: 10_000, output: 0 }
+const FIFTH_OF_A_CENT = { input: 2000, output: 0 }
 
 let model: ScriptedModel
 let host: Host
@@ -27,6 +28,8 @@ beforeAll(async () => {
     model,
     {
       ...{ lastWord: 6000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
+      // Only two agents together come so far.
+      maxTokensPerSession: 120_000,
       ...{ maxLaunchesPerMinute: 0, maxConcurrentTasks: 0 },
     },
     { permission: ASKS_FOR_LS },
@@ -53,18 +56,19 @@ const outputOf = async (session: string, id: string) =>
 
 let cases = 0
 
-/** An agent that does its work as it says, and then what it says when it is asked for its last word. */
+/** An agent that does its work as it says, and then what it says when it is asked for its last word; in a session of its own unless it is given one. */
 const launched = async (
-  work: (request: ModelRequest) => Reply,
+  work: (request: ModelRequest) => Reply | Promise<Reply>,
   word: (request: ModelRequest) => Reply,
   args: Partial<TaskArguments> = TIMED,
+  given?: string,
 ) => {
   const prompt = `L-CASE-${++cases}.`
   model.use((request) => {
     if (!request.userTexts.includes(prompt) || !request.parentSessionID) return undefined
     return isAsked(request) ? word(request) : work(request)
   })
-  const session = await openSession(host)
+  const session = given ?? (await openSession(host))
   return { session, ...(await launch(host, model, session, { prompt, ...args }, PATIENT)) }
 }
 
@@ -75,8 +79,10 @@ const told = async (session: string) => {
 }
 
 /** It ended by its limit, once, with its last word marked as partial in output and notification. */
-const saidItsWord = async ({ session, id }: { session: string; id: string }, limit: string) => {
-  const notification = await told(session)
+const saidItsWord = async ({ session, id }: { session: string; id: string }, limit: string, tasks = 1) => {
+  const notifications = await notified(host, session, tasks, PATIENT.timeout)
+  expect(notifications).toHaveLength(tasks)
+  const notification = notifications.find(({ hidden }) => hidden.includes(`Task ${id}: error.`))
   expect(notification?.visible).toContain(" failed in ")
   expect(notification?.hidden).toMatch(new RegExp(`Reason: Stopped at .*${limit}.*; its last word is below\\.`))
   expect(notification?.hidden).toMatch(/partial[\s\S]*half is done, the rest is in a\.txt/)
@@ -88,17 +94,44 @@ const saidItsWord = async ({ session, id }: { session: string; id: string }, lim
 describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
   const steps = () => read({ usage: CENT, delay: 60 })
 
-  test("its time", async () => {
-    const task = await launched(() => read({ delay: 250 }), OBEYS)
-    await saidItsWord(task, LIMIT)
-    expect(asked(task.child)).toHaveLength(1)
-    expect(asked(task.child)[0]?.lastUser).toContain("You are near your time limit of 18s")
+  test("its time, in a fork as well", async () => {
+    const tasks = await Promise.all([
+      launched(() => read({ delay: 250 }), OBEYS),
+      launched(() => read({ delay: 250 }), OBEYS, { ...TIMED, fork: true }),
+    ])
+    for (const task of tasks) {
+      await saidItsWord(task, LIMIT)
+      expect(asked(task.child)).toHaveLength(1)
+      expect(asked(task.child)[0]?.lastUser).toContain("You are near your time limit of 18s")
+    }
   })
 
   test("its tokens", async () => {
     const task = await launched(steps, OBEYS, {})
     await saidItsWord(task, "token limit")
     expect(asked(task.child)).toHaveLength(1)
+  })
+
+  test("its session's tokens, with the other that has spent them", async () => {
+    const door = gate()
+    const spending = () => {
+      let taken = 0
+      return async () => {
+        await door.opened
+        // Small steps near the limit: neither passes it while the other is in one.
+        return read({ usage: ++taken > 5 ? FIFTH_OF_A_CENT : CENT, delay: 60 })
+      }
+    }
+    const obeys = () => ({ ...OBEYS(), usage: FIFTH_OF_A_CENT })
+    const one = await launched(spending(), obeys, {})
+    const other = await launched(spending(), obeys, {}, one.session)
+    door.open()
+    const limit =
+      "session's token limit: the session's tasks used \\d+ tokens, the option maxTokensPerSession allows 120000"
+    for (const task of [one, other]) {
+      await saidItsWord(task, limit, 2)
+      expect(asked(task.child)).toHaveLength(1)
+    }
   })
 
   test("its cost, in a fork as well", async () => {
