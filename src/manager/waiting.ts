@@ -50,15 +50,22 @@ export class Waiting {
     if (this.#ending) return
     this.#ending = true
     try {
-      const { store } = this.#parts
-      const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
-      for (const [index, { task, reason, wakes }] of found.entries()) {
-        const last = !found.slice(index + 1).some((other) => other.wakes && other.task.parentID === task.parentID)
-        endings.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
-      }
+      // Once more where it ended any: that may have freed a slot for one that may not begin any more.
+      while (this.#endFound(endings));
     } finally {
       this.#ending = false
     }
+  }
+
+  /** False where it ended none. */
+  #endFound(endings: Endings): boolean {
+    const { store } = this.#parts
+    const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
+    const ended = found.filter(({ task, reason, wakes }, index) => {
+      const last = !found.slice(index + 1).some((other) => other.wakes && other.task.parentID === task.parentID)
+      return endings.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
+    })
+    return ended.length > 0
   }
 
   /** The tasks that this one still waits for. */

@@ -160,6 +160,19 @@ describe("a task that waits for others", () => {
   })
 })
 
+test("none is forgotten where ending one ends another: those that wait for that one end as well", async () => {
+  const rig = rigged({ maxCostPerSession: 0.01, maxConcurrentTasks: 1, lastWord: 0 })
+  rig.onPrompt("SPENDS", { tools: [{ name: "read", args: { ms: 200 } }], usage: { input: 10_000 } })
+  const spends = await rig.launch({ prompt: "SPENDS" })
+  const waits = await rig.launch({ prompt: "DOES a", after: [spends.id] })
+  const queued = await rig.launch({ prompt: "DOES b" })
+  const last = await rig.launch({ prompt: "DOES c", after: [queued.id] })
+  for (const { id } of [spends, waits, queued, last]) await rig.ended(id)
+  expect([spends, waits, queued, last].map(({ id }) => rig.task(id).outcome?.reason?.code)).toEqual([
+    ...["budget", "after", "budget", "after"],
+  ])
+})
+
 describe("a launch is an error where it would wait for", () => {
   test("one that has failed, has never been, or is another session's", async () => {
     const rig = rigged()
