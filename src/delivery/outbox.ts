@@ -163,10 +163,9 @@ export class Outbox {
 
   /** Waits until another has ended that may wake the parent instead, or for a moment. */
   async #gather({ parentID }: Task, lane: Lane): Promise<void> {
-    const { clock } = this.#ports
-    const until = clock.now() + GATHER_MS
-    while (this.#isOpen(parentID, lane) && lane.items.length === 1 && clock.now() < until)
-      await this.#pause(until - clock.now(), (release) => {
+    let isOver = false
+    while (this.#isOpen(parentID, lane) && lane.items.length === 1 && !isOver)
+      isOver = await this.#pause(GATHER_MS, (release) => {
         lane.release = release
       })
     lane.release = () => {}
@@ -311,16 +310,16 @@ export class Outbox {
     if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)
   }
 
-  /** Waits `ms`, or until the function that `cancellable` is handed is called. */
-  #pause(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<void> {
-    if (ms === 0 || this.#ports.stopped.aborted) return Promise.resolve()
+  /** Waits `ms`, or until the function that `cancellable` is handed is called. Resolves with whether the time passed. */
+  #pause(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<boolean> {
+    if (ms === 0 || this.#ports.stopped.aborted) return Promise.resolve(true)
     return new Promise((resolve) => {
-      const end = () => {
+      const end = (passed = false) => {
         cancel()
         this.#pauses.delete(end)
-        resolve()
+        resolve(passed)
       }
-      const cancel = this.#ports.clock.after(ms, end)
+      const cancel = this.#ports.clock.after(ms, () => end(true))
       this.#pauses.add(end)
       cancellable(end)
     })

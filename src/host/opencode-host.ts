@@ -163,7 +163,8 @@ export class OpencodeHost implements Host {
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
     const known = this.#heard.row(sessionID)
-    return known ? this.#toSession(known) : this.session(sessionID)
+    // For the end of what was undone others wait, and an event may have been missed.
+    return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
 
   /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */

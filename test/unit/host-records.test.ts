@@ -54,3 +54,17 @@ test("an owner that writes within its lease reads nothing first", async () => {
   await host.saveRecord("ses_child", taskOf())
   expect(calls.reads).toBe(reads + 1)
 })
+
+test("that a parent's user has undone something is not believed of an old event: nothing is told to it until that is over", async () => {
+  const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
+  const { client, calls } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  expect(await host.parent("ses_child")).toMatchObject({ reverted: true })
+  session.revert = undefined
+  expect(await host.parent("ses_child")).toMatchObject({ reverted: false })
+  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  const { reads } = calls
+  expect(await host.parent("ses_child")).toMatchObject({ reverted: false })
+  expect(calls.reads).toBe(reads)
+})

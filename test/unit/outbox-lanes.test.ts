@@ -160,6 +160,17 @@ describe("waking", () => {
     expect(told()).toEqual([`${SAID_A} (no reply)`])
   })
 
+  test("waits no longer for others where the clock is set back meanwhile, or the parent becomes idle", async () => {
+    const { clock, world, outbox, told } = setUp()
+    world.isLast = false
+    outbox.post(owing(A))
+    await clock.advance(100)
+    clock.setBack(3_600_000)
+    outbox.parentIdle(PARENT)
+    await clock.advance(250)
+    expect(told()).toEqual([SAID_A])
+  })
+
   test("that another was to do and does not is tried after the waits that grow, and the session is owed it", async () => {
     const { clock, world, outbox, told, states, takeBack } = await leftToTheNext()
     world.failures = [NO, NO, NO]
