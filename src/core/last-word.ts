@@ -18,10 +18,12 @@ const nearness = ({ text }: Reason): string =>
  * The end of a run that was asked for its last word: where it spoke, its limit ended it, however well its model's
  * message ended. One that had not read the question yet has ended by itself.
  */
-export function endAfter(ending: Ending, lastWord: LastWord | undefined, answer: string): Ending {
+export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
   if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
   const { code, text } = lastWord.reason
-  if (answer === "") return { type: "failed", reason: lastWord.reason, at: ending.at }
+  // What it said before is not its last word.
+  if (answerText(messages.filter(({ role }) => role === "assistant").slice(-1)) === "")
+    return { type: "failed", reason: lastWord.reason, at: ending.at }
   const reason = { code, text: `${text.replace(/\.$/, "")}; its last word is below.` }
   return { type: "failed", reason, at: ending.at, saidLastWord: true }
 }
@@ -31,5 +33,5 @@ export function endAfterCrash(ending: Ending, run: Run, messages: readonly Messa
   const { lastWordAt: at, lastWordFor: reason } = run
   const answer = messages.findLast(({ role }) => role === "assistant")
   if (at === undefined || !reason || !answer || answer.createdAt < at) return ending
-  return endAfter(ending, { state: "spoke", reason, at }, answerText(messages))
+  return endAfter(ending, { state: "spoke", reason, at }, messages)
 }

@@ -3,7 +3,7 @@ import { endAfter } from "../core/last-word.ts"
 import type { HostEvent, Message } from "../core/ports.ts"
 import { needsBill } from "../core/spending.ts"
 import { type Ask, type Ending, isActive, isQueued, type Task } from "../core/task.ts"
-import { answerText, emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
+import { emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS } from "../core/watchdog.ts"
 import type { Circumstances, Endings } from "./endings.ts"
 import type { LastWords } from "./last-words.ts"
@@ -243,7 +243,7 @@ export class Watcher {
     }
     tracker.read(messages)
     if (!ending) return
-    ending = endAfter(ending, tracker.lastWord, answerText(messages))
+    ending = endAfter(ending, tracker.lastWord, messages)
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
     if (ending.type === "completed") {
       // What it was told of its own tasks while its messages were read is not in them yet.
