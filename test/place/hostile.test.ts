@@ -118,6 +118,13 @@ describe("work that git itself would lose", () => {
   })
 })
 
+test("a file that goes while git looks at it is no reason to launch nothing", async () => {
+  user.write(".gitattributes", "first filter=takes-last\n").commit()
+  user.git("config", "filter.takes-last.clean", `rm -f '${join(user.top, "last")}'; cat`)
+  user.write("first", "1").write("last", "2")
+  expect(Object.keys((await bench.ready()).files())).toEqual([".gitattributes", "first"])
+})
+
 test("refs that a git of the user's packs for a while are waited for", async () => {
   user.write("a", "a").commit()
   await bench.worked((child) => child.write("b", "b"))
