@@ -213,7 +213,7 @@ export type Task = {
   readonly createdAt: number
   /** What the runs before the present one took together. */
   readonly earlier: Figures
-  /** Digest of agent, model and prompt, to find an identical earlier task. */
+  /** Digest of agent, model and prompt, to find an identical earlier task; "" where more goes with it. */
   readonly fingerprint: string
   readonly status: Status
   readonly run: Run

@@ -86,12 +86,12 @@ export class Launcher {
     const agent = findAgent(request.agent, agents)
     const model = request.model ? await chooseModel(this.#parts, request.model) : (agent.model ?? persona?.model)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
-    const mark = fingerprint(agent.name, model, request.prompt)
+    const mark = isPlain(request) ? fingerprint(agent.name, model, request.prompt) : ""
     const draft = { agent: agent.name, model, depth, fingerprint: mark }
     const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
     const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
     const make = () => this.#authorized(request, caller, draft, rules)
-    if (!options.reuseIdentical || !isPlain(request)) return { task: await make(), reused: false }
+    if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
 
@@ -270,7 +270,7 @@ export class Launcher {
   #identical(parentID: string, fingerprint: string): Task | undefined {
     const { options, store, clock } = this.#parts
     return store.ofParent(parentID).findLast((task) => {
-      if (task.fingerprint !== fingerprint || task.fork || task.place || task.run.generation > 0) return false
+      if (task.fingerprint !== fingerprint || task.run.generation > 0) return false
       if (isActive(task)) return true
       return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
     })

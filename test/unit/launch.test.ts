@@ -308,6 +308,17 @@ describe("an identical launch", () => {
     expect((await rig.launch({ prompt: "FIND more", fork: true })).id).not.toBe(second.id)
   })
 
+  test("is not one that waits for others, or whose answer is checked", async () => {
+    const rig = new Rig({ options })
+    rig.onPrompt("FIRST", { hang: true })
+    const first = await rig.launch({ prompt: "FIRST" })
+    const waiting = await rig.launch({ after: [first.id] })
+    const plain = await rig.launch()
+    expect(plain.id).not.toBe(waiting.id)
+    const checked = await rig.launch({ prompt: "OTHER", check: "true" })
+    expect((await rig.launch({ prompt: "OTHER" })).id).not.toBe(checked.id)
+  })
+
   test("in the same step finds the one that is being made, and takes its place where that fails", async () => {
     const rig = new Rig({ options })
     let fails = true
