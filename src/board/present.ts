@@ -79,11 +79,8 @@ export class Present {
   /** Looked for once a minute: it is asked for each of a thousand tasks, and to find a round that never comes takes ms. */
   #nextTick(now: number): string {
     const minute = Math.floor(now / 60_000)
-    if (this.#round.minute !== minute || this.#round.at <= now) {
-      const at = this.#ports.schedule.next(now)
-      const text = at === undefined ? "" : this.#ports.schedule.text(at, now)
-      this.#round = { minute, at: at ?? Number.POSITIVE_INFINITY, text }
-    }
+    if (this.#round.minute !== minute || this.#round.at <= now)
+      this.#round = { minute, ...this.#ports.schedule.round(now) }
     return this.#round.text
   }
 }

@@ -33,6 +33,12 @@ export class Schedule {
     return this.#cron.nextRun(new Date(after))?.getTime()
   }
 
+  /** The next round after `now`, and what is said of it: nothing where there is none any more. Times in ms. */
+  round(now: number): { readonly at: number; readonly text: string } {
+    const at = this.next(now)
+    return at === undefined ? { at: Number.POSITIVE_INFINITY, text: "" } : { at, text: this.text(at, now) }
+  }
+
   /** A time for readers: `14:00` today, `Mon 06:00` within days, `1 Apr 06:00` later. */
   text(at: number, now: number): string {
     const time = this.#format(at, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })

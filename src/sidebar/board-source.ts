@@ -2,25 +2,32 @@ import { type FSWatcher, watch } from "node:fs"
 import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { createSignal } from "solid-js"
+import type { Session } from "@opencode-ai/sdk/v2"
+import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { boardFolder, mainCheckout } from "../board/project.ts"
 import { type BoardState, EMPTY } from "../board/state.ts"
 import { stateOf } from "../board/status.ts"
 import { parseBoard } from "../board/store/format.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { isActive, isQueued } from "../core/task.ts"
+import { describePermission, describeQuestion } from "../host/asks.ts"
 import { decodeRecord } from "../host/record.ts"
 import type { BoardOptions } from "../options.ts"
 
-/** How often a look is taken at a board that is not there yet, in ms. */
+/** How often a look is taken: at a board that is not there yet, and at what other processes run. */
 const LOOK_MS = 15_000
+/** How far back other processes' runs are looked for: none lasts longer, whatever its limits. */
+const LOOK_BACK_MS = 24 * 3_600_000
+/** Clocks of two processes, and a write that was under way. */
+const SLACK_MS = 5000
 const FILE = "tasks.json"
 
 export type BoardSource = ReturnType<typeof createBoardSource>
 
 /**
  * The board as the terminal shows it: read from its file, since the terminal runs on the machine where the work is, and
- * never written. What runs is read from the threads' records. Nothing is read where the option `board` is not there.
+ * never written. What runs is read from the threads' records. Nothing is read, heard or timed where the option `board`
+ * is not there; the host may tell of it later.
  */
 export function createBoardSource(
   api: TuiPluginApi,
@@ -31,35 +38,49 @@ export function createBoardSource(
   const [nextTick, setNextTick] = createSignal("")
   /** Sessions change without the signals of this file: their events count here. */
   const [version, setVersion] = createSignal(0)
+  const touch = () => void setVersion((count) => count + 1)
+  /** Threads as they were read: other processes' runs are told of in no event here. */
+  const threads = new Map<string, Session>()
   let watcher: FSWatcher | undefined
   let told = new Map<string, string | undefined>()
   let first = true
-
-  const folder = (dir: string) => boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), dir)
+  let readSince: number | undefined
+  let on = false
 
   async function look(): Promise<void> {
     const given = options()
-    if (!given) return
-    const path = folder(given.dir)
+    if (!on || !given) return
+    const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
     try {
-      const parsed = parseBoard(await readFile(join(path, FILE), "utf8"), "")
+      const parsed = parseBoard(await readFile(join(folder, FILE), "utf8"), "")
+      if (!on) return
       if ("state" in parsed) take(parsed.state)
-      watcher ??= watchFolder(path)
+      watcher ??= watchFolder(folder)
       const { scheduleOf } = await import("../board/schedule.ts")
-      const schedule = scheduleOf(given.schedule)
-      const next = schedule.next(Date.now())
-      setNextTick(next === undefined ? "" : schedule.text(next, Date.now()))
-    } catch {
-      // No board yet, or one that is being mended: there is another look.
+      setNextTick(scheduleOf(given.schedule).round(Date.now()).text)
+      await readThreads()
+    } catch (error) {
+      // No board (any more), or one that is being mended: there is another look.
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") gone()
     }
   }
 
-  function watchFolder(path: string): FSWatcher {
-    const made = watch(path, { persistent: false }, (_event, name) => {
+  function watchFolder(folder: string): FSWatcher {
+    const made = watch(folder, { persistent: false }, (_event, name) => {
       if (name === null || name === FILE) void look()
     })
-    made.on("error", () => made.close())
+    made.on("error", unwatch)
     return made
+  }
+
+  function unwatch(): void {
+    watcher?.close()
+    watcher = undefined
+  }
+
+  function gone(): void {
+    unwatch()
+    setBoard(EMPTY)
   }
 
   function take(state: BoardState): void {
@@ -73,19 +94,61 @@ export function createBoardSource(
     setBoard(state)
   }
 
+  /** Those that changed since the last look. Never rejects. */
+  async function readThreads(): Promise<void> {
+    const ids = new Set(board().tasks.flatMap(({ status, threadId = "" }) => (status === "active" ? threadId : [])))
+    ids.delete("")
+    if (ids.size === 0) return
+    const now = Date.now()
+    const start = (readSince ?? now - LOOK_BACK_MS) - SLACK_MS
+    const { data } = await api.client.session
+      .list({ scope: "project", roots: true, start })
+      .catch(() => ({ data: null }))
+    if (!data) return
+    readSince = now
+    for (const session of data) if (ids.has(session.id)) threads.set(session.id, session)
+    if (data.length > 0) touch()
+  }
+
+  /** Whichever is newer: as an event told it, or as it was read. */
+  function threadOf(id: string): Session | undefined {
+    const [heard, read] = [api.state.session.get(id), threads.get(id)]
+    return heard && read ? (read.time.updated > heard.time.updated ? read : heard) : (heard ?? read)
+  }
+
   const runOf = ({ threadId }: BoardTask) => {
-    const session = threadId === undefined ? undefined : api.state.session.get(threadId)
+    const session = threadId === undefined ? undefined : threadOf(threadId)
     const task = session && decodeRecord(session)?.task
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
-    const asks = api.state.session.permission(task.sessionID).map(({ permission }) => permission)
+    const asks = [
+      ...api.state.session.permission(task.sessionID).map((ask) => describePermission(ask.permission, ask.patterns)),
+      ...api.state.session.question(task.sessionID).map(({ questions }) => describeQuestion(questions)),
+    ]
     return { createdAt: task.run.createdAt, state, elsewhere: false, asks }
   }
 
-  const stop = api.event.on("session.updated", () => void setVersion((count) => count + 1))
-  const timer = setInterval(() => void look(), LOOK_MS)
-  timer.unref?.()
-  void look()
+  /** Returns the end of it. */
+  function begin(): () => void {
+    on = true
+    const stop = api.event.on("session.updated", touch)
+    const timer = setInterval(() => void look(), LOOK_MS)
+    timer.unref?.()
+    void look()
+    return () => {
+      on = false
+      stop()
+      clearInterval(timer)
+      gone()
+    }
+  }
+
+  const dispose = createRoot((end) => {
+    createEffect(() => {
+      if (options()) onCleanup(untrack(begin))
+    })
+    return end
+  })
 
   return {
     /** The tasks that are not archived, oldest first. */
@@ -96,10 +159,6 @@ export function createBoardSource(
       return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
     },
     look,
-    dispose() {
-      stop()
-      clearInterval(timer)
-      watcher?.close()
-    },
+    dispose,
   }
 }

@@ -424,6 +424,8 @@ describe.skipIf(!browser)("the page", () => {
       const button = page.locator(".sheet .copy button")
       await button.click()
       await eventually(async () => (await button.textContent()) !== "Copy")
+      // What is seen on it is heard of it.
+      await page.getByRole("button", { name: `${await button.textContent()}: Open its session` }).waitFor()
       const selected = await page.evaluate(() => String(getSelection()))
       expect([clipboard, await button.textContent(), selected]).toEqual(
         clipboard === "works"

@@ -2,13 +2,42 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { createSignal } from "solid-js"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import { encodeRecord, RECORD_KEY } from "../../src/host/record.ts"
 import { type BoardSource, createBoardSource } from "../../src/sidebar/board-source.ts"
+import { eventually } from "../support/eventually.ts"
+import { ownerOf, SIGNER } from "../support/records.ts"
+import { taskOf } from "../support/tasks.ts"
+
+// In Node the package's own choice is its server build, in which effects never run.
+vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
+vi.mock("node:fs", async () => {
+  const actual = await vi.importActual<typeof import("node:fs")>("node:fs")
+  const watch = (...given: Parameters<typeof actual.watch>) => {
+    const watcher = actual.watch(...given)
+    const close = watcher.close.bind(watcher)
+    watcher.close = () => {
+      watchers.delete(watcher)
+      close()
+    }
+    watchers.add(watcher)
+    return watcher
+  }
+  return { ...actual, watch }
+})
 
 let folder: string
 let source: BoardSource
 let needed: string[]
+/** Sessions as events told them, and as the host has them; what is open in them; who hears events. */
 const sessions = new Map<string, unknown>()
+const stored: unknown[] = []
+const permissions: unknown[] = []
+const questions: unknown[] = []
+const listeners = new Set<unknown>()
+const watchers = vi.hoisted(() => new Set<unknown>())
 
 const OPTIONS = { dir: ".opencode/tasks", agents: null, schedule: "0 0 1 1 *", maxConcurrentRuns: 3 }
 
@@ -16,10 +45,27 @@ const api = () =>
   ({
     state: {
       path: { worktree: "/", directory: folder },
-      session: { get: (id: string) => sessions.get(id), permission: () => [] },
+      session: { get: (id: string) => sessions.get(id), permission: () => permissions, question: () => questions },
     },
-    event: { on: () => () => {} },
+    client: { session: { list: async () => ({ data: stored }) } },
+    event: {
+      on: (_type: string, listener: unknown) => {
+        listeners.add(listener)
+        return () => listeners.delete(listener)
+      },
+    },
   }) as unknown as TuiPluginApi
+
+/** The row of the task's thread. */
+const threadOf = (task: Partial<Task>, updated: number) => {
+  const record = encodeRecord(taskOf({ sessionID: "ses_t", parentID: "", ...task }), ownerOf("ours"), SIGNER)
+  return { id: "ses_t", time: { updated }, metadata: { [RECORD_KEY]: record } }
+}
+
+const stateText = () => {
+  const [task] = source.tasks()
+  return task && source.state(task).text
+}
 
 const write = (more: object, runtime: object = {}) => {
   const tasks = [{ id: "5", title: "Migrate", owner: "build", status: "active", threadId: "ses_t", ...more }]
@@ -27,11 +73,9 @@ const write = (more: object, runtime: object = {}) => {
   writeFileSync(join(folder, ".opencode", "tasks", "tasks.json"), JSON.stringify({ tasks, nextId: 6, runtime }))
 }
 
-const open = (options: typeof OPTIONS | undefined = OPTIONS) => {
-  source = createBoardSource(
-    api(),
-    () => options,
-    ({ id }, what) => needed.push(`#${id} ${what}`),
+const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS) => {
+  source = createBoardSource(api(), typeof options === "function" ? options : () => options, ({ id }, what) =>
+    needed.push(`#${id} ${what}`),
   )
   return source.look()
 }
@@ -39,6 +83,8 @@ const open = (options: typeof OPTIONS | undefined = OPTIONS) => {
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "superagents-sidebar-"))
   needed = []
+  sessions.clear()
+  for (const list of [stored, permissions, questions]) list.length = 0
 })
 afterEach(() => {
   source.dispose()
@@ -81,4 +127,61 @@ test("it tells when a task comes to need somebody, once, and not of what was so 
   await source.look()
   await source.look()
   expect(needed).toEqual(["#5 Which license?"])
+})
+
+test("a board that is deleted is shown no longer, and shown again when it comes back", async () => {
+  write({})
+  await open()
+  expect(source.tasks()).toHaveLength(1)
+  rmSync(join(folder, ".opencode"), { recursive: true })
+  await source.look()
+  expect(source.tasks()).toEqual([])
+  write({})
+  await source.look()
+  expect(source.tasks()).toHaveLength(1)
+  expect(watchers.size).toBe(1)
+})
+
+test("it says what a run asks, a question too", async () => {
+  write({})
+  sessions.set("ses_t", threadOf({}, 1))
+  await open()
+  expect(stateText()).toBe("running")
+  questions.push({ questions: [{ question: "Which licence?" }] })
+  expect(stateText()).toBe("needs you: Which licence?")
+  permissions.push({ permission: "bash", patterns: ["rm -r dist"] })
+  expect(stateText()).toBe("needs you: bash: rm -r dist")
+})
+
+test("it knows of a run in another process, and of its end, though no event tells of them", async () => {
+  write({})
+  stored.push(threadOf({}, 2))
+  await open()
+  expect(stateText()).toBe("running")
+  stored[0] = threadOf({ status: "completed" }, 3)
+  await source.look()
+  expect(stateText()).toMatch(/^next run/)
+  sessions.set("ses_t", threadOf({}, 4))
+  expect(stateText()).toBe("running")
+})
+
+test("it costs nothing until the host tells that there is a board, and nothing after its end", async () => {
+  const every = vi.spyOn(globalThis, "setInterval")
+  const end = vi.spyOn(globalThis, "clearInterval")
+  const [options, setOptions] = createSignal<typeof OPTIONS>()
+  write({})
+  void open(options)
+  expect([every.mock.calls.length, listeners.size, watchers.size]).toEqual([0, 0, 0])
+  setOptions(OPTIONS)
+  await eventually(() => source.tasks().length === 1)
+  expect([every.mock.calls.length, listeners.size, watchers.size]).toEqual([1, 1, 1])
+  const looking = source.look()
+  source.dispose()
+  await looking
+  expect([end.mock.calls.length, listeners.size, watchers.size, source.tasks()]).toEqual([1, 0, 0, []])
+  const other = open()
+  source.dispose()
+  await other
+  expect([watchers.size, listeners.size]).toEqual([0, 0])
+  vi.restoreAllMocks()
 })

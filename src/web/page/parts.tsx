@@ -86,9 +86,12 @@ function Copy(props: { text: string; label: string }) {
   return (
     <span class="copy">
       <code ref={command}>{props.text}</code>
-      <button type="button" class="button" onClick={() => void copy()} aria-label={`${props.label}: copy its command`}>
+      <button type="button" class="button" onClick={() => void copy()} aria-label={`${said()}: ${props.label}`}>
         {said()}
       </button>
+      <span class="hidden" role="status">
+        {said() === "Copy" ? "" : said()}
+      </span>
     </span>
   )
 }
