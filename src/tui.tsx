@@ -5,12 +5,13 @@ import { createAttention } from "./sidebar/attention.ts"
 import { Badge } from "./sidebar/badge.tsx"
 import { BoardTasks, openBoard } from "./sidebar/board-section.tsx"
 import { createBoardSource } from "./sidebar/board-source.ts"
-import { FirstUse, USED_KEY } from "./sidebar/first-use.tsx"
+import { FirstUse } from "./sidebar/first-use.tsx"
 import { pageLink } from "./sidebar/page-link.tsx"
 import { BackgroundAgents } from "./sidebar/section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./sidebar/settings.ts"
 import { createSource } from "./sidebar/source.ts"
 import { type Companion, openTasks } from "./sidebar/tasks-dialog.tsx"
+import { USED_KEY } from "./sidebar/use.ts"
 
 /** Between the host's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150

@@ -283,6 +283,27 @@ describe.each([
     await screen.waitFor(/Agent "Keep busy" finished/)
   })
 
+  test.runIf(name === "wide")("keeps the words that could not be sent", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    replies.set("Goes away", () => ({ hang: true }))
+    const child = await launch(sessionID, "Goes away")
+    await screen.waitFor("1 running")
+    await openTasks(screen)
+    await choose(screen, /Goes away general, working/)
+    await choose(screen, "Say something", "Down", "Down")
+    await screen.waitFor("Say to: Goes away")
+    await screen.type("Do not lose this")
+    await unwrap(host.client.session.abort({ sessionID: child }))
+    await unwrap(host.client.session.delete({ sessionID: child }))
+    await screen.keys("Enter")
+    await screen.waitFor("Could not tell the task")
+    await sleep(DIALOG_MS)
+    expect(screen.screen()).toContain("Do not lose this")
+    await screen.keys("Escape")
+    await screen.waitFor((text) => !text.includes("Do not lose this"))
+  })
+
   test.each([
     ["of a fork", { fork: true }],
     ["of one in a worktree", { place: "worktree" }],

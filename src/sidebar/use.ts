@@ -1,0 +1,15 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { type Accessor, createEffect, createMemo, untrack } from "solid-js"
+
+/** Kept by the host for all its projects. */
+export const USED_KEY = "superagents.used"
+
+/** Whether an agent was ever launched. Written down once: each time, the host writes its whole file anew. */
+export function createUsed({ kv }: Pick<TuiPluginApi, "kv">, tasks: Accessor<readonly unknown[]>): Accessor<boolean> {
+  const launched = createMemo(() => tasks().length > 0)
+  const isWritten = () => kv.get(USED_KEY, false)
+  createEffect(() => {
+    if (launched() && !untrack(isWritten)) kv.set(USED_KEY, true)
+  })
+  return () => launched() || isWritten()
+}
