@@ -23,20 +23,10 @@ const plugin: TuiPluginModule = {
   async tui(api, given, meta) {
     // The host's configuration may come later than the plugin: it is read when it is needed.
     const settings = () => settingsFrom(given, serverOptions(api.state.config, meta))
-    const source = createSource(
-      api,
-      createAttention(api, () => settings().osNotifications),
-    )
+    const attention = createAttention(api, () => settings().osNotifications)
+    const source = createSource(api, attention)
     const actions = createActions(api)
-    const board = createBoardSource(
-      api,
-      () => settings().board,
-      ({ id, title }, message) => {
-        if (!settings().osNotifications) return
-        const notification = { when: "blurred" } as const
-        api.attention.notify({ title: `#${id} ${title}`, message, notification, sound: false }).catch(() => {})
-      },
-    )
+    const board = createBoardSource(api, () => settings().board, attention.onNeed)
     const companion: Companion = { api, source, actions, settings }
     api.lifecycle.onDispose(() => {
       source.dispose()

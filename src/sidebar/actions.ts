@@ -67,11 +67,13 @@ export function createActions(api: TuiPluginApi) {
   }
 
   return {
+    /** True once it is written. */
     request: (sessionID: string, request: Request) =>
       attempt(`${request.action} the task`, async () => {
         const id = crypto.randomUUID()
         await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
         later(() => withdraw(sessionID, id))
+        return true
       }),
 
     replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>

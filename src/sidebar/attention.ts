@@ -1,11 +1,12 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { Ask } from "../core/task.ts"
-import { isActive } from "../core/task.ts"
+import type { BoardTask } from "../board/task.ts"
+import { type Ask, isActive } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import { askToast, endToast } from "../delivery/toast.ts"
 import type { Change } from "./source.ts"
 
 /**
- * Desktop notifications for what happens in children. Toasts are the server half's, and sounds the host's own: it
+ * Desktop notifications for what happens in children, and for a board task that needs somebody. Toasts are the server half's, and sounds the host's own: it
  * plays one for every session that ends or asks, and tells the desktop of root sessions, but of no child. Only what is
  * missing is added here, so that nothing is told twice.
  */
@@ -18,6 +19,8 @@ export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
     onChange: ({ seen, before }: Change) => {
       if (before && isActive(before) && !isActive(seen.task)) notify(endToast(seen.task))
     },
+    onNeed: ({ id, title }: BoardTask, what: string) =>
+      notify({ title: `#${id} ${oneLine(title)}`, message: oneLine(what) }),
     onAsk: (ask: Ask, { seen }: Change) => notify(askToast(seen.task, ask)),
   }
 }

@@ -1,5 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { createSignal } from "solid-js"
 import { type Ask, isActive } from "../core/task.ts"
 import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
@@ -28,8 +29,9 @@ export async function openTasks(companion: Companion): Promise<void> {
   }
   const options = (): TuiDialogSelectOption<string>[] => {
     const seen = source.tasksOf(sessionID)
+    const all = source.all()
     const known = order.flatMap((id) => seen.find(({ task }) => task.sessionID === id) ?? [])
-    return [...(parentID ? [wayBack(api, parentID)] : []), ...known.map((each) => optionOf(each, source.all()))]
+    return [...(parentID ? [wayBack(api, parentID)] : []), ...known.map((each) => optionOf(each, all))]
   }
   const choose = (value: string) => {
     if (value === parentID) return goTo(api, value)
@@ -159,20 +161,34 @@ type Words = { readonly action: "resume" | "tell"; readonly title: string; reado
 const RESUME: Words = { action: "resume", title: "Resume", placeholder: "What it shall do next" }
 const TELL: Words = { action: "tell", title: "Say to", placeholder: "What it shall know now" }
 
+/** Stays open until the words are on their way: what could not be sent can be sent again. */
 function openPrompt({ api, actions }: Companion, { task }: Seen, { action, title, placeholder }: Words) {
-  api.ui.dialog.replace(() => (
-    <api.ui.DialogPrompt
-      title={`${title}: ${task.description}`}
-      placeholder={placeholder}
-      onCancel={() => api.ui.dialog.clear()}
-      onConfirm={(value) => {
-        const prompt = value.trim()
-        if (prompt === "") return
-        api.ui.dialog.clear()
-        void actions.request(task.sessionID, { action, prompt })
-      }}
-    />
-  ))
+  const [busy, setBusy] = createSignal(false)
+  let open = true
+  const send = async (prompt: string) => {
+    setBusy(true)
+    const sent = await actions.request(task.sessionID, { action, prompt })
+    if (!sent) setBusy(false)
+    else if (open) api.ui.dialog.clear()
+  }
+  api.ui.dialog.replace(
+    () => (
+      <api.ui.DialogPrompt
+        title={`${title}: ${task.description}`}
+        placeholder={placeholder}
+        busy={busy()}
+        busyText="Sending …"
+        onCancel={() => api.ui.dialog.clear()}
+        onConfirm={(value) => {
+          const prompt = value.trim()
+          if (prompt !== "") void send(prompt)
+        }}
+      />
+    ),
+    () => {
+      open = false
+    },
+  )
 }
 
 function goTo(api: TuiPluginApi, sessionID: string) {

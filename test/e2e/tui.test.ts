@@ -296,6 +296,8 @@ describe.each([
     await screen.type("Do not lose this")
     await unwrap(host.client.session.abort({ sessionID: child }))
     await unwrap(host.client.session.delete({ sessionID: child }))
+    // One toast takes another's place.
+    await screen.waitFor("Its session was deleted")
     await screen.keys("Enter")
     await screen.waitFor("Could not tell the task")
     await sleep(DIALOG_MS)

@@ -1,5 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { expect, test, vi } from "vitest"
+import type { BoardTask } from "../../src/board/task.ts"
 import type { Ask, Task } from "../../src/core/task.ts"
 import { createAttention } from "../../src/sidebar/attention.ts"
 
@@ -26,6 +27,13 @@ test("tells the desktop when a child ends and when it asks, without a sound of i
     [{ title: "Background agent finished", message: "Look around in 2.5s", ...shared }],
     [{ title: "A background agent asks for permission", message: "Look around: bash: ls", ...shared }],
   ])
+})
+
+test("tells the desktop that a board task needs somebody, in a line without what a terminal would act upon", () => {
+  const { notify, attention } = setUp(true)
+  attention.onNeed({ id: "5", title: "Migrate\u001b]0;x\u0007" } as BoardTask, "Which\nlicence?\u0007")
+  const told = { title: "#5 Migrate ]0;x", message: "Which licence?" }
+  expect(notify.mock.calls).toEqual([[expect.objectContaining(told)]])
 })
 
 test("is silent unless it is wanted, and survives a host that refuses", () => {
