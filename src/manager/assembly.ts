@@ -63,7 +63,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const answers = new Answers(parts)
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
-  const waiting = new Waiting(parts)
+  const waiting = new Waiting(parts, (id) => endings.isClosing(id))
   const checks = new Checks(parts, () => endings)
   const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
   const places = new Places(parts, load, checks, () => endings)

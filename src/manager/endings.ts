@@ -65,7 +65,7 @@ export class Endings {
   /** Runs that have ended and are being closed. */
   readonly #closing = new Map<string, Promise<Task>>()
 
-  /** `freed` is called when a slot has become free, after the end was recorded in memory. */
+  /** `freed` is called when a slot has become free, after the end was recorded in memory, and when it is closed. */
   constructor(parts: Parts, outbox: Outbox, answers: Answers, steps: readonly ClosingStep[], freed: () => void) {
     this.#parts = parts
     this.#outbox = outbox
@@ -140,6 +140,10 @@ export class Endings {
     await this.#closing.get(taskID)
   }
 
+  isClosing(taskID: string): boolean {
+    return this.#closing.has(taskID)
+  }
+
   /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
   async told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
     const { store, clock, journal, host } = this.#parts
@@ -208,6 +212,7 @@ export class Endings {
       }
     store.apply(task.id, { type: "closed", generation, outcome }, clock.now())
     this.#closing.delete(task.id)
+    this.#freed()
     return { ...task, outcome }
   }
 

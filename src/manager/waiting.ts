@@ -39,10 +39,12 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
  */
 export class Waiting {
   readonly #parts: Parts
+  readonly #isClosing: (id: string) => boolean
   #ending = false
 
-  constructor(parts: Parts) {
+  constructor(parts: Parts, isClosing: (id: string) => boolean) {
     this.#parts = parts
+    this.#isClosing = isClosing
   }
 
   /** To be called when a task has ended or was forgotten. */
@@ -68,9 +70,9 @@ export class Waiting {
     return ended.length > 0
   }
 
-  /** The tasks that this one still waits for. */
+  /** The tasks that this one still waits for; one that has ended until it is closed, its work merged where it is to be. */
   waitsFor(task: Task): readonly string[] {
-    return waitsFor(task, (id) => this.#parts.store.get(id))
+    return waitsFor(task, (id) => (this.#isClosing(id) ? undefined : this.#parts.store.get(id)))
   }
 
   /** True where a task that has not begun waits for this one: it is not forgotten. */

@@ -390,6 +390,25 @@ describe("merging", () => {
     expect(places.calls.join()).not.toContain("merge")
   })
 
+  test("by itself is done before a task begins that waited for it", async () => {
+    let merged = () => {}
+    places.onMerge = async () => {
+      await new Promise<void>((resolve) => {
+        merged = resolve
+      })
+      return { kind: "merged", files: ["a"], submodules: [] }
+    }
+    const first = await rig.launch({ ...IN_WORKTREE, merge: true })
+    const second = await rig.launch({ ...IN_WORKTREE, after: [first.id] })
+    const here = await rig.launch({ prompt: "HERE", after: [first.id] })
+    await rig.clock.advance(5000)
+    expect(places.calls.at(-1)).toBe(`merge ${first.id} /project`)
+    expect(rig.host.stored(here.sessionID).messages).toEqual([])
+    merged()
+    expect((await rig.ended(second.id)).status).toBe("completed")
+    expect((await rig.ended(here.id)).status).toBe("completed")
+  })
+
   test("by itself in vain: the notification says why, and what to do", async () => {
     places.onMerge = () => Promise.reject(new CallError("in the middle of a rebase"))
     await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
