@@ -12,6 +12,7 @@ const SAMPLES = 5
 /** Tasks of one parent: as many as the history keeps. */
 const SIBLINGS = 200
 const QUIET_MS = 200
+const TELLING_LIMIT_MS = 120_000
 
 const [entry = "", count = "2000"] = process.argv.slice(2)
 const { default: plugin } = (await import(entry)) as { default: { server: Plugin } }
@@ -46,6 +47,13 @@ const quiet = async ({ stub }: Started) => {
     before = stub.calls
     await sleep(QUIET_MS)
   }
+}
+
+/** What is still to be told weighs more. */
+const allTold = async ({ stub }: Started, launched: number) => {
+  for (const begin = performance.now(); stub.told < launched; await sleep(QUIET_MS))
+    if (performance.now() - begin > TELLING_LIMIT_MS)
+      throw new Error(`only ${stub.told} tasks of ${launched} were told of`)
 }
 
 /** Events as a working session causes them, most of them deltas. */
@@ -108,6 +116,7 @@ const measureMemory = async (): Promise<number[]> => {
       const sessionID = await launch(started.hooks, number)
       await started.tell("session.idle", { sessionID })
     }
+    await allTold(started, from + many)
     await quiet(started)
     started.stub.forget()
   }

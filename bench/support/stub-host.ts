@@ -2,6 +2,8 @@
 export const stubHost = () => {
   /** The prompt's message id, by the child's session. */
   const prompts = new Map<string, string>()
+  /** The messages that parents were told of their tasks' ends. */
+  const told = new Set<string>()
   let sessions = 0
   let calls = 0
 
@@ -46,10 +48,17 @@ export const stubHost = () => {
     if (!what) return sessionOf(id)
     if (what === "prompt_async") {
       const { messageID } = (await request.json()) as { messageID: string }
-      if (!id.startsWith("ses_parent")) prompts.set(id, messageID)
+      if (id.startsWith("ses_parent")) told.add(messageID)
+      else prompts.set(id, messageID)
       return undefined
     }
-    if (what === "message" && which) return { ...answer("msg_000000000001", id), parts: [] }
+    // What starts no model is sent so, and answered with what is stored.
+    if (what === "message" && request.method === "POST") {
+      const { messageID, parts } = (await request.json()) as { messageID: string; parts: unknown[] }
+      told.add(messageID)
+      return { ...userMessage(messageID, id), parts }
+    }
+    if (what === "message" && which) return { ...userMessage(which, id), parts: [{ id: "prt_1" }, { id: "prt_2" }] }
     if (what === "message") return messagesOf(id)
     return []
   }
@@ -66,6 +75,9 @@ export const stubHost = () => {
     client: { _client: { getConfig: () => ({ baseUrl: "http://stub", headers: {}, fetch: answerTo }) } },
     get calls() {
       return calls
+    },
+    get told() {
+      return told.size
     },
     forget: () => prompts.clear(),
   }
