@@ -26,6 +26,7 @@ import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
 import { call, find } from "./opencode.ts"
 import { OpencodeLog } from "./opencode-log.ts"
+import { storedMessages } from "./opencode-messages.ts"
 import { OpencodeRecords } from "./opencode-records.ts"
 import { ownershipOf } from "./owner.ts"
 import type { Signer } from "./signature.ts"
@@ -35,8 +36,6 @@ import { Transcripts } from "./transcripts.ts"
 const KEEP_MS = 300_000
 /** The most sessions that one look-up takes in. */
 const MOST_SESSIONS = 5000
-/** How many of the newest messages are read, until the one looked for is among them. */
-const PAGE_SIZES = [10, 50, 250, 1000, 100_000] as const
 
 /** The folders that sessions work in. */
 export type Surroundings = {
@@ -200,14 +199,14 @@ export class OpencodeHost implements Host {
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
     const heard = this.#transcripts.take(sessionID, messageID)
     if (heard) return heard
-    for (const limit of PAGE_SIZES) {
-      const page = await find("read messages", this.#client.session.messages({ sessionID, limit }))
-      if (!page) return []
-      const start = page.findIndex(({ info }) => info.id === messageID)
-      if (start >= 0) return page.slice(start).map(toMessage)
-      if (page.length < limit || !(await this.hasMessage(sessionID, messageID, 0))) return []
-    }
-    return []
+    let isStored: Promise<boolean> | undefined
+    const stored = await storedMessages(this.#client, sessionID, async (page) => {
+      if (page.some(({ info }) => info.id === messageID)) return true
+      isStored ??= this.hasMessage(sessionID, messageID, 0)
+      return !(await isStored)
+    })
+    const start = stored.findIndex(({ info }) => info.id === messageID)
+    return start < 0 ? [] : stored.slice(start).map(toMessage)
   }
 
   async lastMessage(sessionID: string): Promise<Message | undefined> {
