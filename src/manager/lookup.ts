@@ -53,11 +53,11 @@ export function selectRunning(
   isForeign: (task: Task) => boolean,
 ): readonly Task[] {
   if (selector.type === "task") return [endable(findTask(selector.reference, own), isForeign)]
-  const endables = own.filter((task) => isActive(task) && !isForeign(task))
-  if (selector.type === "all") return endables
-  const key = findBatch(selector.name, own)
-  if (key !== undefined) return endables.filter((task) => task.batch === key)
-  throw noBatch(selector.name, own)
+  const key = selector.type === "batch" ? findBatch(selector.name, own) : undefined
+  if (selector.type === "batch" && key === undefined) throw noBatch(selector.name, own)
+  const running = own.filter((task) => isActive(task) && (key === undefined || task.batch === key))
+  const endables = running.filter((task) => !isForeign(task))
+  return endables.length > 0 ? endables : running.map((task) => endable(task, isForeign))
 }
 
 function noBatch(name: string, own: readonly Task[]): CallError {

@@ -13,7 +13,7 @@ import { type CancelSelector, findBatch, findTask, selectRunning } from "./looku
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import type { UnattendedRequest } from "./unattended.ts"
-import { type TaskView, viewOf } from "./view.ts"
+import { type Cleared, type TaskView, viewOf } from "./view.ts"
 
 /** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
 export type Report = {
@@ -171,9 +171,11 @@ export class TaskManager {
   }
 
   /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
-  async clear(sessionID: string): Promise<{ cleared: number; stopped: number; unmerged?: readonly string[] }> {
+  async clear(sessionID: string): Promise<Cleared> {
     const { store } = this.#parts
-    const tasks = store.ofParent(sessionID).filter((task) => !store.isForeign(task.id))
+    const all = store.ofParent(sessionID)
+    const tasks = all.filter((task) => !store.isForeign(task.id))
+    const left = all.length - tasks.length
     const newestFirst = tasks.toReversed()
     const stopped = newestFirst.filter(({ id, run }) =>
       this.#all.endings.end(id, run.generation, CANCELLED, { silent: true }),
@@ -182,7 +184,12 @@ export class TaskManager {
     const unmerged = await this.#all.places.clear(tasks.map((task) => store.get(task.id) ?? task))
     await Promise.all(tasks.map((task) => this.#all.forget(task)))
     this.#all.retention.forgetSession(sessionID)
-    return { cleared: tasks.length, stopped: stopped.length, ...(unmerged.length > 0 && { unmerged }) }
+    return {
+      cleared: tasks.length,
+      stopped: stopped.length,
+      ...(unmerged.length > 0 && { unmerged }),
+      ...(left > 0 && { left }),
+    }
   }
 
   /** Begins a run in a session that stands by itself, of which nobody is told. */

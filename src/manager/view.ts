@@ -39,6 +39,14 @@ export type TaskView = {
   readonly retry?: { readonly attempt: number; readonly message: string }
 }
 
+/** What a clear did: `unmerged` names tasks whose work is kept, `left` counts those that another process looks after. */
+export type Cleared = {
+  readonly cleared: number
+  readonly stopped: number
+  readonly unmerged?: readonly string[]
+  readonly left?: number
+}
+
 export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = progressOf(task, store)
   return Object.freeze({

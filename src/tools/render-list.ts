@@ -5,7 +5,7 @@ import { spentOf } from "../core/money.ts"
 import type { SpendingLimits } from "../core/spending.ts"
 import { addFigures, isActive, NO_FIGURES, type Usage } from "../core/task.ts"
 import { count, oneLine } from "../core/text.ts"
-import type { TaskView } from "../manager/view.ts"
+import type { Cleared, TaskView } from "../manager/view.ts"
 import { marked, statusOf } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
@@ -45,16 +45,19 @@ export function renderCancelled(views: readonly TaskView[]): ToolResult {
   }
 }
 
-type Cleared = { readonly cleared: number; readonly stopped: number; readonly unmerged?: readonly string[] }
-
-export function renderCleared({ cleared, stopped, unmerged = [] }: Cleared): ToolResult {
-  if (cleared === 0) return { title: "Nothing to clear", output: NOTHING }
+export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cleared): ToolResult {
+  if (cleared + left === 0) return { title: "Nothing to clear", output: NOTHING }
   const extra = stopped > 0 ? ` ${count(stopped, "running one")} ${stopped === 1 ? "was" : "were"} stopped first.` : ""
   const kept =
     unmerged.length > 0
       ? ` Work that was not merged is kept in the repository: ${unmerged.map((id) => `refs/superagents/${id}`).join(", ")}.`
       : ""
-  return { title: `Cleared ${cleared}`, output: `Cleared ${count(cleared, "background task")}.${extra}${kept}` }
+  const others =
+    left > 0 ? ` Another OpenCode process looks after ${left} more: clear ${left === 1 ? "it" : "them"} there.` : ""
+  return {
+    title: `Cleared ${cleared}`,
+    output: `Cleared ${count(cleared, "background task")}.${extra}${kept}${others}`,
+  }
 }
 
 /** What the model must still know of its tasks when its conversation is compacted; empty where there are none. */

@@ -76,6 +76,9 @@ test("what was cancelled is named", () => {
 
 test("what was cleared is counted", () => {
   expect(renderCleared({ cleared: 0, stopped: 0 }).output).toBe("No background tasks found")
+  expect(renderCleared({ cleared: 0, stopped: 0, left: 2 }).output).toBe(
+    "Cleared 0 background tasks. Another OpenCode process looks after 2 more: clear them there.",
+  )
   expect(renderCleared({ cleared: 1, stopped: 0 }).output).toBe("Cleared 1 background task.")
   expect(renderCleared({ cleared: 3, stopped: 1 }).output).toBe(
     "Cleared 3 background tasks. 1 running one was stopped first.",
