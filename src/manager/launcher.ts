@@ -103,10 +103,13 @@ export class Launcher {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
     await this.#ports.endings.closed(task.id)
-    if (!(await host.session(task.sessionID)))
+    const session = await host.session(task.sessionID)
+    if (!session)
       throw new CallError(
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
+    const { record } = session
+    if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { ...request, merge: false })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)

@@ -203,10 +203,12 @@ export class Queue {
     }
   }
 
-  /** Whether the run has not ended since. */
-  #runs(task: Task): boolean {
-    const current = this.#parts.store.get(task.id)
-    return current !== undefined && isActive(current) && current.run.generation === task.run.generation
+  /** Whether the run has not ended since, and no other process has taken the task. */
+  #runs({ id, run }: Task): boolean {
+    const { store } = this.#parts
+    const current = store.get(id)
+    if (!current || store.isForeign(id)) return false
+    return isActive(current) && current.run.generation === run.generation
   }
 
   #logLaunch(task: Task): void {

@@ -263,6 +263,34 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toEqual([])
   })
 
+  test.each(["a while", "a moment"])(
+    "asks again what ended there; of two that do so %s apart one does",
+    async (apart) => {
+      const rig = new Rig()
+      const { id, sessionID } = await rig.ended((await rig.launch()).id)
+      await rig.clock.advance(20_000)
+      const { other } = second(rig)
+      await other.manager.ready(rig.parent)
+      const asked = () => rig.host.stored(sessionID).messages.filter(({ role }) => role === "user").length
+      const before = asked()
+      const again = async ({ manager }: Rig) =>
+        manager.resume(id, { prompt: "again" }, rig.caller).catch((error) => error)
+      const seen = await other.host.session(sessionID)
+      await again(rig)
+      await rig.clock.advance(300)
+      if (apart === "a moment") other.host.session = async () => seen
+      const fail = new HostError("taken over", { takenOver: true })
+      other.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
+      const result = await again(other)
+      other.host.session = rig.host.session
+      if (apart === "a while") expect(String(result)).toContain("is currently being resumed")
+      await rig.clock.advance(60_000)
+      expect(asked()).toBe(before + 1)
+      expect([rig.task(id).status, other.task(id, rig.parent).status]).toEqual(["completed", "completed"])
+      expect(rig.notices()).toHaveLength(2)
+    },
+  )
+
   test("a call that waits for it comes back when it ends there", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
