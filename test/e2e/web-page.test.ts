@@ -298,6 +298,24 @@ describe.skipIf(!browser)("the page", () => {
     expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
   })
 
+  test("keeps a task that has ended in sight though it cannot be read again just now", async () => {
+    const board = new FakeBoard()
+    for (const id of ["1", "2"]) board.put({ id, title: `Grind ${id}` })
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    await board.complete("1", { kind: "user" })
+    const sheet = page.locator(".sheet")
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    const refused = page.waitForResponse((response) => response.url().endsWith("/api/tasks/1"))
+    await page.route("**/api/tasks/1", (route) => route.fulfill({ status: 503, json: { error: "busy" } }))
+    await board.complete("2", { kind: "user" })
+    await refused
+    await page.locator(".column.done .card", { hasText: "#2" }).waitFor()
+    expect(await sheet.getByRole("heading", { name: "Grind 1" }).count()).toBe(1)
+  })
+
   test("keeps a form open when text in it is selected with the mouse to beyond its edge", async () => {
     const web = await serve({})
     const { page } = await open(web.link)

@@ -21,7 +21,7 @@ export function TaskView(props: { id: string }) {
     ({ id }) => api.task(id),
   )
   // The last that was known until history has answered: what is being typed beside it stays.
-  const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? undefined : (past.latest ?? before)))
+  const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? before : (past.latest ?? before)))
   return (
     <Show
       when={task()}
