@@ -81,9 +81,8 @@ const server: Plugin = async (input, given) => {
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
-    systemClock.after(0, () => void manager.recover().then(resolve))
+    systemClock.after(0, () => void lookBack().then(resolve))
   })
-  void recovered.then(() => (existsSync(WORKTREES) ? manager.sweep(input.directory) : undefined))
   const board = options.board && (await boardHere(options.board))
   let unsuitable: string | undefined
   let told = false
@@ -172,6 +171,13 @@ const server: Plugin = async (input, given) => {
       await guard(async () => board?.stop())
       await guard(async () => (await page)?.())
     },
+  }
+
+  /** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */
+  async function lookBack(): Promise<void> {
+    if (guestOf(input.directory)) return
+    await manager.recover()
+    if (existsSync(WORKTREES)) void manager.sweep(input.directory)
   }
 
   async function boardHere(options: BoardOptions): Promise<OpenBoard> {

@@ -1,0 +1,50 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import type { Hooks, PluginInput } from "@opencode-ai/plugin"
+import { afterAll, beforeAll, expect, test, vi } from "vitest"
+import { type Guest, leave, listenIn } from "../../src/host/hub.ts"
+
+/** The plugin's entry on a host that answers every request with nothing. */
+
+const data = mkdtempSync(join(tmpdir(), "superagents-unit-"))
+let server: (input: PluginInput, options?: Record<string, unknown>) => Promise<Hooks>
+
+beforeAll(async () => {
+  vi.stubEnv("XDG_DATA_HOME", data)
+  mkdirSync(join(data, "opencode/superagents/worktrees"), { recursive: true })
+  server = (await import("../../src/server.ts")).default.server
+})
+afterAll(() => {
+  vi.unstubAllEnvs()
+  rmSync(data, { recursive: true, force: true })
+})
+
+const start = async (directory: string, options: Record<string, unknown> = {}) => {
+  const asked: string[] = []
+  const fetch = async ({ method, url }: Request) => {
+    asked.push(`${method} ${new URL(url).pathname}`)
+    return Response.json([])
+  }
+  const client = { _client: { getConfig: () => ({ baseUrl: "http://host.test", headers: {}, fetch }) } }
+  const hooks = await server({ client, directory, worktree: directory } as unknown as PluginInput, options)
+  return { asked, hooks }
+}
+
+test("an instance in a folder that has a keeper looks for no tasks, and has its keeper answer for them", async () => {
+  const keeper = { isFresh: (id: string) => id === "ses_fresh" } as unknown as Guest["keeper"]
+  const guest: Guest = { keeper, tools: {}, hear: () => {} }
+  listenIn("/worktree", guest)
+  try {
+    const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]
+    // Begun after the other, and in the same way.
+    await vi.waitFor(() => expect(own.asked).toContain("GET /session"))
+    expect(kept.asked).not.toContain("GET /session")
+    const output = { system: [] as string[] }
+    await kept.hooks["experimental.chat.system.transform"]?.({ sessionID: "ses_fresh" } as never, output)
+    expect(output.system).toEqual(["Mind the gap."])
+    for (const { hooks } of [own, kept]) await hooks.dispose?.()
+  } finally {
+    leave("/worktree", guest)
+  }
+})
