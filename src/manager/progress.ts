@@ -101,6 +101,11 @@ export class ProgressTracker {
     this.#expected.delete(messageID)
   }
 
+  /** True where a message has come or will come that the run was not seen to hold yet. */
+  get expects(): boolean {
+    return this.#expected.size > 0
+  }
+
   /** Since when, as far as anybody looked, messages are missing that are to come; undefined where none is. */
   missingSince(messages: readonly Message[], now: number): number | undefined {
     for (const { id } of messages) this.#expected.delete(id)

@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -169,6 +169,26 @@ test("writes more than is told: what is cut off is whole letters", async () => {
   expect(asked[1]).toContain(letters.slice(-15_999))
   expect(asked[1]).not.toMatch(/\p{Surrogate}/u)
   expect(task.outcome?.receipt?.check?.output).toBe(letters.slice(-3999))
+})
+
+test("fails for the last time while its agent is told something: that is read before the run ends", async () => {
+  const rig = rigIn({ checkRetries: 0, checkTimeout: 20_000 })
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    if (prompt.includes("MEND")) writeFileSync(join(folder, "mended"), "")
+    return { text: prompt.includes("FIND") ? "found" : "mended", delay: 50 }
+  })
+  const check = "echo x >> began; while [ ! -e told ]; do sleep 0.02; done; test -e mended -a $(wc -l < began) -ge 2"
+  const { id } = await launch(rig, check)
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return existsSync(join(folder, "began"))
+  })
+  await rig.manager.tell(id, "MEND it first", rig.caller)
+  writeFileSync(join(folder, "told"), "")
+  const task = await ended(rig, id)
+  expect(task).toMatchObject({ status: "completed", outcome: { receipt: { check: { passed: true, runs: 2 } } } })
+  expect(rig.notices()[0]?.hidden).toContain("\nmended\n")
 })
 
 test("hangs, or cannot be started", async () => {
