@@ -18,6 +18,8 @@ export const DAY_MS = 86_400_000
 /** The bill of these tasks. A run counts for the day until 24 hours after its end. */
 export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Account, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
+  // Read once: whoever ends runs by this bill changes what is read.
+  const accounts = new Map(tasks.map((task) => [task, accountOf(task)]))
   const byParent = new Map<string, Task[]>()
   for (const task of tasks) {
     const siblings = byParent.get(task.parentID)
@@ -26,7 +28,7 @@ export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Accoun
   }
   const session = (sessionID: string): Usage => (byParent.get(sessionID) ?? []).map(whole).reduce(addUsage, NO_USAGE)
   const whole = (task: Task): Usage => {
-    const { lastRun, before } = accountOf(task)
+    const { lastRun, before } = accounts.get(task) as Account
     return [lastRun, before, session(task.sessionID)].reduce(addUsage)
   }
   return {
@@ -35,7 +37,7 @@ export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Accoun
       return task ? whole(task) : NO_USAGE
     },
     session,
-    day: tasks.map((task) => costSince(task, accountOf(task).lastRun, now - DAY_MS)).reduce(addUsage, NO_USAGE),
+    day: [...accounts].map(([task, { lastRun }]) => costSince(task, lastRun, now - DAY_MS)).reduce(addUsage, NO_USAGE),
   }
 }
 

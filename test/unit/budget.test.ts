@@ -31,6 +31,15 @@ describe("a session's budget", () => {
     expect(rig.notices()).toHaveLength(10)
   })
 
+  test("stops all that share it in the moment in which one passes it, whatever they are doing", async () => {
+    const rig = rigged({ maxCostPerSession: 0.02, pollInterval: 60_000 })
+    rig.onPrompt("BUILD", { tools: [{ name: "build", args: { ms: 600_000 } }] })
+    const builds = [await rig.launch({ prompt: "BUILD" }), await rig.launch({ prompt: "BUILD" })]
+    const { id } = await rig.launch(spend)
+    const { run } = await rig.ended(id)
+    expect(builds.map((each) => rig.task(each.id).run.endedAt)).toEqual([run.endedAt, run.endedAt])
+  })
+
   test("refuses what would begin beyond it, and says so", async () => {
     const rig = rigged({ maxCostPerSession: 0.04 })
     const { id } = await rig.launch(spend)
