@@ -59,15 +59,18 @@ export function BoardTasks(props: Props) {
 /** Stands for the page among the threads. */
 const PAGE = "page"
 
+const NO_TASK = "There is no open task on the board."
+const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
+
 /**
  * `/board`: the tasks that are not archived, and the link to the page where there is one; choosing a task opens its
  * thread.
  */
 export async function openBoard({ api, board, link }: Props & { link: string | undefined }): Promise<void> {
   await board.look()
-  const tasks = board.tasks()
-  if (tasks.length === 0 && link !== undefined) return showPageLink(api, link)
-  if (tasks.length === 0) return api.ui.toast({ variant: "info", message: "There is no open task on the board." })
+  const { tasks } = board
+  if (tasks().length === 0 && link !== undefined) return showPageLink(api, link)
+  if (tasks().length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title="Board"
@@ -76,7 +79,7 @@ export async function openBoard({ api, board, link }: Props & { link: string | u
         ...(link === undefined
           ? []
           : [{ title: "The page in the browser", description: "its link", category: "Page", value: PAGE }]),
-        ...tasks.map((task) => ({
+        ...tasks().map((task) => ({
           title: `#${task.id} ${oneLine(task.title)}`,
           description: board.state(task).text,
           footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),

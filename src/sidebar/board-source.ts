@@ -158,6 +158,7 @@ export function createBoardSource(
       const agents = board().tasks.map(({ owner }) => owner)
       return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
     },
+    isOn: () => options() !== undefined,
     look,
     dispose,
   }

@@ -4,6 +4,7 @@ import { createSignal } from "solid-js"
 import { type Ask, isActive } from "../core/task.ts"
 import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
+import { createClock } from "./clock.ts"
 import { askQuestions } from "./question-dialog.tsx"
 import type { Settings } from "./settings.ts"
 import type { Source } from "./source.ts"
@@ -23,29 +24,38 @@ export async function openTasks(companion: Companion): Promise<void> {
   if (!sessionID) return api.ui.toast({ variant: "info", message: "Background agents belong to a session: open one." })
   await source.load(sessionID)
   const parentID = source.taskIn(sessionID)?.task.parentID ?? api.state.session.get(sessionID)?.parentID
-  const order = inOrder(source.tasksOf(sessionID)).map(({ task }) => task.sessionID)
-  if (!parentID && order.length === 0) {
+  if (!parentID && source.tasksOf(sessionID).length === 0) {
     return api.ui.toast({ variant: "info", message: "No background agents in this session yet." })
   }
+  api.ui.dialog.replace(() => <TaskList companion={companion} sessionID={sessionID} parentID={parentID} />)
+  api.ui.dialog.setSize("large")
+}
+
+/** A row keeps its place while the list is open: what begins meanwhile comes last. */
+function TaskList(props: { companion: Companion; sessionID: string; parentID: string | undefined }) {
+  const { api, source } = props.companion
+  const order = new Set<string>()
+  const tasks = () => {
+    const seen = new Map(inOrder(source.tasksOf(props.sessionID)).map((each) => [each.task.sessionID, each]))
+    for (const id of seen.keys()) order.add(id)
+    return [...order].flatMap((id) => seen.get(id) ?? [])
+  }
+  const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
   const options = (): TuiDialogSelectOption<string>[] => {
-    const seen = source.tasksOf(sessionID)
     const all = source.all()
-    const known = order.flatMap((id) => seen.find(({ task }) => task.sessionID === id) ?? [])
-    return [...(parentID ? [wayBack(api, parentID)] : []), ...known.map((each) => optionOf(each, all))]
+    return [
+      ...(props.parentID ? [wayBack(api, props.parentID)] : []),
+      ...tasks().map((each) => optionOf(each, all, clock.now())),
+    ]
   }
-  const choose = (value: string) => {
-    if (value === parentID) return goTo(api, value)
-    openChoices(companion, value)
-  }
-  api.ui.dialog.replace(() => (
+  return (
     <api.ui.DialogSelect
       title="Background agents"
       placeholder="Search tasks"
       options={options()}
-      onSelect={(option) => choose(option.value)}
+      onSelect={({ value }) => (value === props.parentID ? goTo(api, value) : openChoices(props.companion, value))}
     />
-  ))
-  api.ui.dialog.setSize("large")
+  )
 }
 
 const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<string> => ({
@@ -54,8 +64,8 @@ const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<str
   value: parentID,
 })
 
-function optionOf(seen: Seen, all: readonly Seen[]): TuiDialogSelectOption<string> {
-  const row = rowOf(seen, all, Date.now())
+function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelectOption<string> {
+  const row = rowOf(seen, all, now)
   return {
     title: `${row.icon ?? "⠿"} ${row.title}`,
     description: stateText(seen, all),

@@ -76,6 +76,11 @@ test("the terminal shows active tasks in the sidebar, /board opens their threads
   await tui.waitFor("/board")
   await tui.keys("Enter")
   await tui.waitFor(/Board\s+esc/)
+  const other = await callBoard(host, model, session, "create_task", { title: "Made meanwhile" })
+  // The sidebar says nothing of the next run.
+  await tui.waitFor(/Made meanwhile next run/, { timeout: 30_000 })
+  await callBoard(host, model, session, "complete_task", { task_id: idIn(other) })
+  await tui.waitFor((text) => !text.includes("Made meanwhile next run"), { timeout: 30_000 })
   await sleep(DIALOG_MS)
   await tui.keys("Enter")
   await tui.waitFor(`#${idIn(made)} Migrate the loader`)

@@ -97,6 +97,10 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     const screen = await attach(await begin(), size)
     await screen.waitFor("Context")
     expect(screen.screen()).not.toContain("Background agents")
+    await screen.type("/board")
+    await screen.waitFor(/\/board\s+See the project/)
+    await screen.keys("Enter")
+    await screen.waitFor("The board is off")
   })
 
   test("shows a task appear, count up and end, and its notification without the hidden part", async () => {
@@ -283,6 +287,24 @@ describe.each([
     await screen.waitFor(/Agent "Keep busy" finished/)
   })
 
+  // Without the sidebar: what stands there is the list's alone.
+  test.runIf(name === "narrow")("shows how time passes, and what begins while it is open", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    for (const prompt of ["Stays silent", "Comes later"]) replies.set(prompt, () => ({ hang: true }))
+    await launch(sessionID, "Stays silent")
+    await screen.waitFor("1 agent")
+    await openTasks(screen)
+    const seconds = (text: string) => Number(/Stays silent general, working\s+(\d+)s/.exec(text)?.[1] ?? Number.NaN)
+    const first = seconds(await screen.waitFor((text) => seconds(text) >= 0))
+    await screen.waitFor((text) => seconds(text) >= first + 2)
+    await launch(sessionID, "Comes later")
+    await screen.waitFor(/Comes later general, working/)
+    await screen.keys("Escape")
+    await screen.waitFor((text) => !text.includes("Stays silent general"))
+    await callTool(host, model, sessionID, "superagents_cancel", { all: true })
+  })
+
   test.runIf(name === "wide")("keeps the words that could not be sent", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
@@ -296,10 +318,10 @@ describe.each([
     await screen.type("Do not lose this")
     await unwrap(host.client.session.abort({ sessionID: child }))
     await unwrap(host.client.session.delete({ sessionID: child }))
-    // One toast takes another's place.
+    // One toast takes another's place, at times without its title.
     await screen.waitFor("Its session was deleted")
     await screen.keys("Enter")
-    await screen.waitFor("Could not tell the task")
+    await screen.waitFor("Session not found")
     await sleep(DIALOG_MS)
     expect(screen.screen()).toContain("Do not lose this")
     await screen.keys("Escape")
