@@ -35,11 +35,15 @@ export async function readSessions(api: TuiPluginApi, sessionID: string): Promis
 
 const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
 
-/** Tool calls, retries and questions of runs that began before we listened, but for what was `heard` meanwhile. */
+/**
+ * Tool calls, retries and questions of runs that began before we listened, but for what was `heard` meanwhile. Reads so
+ * many of each run's last `messages`; all of them where it is left out.
+ */
 export async function catchUp(
   api: TuiPluginApi,
   entries: readonly Listened[],
   heard: ReadonlySet<string>,
+  messages?: number,
 ): Promise<void> {
   const running = entries.filter(({ task }) => isActive(task))
   const folders = new Set(running.map(({ row }) => row.directory))
@@ -52,7 +56,7 @@ export async function catchUp(
         heard,
       ),
     ),
-    ...running.map((entry) => readCalls(api, entry)),
+    ...running.map((entry) => readCalls(api, entry, messages)),
   ])
 }
 
@@ -89,8 +93,8 @@ async function catchUpIn(
   }
 }
 
-async function readCalls(api: TuiPluginApi, { task, tracker }: Listened): Promise<void> {
-  const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID })
+async function readCalls(api: TuiPluginApi, { task, tracker }: Listened, limit?: number): Promise<void> {
+  const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID, limit })
   for (const message of (messages ?? []).map(toMessage)) {
     if (message.id <= task.run.promptID) continue
     for (const part of message.parts) {

@@ -14,6 +14,9 @@ import type { Seen } from "./view-model.ts"
 const TELL_EVERY_MS = 100
 
 const RETRY_MS = 3000
+/** How often is read again what runs and is not heard of, and how many of its messages: it was read whole before. */
+const UNHEARD_MS = 15_000
+const UNHEARD_MESSAGES = 20
 
 /** What a session's record was, and what it has become. Told for every known task of the project. */
 export type Change = { readonly seen: Seen; readonly before: Task | undefined }
@@ -49,6 +52,8 @@ export function createSource(
   let telling: ReturnType<typeof setTimeout> | undefined
   /** What each read that is under way has to leave alone: what was heard since it began is newer. */
   const reads = new Set<Set<string>>()
+  /** Sessions of which something was heard: those that this host runs. Another process's tell nothing here. */
+  const audible = new Set<string>()
   let disposed = false
 
   const tell = () => {
@@ -82,11 +87,13 @@ export function createSource(
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
     const entry = { task, tracker, usage, row: session }
     entries.set(session.id, entry)
+    if (live) audible.add(session.id)
     if (live) listeners.onChange?.({ seen: seenOf(entry), before: known?.task })
     tell()
   }
 
   const forget = (sessionID: string) => {
+    audible.delete(sessionID)
     const known = [entries.delete(sessionID), cleared.delete(sessionID)]
     if (known.includes(true)) tell()
   }
@@ -95,6 +102,7 @@ export function createSource(
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
     const entry = entries.get(sessionID)
     if (!entry?.tracker) return
+    audible.add(sessionID)
     if (!apply(entry.task, entry.tracker, event)) return
     if (event.type === "asked") listeners.onAsk?.(event.ask, { seen: seenOf(entry), before: entry.task })
     tell()
@@ -136,41 +144,51 @@ export function createSource(
   const load = (sessionID: string, again = false): Promise<void> => {
     const known = loading.get(sessionID)
     if (known && !again) return known
+    const loaded = readAll(sessionID)
+    loading.set(sessionID, loaded)
+    return loaded
+  }
+
+  const readAll = (sessionID: string, messages?: number): Promise<void> => {
     const heard = new Set<string>()
     reads.add(heard)
     // What could not be read is not gone: what is known stays, and it is read again.
-    const settled = read(sessionID, heard)
+    return read(sessionID, heard, messages)
+      .then(() => {
+        if (tasksOf(sessionID).some(({ task }) => isActive(task) && !audible.has(task.sessionID)))
+          later(sessionID, UNHEARD_MS, () => readAll(sessionID, UNHEARD_MESSAGES))
+      })
       .catch(() => {
         loading.delete(sessionID)
-        if (!disposed) retryLater(sessionID)
+        later(sessionID, RETRY_MS, () => load(sessionID, true))
       })
-      .finally(() => reads.delete(heard))
-    loading.set(sessionID, settled)
-    return settled
+      .finally(() => void reads.delete(heard))
   }
 
-  const read = async (sessionID: string, heard: ReadonlySet<string>) => {
+  const tasksOf = (parentID: string) => [...entries.values()].filter(({ task }) => task.parentID === parentID)
+
+  const read = async (sessionID: string, heard: ReadonlySet<string>, messages: number | undefined) => {
     const before = [...entries].filter(([, { row }]) => row.parentID === sessionID).map(([id]) => id)
     const sessions = await readSessions(api, sessionID)
     const there = new Set(sessions.map(({ id }) => id))
     for (const session of sessions) if (!heard.has(session.id)) take(session, false)
     for (const id of before) if (!there.has(id) && !heard.has(id)) forget(id)
-    await catchUp(
-      api,
-      [...entries.values()].filter(({ task }) => task.parentID === sessionID),
-      heard,
-    )
+    await catchUp(api, tasksOf(sessionID), heard, messages)
     tell()
   }
 
-  const retries = new Set<ReturnType<typeof setTimeout>>()
-  const retryLater = (sessionID: string) => {
+  /** One timer a session: what was to come before gives way. */
+  const timers = new Map<string, ReturnType<typeof setTimeout>>()
+  const later = (sessionID: string, ms: number, work: () => Promise<void>) => {
+    clearTimeout(timers.get(sessionID))
+    timers.delete(sessionID)
+    if (disposed) return
     const timer = setTimeout(() => {
-      retries.delete(timer)
-      void load(sessionID, true)
-    }, RETRY_MS)
+      timers.delete(sessionID)
+      void work()
+    }, ms)
     timer.unref?.()
-    retries.add(timer)
+    timers.set(sessionID, timer)
   }
 
   return {
@@ -178,7 +196,7 @@ export function createSource(
     /** The tasks that a session launched. Reactive. */
     tasksOf: (sessionID: string): readonly Seen[] => {
       version()
-      return [...entries.values()].filter(({ task }) => task.parentID === sessionID).map(seenOf)
+      return tasksOf(sessionID).map(seenOf)
     },
     /** All known tasks. Reactive. */
     all: (): readonly Seen[] => {
@@ -199,7 +217,7 @@ export function createSource(
     dispose: () => {
       disposed = true
       for (const stop of stops) stop()
-      for (const timer of [telling, ...retries]) clearTimeout(timer)
+      for (const timer of [telling, ...timers.values()]) clearTimeout(timer)
     },
   }
 }

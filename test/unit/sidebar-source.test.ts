@@ -178,6 +178,34 @@ test("a fork whose session is nobody's child stays in its parent's list", async 
   expect(ids(source)).toEqual([child.id, "ses_fork"])
 })
 
+test("what another process runs is read again, of which nothing is heard here; what is heard of is not", async () => {
+  const { api, session, emit } = setUp()
+  const source = createSource(api)
+  await source.load(PARENT)
+  emit("server.connected")
+  const reads = () => session.children.mock.calls.length
+  await vi.advanceTimersByTimeAsync(0)
+  const before = reads()
+  await vi.advanceTimersByTimeAsync(30_000)
+  expect(reads() - before).toBe(2)
+  session.children.mockResolvedValue({ data: [rowOf(child.id, { status: "completed" })] })
+  await vi.advanceTimersByTimeAsync(16_000)
+  expect(source.taskIn(child.id)?.task.status).toBe("completed")
+  expect(vi.getTimerCount()).toBe(0)
+
+  session.children.mockResolvedValue({ data: [child] })
+  emit("server.connected")
+  emit("session.status", { sessionID: child.id, status: { type: "busy" } })
+  await vi.advanceTimersByTimeAsync(1000)
+  emit("session.status", { sessionID: child.id, status: { type: "busy" } })
+  const heard = reads()
+  await vi.advanceTimersByTimeAsync(60_000)
+  expect(reads() - heard).toBeLessThanOrEqual(1)
+  expect(source.taskIn(child.id)?.task.status).toBe("running")
+  source.dispose()
+  expect(vi.getTimerCount()).toBe(0)
+})
+
 test("leaves no timer behind when it ends, whatever it was doing", async () => {
   const { api, session } = setUp()
   let refuse = (_: unknown) => {}
