@@ -84,12 +84,15 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
   if (task.status === "resumed") throw alreadyResumed(task.id)
   const allowed: readonly string[] = resumable
   if (allowed.includes(task.status)) return
+  const which = allowed.length > 0 ? `Only ${allowed.join(" or ")} tasks can be resumed` : NOTHING_RESUMABLE
   throw new CallError(
-    `Only ${resumable.join(" or ")} tasks can be resumed; task ${task.id} is ${task.status}. ${
+    `${which}; task ${task.id} is ${task.status}. ${
       task.status === "running" ? "Wait until it has finished." : "Start a new superagents_task instead."
     }`,
   )
 }
+
+const NOTHING_RESUMABLE = "No task can be resumed (option resumable)"
 
 export const alreadyResumed = (id: string): CallError =>
   new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)

@@ -19,7 +19,7 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
       status: z
         .enum(STATUSES as [Status, ...Status[]])
         .optional()
-        .describe("Only tasks with this status."),
+        .describe("Only tasks with this status; one at work again is `resumed`."),
       batch: z
         .string()
         .trim()

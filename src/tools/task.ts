@@ -2,7 +2,7 @@ import { z } from "zod"
 import type { AgentInfo } from "../core/ports.ts"
 import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
-import type { Options } from "../options.ts"
+import { MAX_TIMER_MS, type Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderMerge, renderResume, renderTold } from "./render.ts"
 import { modeOf, refusalOf } from "./task-modes.ts"
@@ -62,7 +62,6 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
 
 function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
   const text = (most: number) => z.string().trim().min(1).max(most)
-  const timeout = z.int().min(1)
   const cost = z.number().positive()
   const id = text(MOST_ID_CHARS)
   return {
@@ -87,7 +86,10 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
       .optional()
       .describe("Command, say `npm test`, that must succeed before it counts as completed."),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
-    timeout: (maxTimeout > 0 ? timeout.max(maxTimeout) : timeout)
+    timeout: z
+      .int()
+      .min(1)
+      .max(maxTimeout || MAX_TIMER_MS)
       .optional()
       .describe("Longest time the task may take, in ms."),
     max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask) : cost)

@@ -137,6 +137,14 @@ describe("a resume is refused", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
+  test("where the option resumable names no status, whatever its status", async () => {
+    const rig = new Rig({ options: { resumable: [] } })
+    const { id } = await rig.ended((await rig.launch()).id)
+    await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow(
+      `No task can be resumed (option resumable); task ${id} is completed. Start a new superagents_task instead.`,
+    )
+  })
+
   test.each(["error", "cancelled"])("after %s, unless the option resumable has it", async (status) => {
     for (const resumable of [["completed"], ["completed", "error", "cancelled"]] as const) {
       const rig = new Rig({ options: { resumable: [...resumable] } })

@@ -94,6 +94,8 @@ describe("the task tool", () => {
     const { rig, call } = rigged({ taskTimeout: 0 })
     await call("task", { ...find, timeout: 99_999_999 })
     expect(rig.manager.list(rig.parent)[0]?.task.run.timeout).toBe(99_999_999)
+    // A timer that is set for longer goes off at once.
+    await expect(call("task", { ...find, timeout: 2 ** 31 })).rejects.toThrow("`timeout`")
   })
 
   test("names the agents there are, also those that say nothing of themselves", () => {
