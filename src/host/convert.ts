@@ -69,7 +69,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   if (part.type !== "tool") return []
   const { callID, tool, state } = part
   const refused = state.status === "error" && isRefusal(state.error)
-  const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input.filePath : undefined
+  const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input?.filePath : undefined
   const files = typeof written === "string" ? [{ type: "files" as const, paths: [below(directory, written)] }] : []
   return [{ type: "tool", callID, tool, state: state.status, refused }, ...files, ...commandOf(part)]
 }

@@ -77,6 +77,7 @@ describe("the host's words become ours:", () => {
       { type: "tool", callID: "f", tool: "bash", state: { status: "error", error: "exit 1" } },
       { type: "tool", callID: "g", tool: "write", state: { status: "completed", input: { filePath: "/here/a.ts" } } },
       { type: "tool", callID: "h", tool: "write", state: { status: "completed", input: {} } },
+      { type: "tool", callID: "i", tool: "edit", state: { status: "completed", input: null } },
       { type: "patch", files: ["/here/b.ts", "/there/c.ts"] },
     ] as unknown as Part[]
     const info = {
@@ -108,6 +109,7 @@ describe("the host's words become ours:", () => {
       { type: "tool", callID: "g", tool: "write", state: "completed", refused: false },
       { type: "files", paths: ["a.ts"] },
       { type: "tool", callID: "h", tool: "write", state: "completed", refused: false },
+      { type: "tool", callID: "i", tool: "edit", state: "completed", refused: false },
       { type: "files", paths: ["b.ts", "/there/c.ts"] },
     ])
     const user = { id: "u", role: "user", time: { created: 1 } } as unknown as SdkMessage
