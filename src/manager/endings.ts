@@ -114,7 +114,10 @@ export class Endings {
 
   /** Closes an end that a dead process had written and perhaps not closed. Never rejects. */
   closeAgain(task: Task): Promise<Task> {
-    const closing = this.#closeAgain(task).finally(() => this.#closing.delete(task.id))
+    const closing = this.#closeAgain(task).finally(() => {
+      this.#closing.delete(task.id)
+      this.#freed()
+    })
     this.#closing.set(task.id, closing)
     return closing
   }

@@ -70,9 +70,13 @@ export class Waiting {
     return ended.length > 0
   }
 
-  /** The tasks that this one still waits for; one that has ended until it is closed, its work merged where it is to be. */
+  /**
+   * The tasks that this one still waits for; one that has ended until it is closed, its work merged where it is to be. Of
+   * another process's that is known when it is told.
+   */
   waitsFor(task: Task): readonly string[] {
-    return waitsFor(task, (id) => (this.#isClosing(id) ? undefined : this.#parts.store.get(id)))
+    const { store } = this.#parts
+    return waitsFor(task, (id) => (this.#isClosing(id) || store.isForeign(id) ? undefined : store.get(id)))
   }
 
   /** True where a task that has not begun waits for this one: it is not forgotten. */

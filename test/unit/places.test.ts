@@ -409,6 +409,34 @@ describe("merging", () => {
     expect((await rig.ended(here.id)).status).toBe("completed")
   })
 
+  test.each(["lives", "dies"])(
+    "by itself is done before one begins in another process, whether its own %s",
+    async (fate) => {
+      let merged = () => {}
+      places.onMerge = async () => {
+        await new Promise<void>((resolve) => {
+          merged = resolve
+        })
+        return { kind: "merged", files: ["a"], submodules: [] }
+      }
+      // Ids are told apart by their number in a rig.
+      const aside = rig.openParent()
+      await rig.ended((await rig.launch({}, aside)).id, aside)
+      const first = await rig.launch({ ...IN_WORKTREE, merge: true })
+      await rig.clock.advance(5000)
+      const share = { clock: rig.clock, database: rig.host.database }
+      const other = new Rig({ worktrees: async () => places as never as Worktrees, share })
+      await other.manager.ready(rig.parent)
+      expect(other.task(first.id, rig.parent)).toMatchObject({ status: "completed", delivery: { state: "pending" } })
+      const second = await other.launch({ prompt: "HERE", after: [first.id] }, rig.parent)
+      if (fate === "dies") rig.crash()
+      await rig.clock.advance(30_000)
+      expect(other.host.stored(second.sessionID).messages).toEqual([])
+      merged()
+      expect((await other.ended(second.id, rig.parent)).status).toBe("completed")
+    },
+  )
+
   test("by itself in vain: the notification says why, and what to do", async () => {
     places.onMerge = () => Promise.reject(new CallError("in the middle of a rebase"))
     await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
