@@ -50,18 +50,20 @@ export class OpencodeRecords {
   /** Writes the record, or removes it. Rejects as taken over where another process has the task by now. */
   save(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task ? this.metadataOf(task) : {}
-    return this.#inTurn(sessionID, () => {
+    const at = this.#ports.clock.now()
+    return this.#inTurn(sessionID, async () => {
       const known = this.#holds(sessionID) ? this.#ports.heard(sessionID) : undefined
-      this.renewed(sessionID)
       // Nobody else has written here: nothing has to be merged, and the session not to be read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
-        return this.#write(sessionID, record)
-      return this.#edit(sessionID, (metadata, session) => {
-        if (isNewerVersion(metadata)) return undefined
-        this.#refuseTakenOver(session)
-        const { [RECORD_KEY]: _ours, ...others } = metadata
-        return { ...others, ...record }
-      })
+        await this.#write(sessionID, record)
+      else
+        await this.#edit(sessionID, (metadata, session) => {
+          if (isNewerVersion(metadata)) return undefined
+          this.#refuseTakenOver(session)
+          const { [RECORD_KEY]: _ours, ...others } = metadata
+          return { ...others, ...record }
+        })
+      this.renewed(sessionID, at)
     })
   }
 
@@ -76,9 +78,9 @@ export class OpencodeRecords {
     )
   }
 
-  /** The session's record has just been written. */
-  renewed(sessionID: string): void {
-    remember(this.#renewals, sessionID, this.#ports.clock.now(), MOST_RENEWALS)
+  /** The session's record of this time is written. */
+  renewed(sessionID: string, at = this.#ports.clock.now()): void {
+    remember(this.#renewals, sessionID, at, MOST_RENEWALS)
   }
 
   /** Whether nobody can have taken this session's task over since the last write: not so after a long sleep. */

@@ -55,6 +55,25 @@ test("an owner that writes within its lease reads nothing first", async () => {
   expect(calls.reads).toBe(reads + 1)
 })
 
+test("a write that failed renews no lease: what was taken over meanwhile is left alone", async () => {
+  const clock = new FakeClock()
+  const session = row()
+  const { client } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  await host.saveRecord("ses_child", taskOf())
+  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  await clock.advance(LEASE_MS - 1)
+  const { update } = client.session
+  client.session.update = (async () => ({ error: "locked", response: { status: 500 } })) as never
+  await expect(host.saveRecord("ses_child", taskOf())).rejects.toThrow("locked")
+  client.session.update = update
+  const theirs = encodeRecord(taskOf({ status: "error" }), ownerNow(registerInstance()), SIGNER)
+  session.metadata = { [RECORD_KEY]: theirs }
+  await clock.advance(1)
+  await expect(host.saveRecord("ses_child", taskOf())).rejects.toMatchObject({ takenOver: true })
+  expect(session.metadata[RECORD_KEY]).toEqual(theirs)
+})
+
 test("that a parent's user has undone something is not believed of an old event: nothing is told to it until that is over", async () => {
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
