@@ -36,6 +36,14 @@ test("tells the desktop that a board task needs somebody, in a line without what
   expect(notify.mock.calls).toEqual([[expect.objectContaining(told)]])
 })
 
+test("tells nothing of the board's runs: their sessions are root sessions, of which the host tells", () => {
+  const { notify, attention } = setUp(true)
+  const [run, over] = [running, completed].map((task) => ({ ...task, parentID: "" }))
+  attention.onChange({ seen: { task: over as Task }, before: run })
+  attention.onAsk(ask, { seen: { task: run as Task }, before: run })
+  expect(notify).not.toHaveBeenCalled()
+})
+
 test("is silent unless it is wanted, and survives a host that refuses", () => {
   const { notify, attention } = setUp(false)
   attention.onChange({ seen: { task: completed }, before: running })
