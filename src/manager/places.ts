@@ -114,7 +114,7 @@ export class Places {
     }
     if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
     return this.#inTurn(async () => {
-      const unfit = await this.#unfit(task, worktrees).catch(refusedBy)
+      const unfit = await this.#refuseUnlessFit(task, worktrees).catch(refusedBy)
       const put = await putAway()
       const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
       return { work: workOf(put, merge) }
@@ -238,20 +238,24 @@ export class Places {
   }
 
   /**
-   * Why a completed task's work is not merged by itself: its parent's worktree, for which it was asked, is gone; or its
-   * check does not pass with what was merged since, which is brought into the worktree and checked once more.
+   * Throws the reason why a completed task's work is not merged by itself: its parent's worktree, for which it was asked,
+   * is gone; or its check does not pass with what was merged since, which is brought into the worktree and checked.
    */
-  async #unfit(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
+  async #refuseUnlessFit(task: Task, worktrees: Worktrees): Promise<undefined> {
     const folder = homeOf(this.#parts, task)
     if (folder !== task.place?.folder)
-      return { kind: "refused", files: [], text: "the agent that asked for it has ended, and its worktree is put away" }
-    if (task.run.check === undefined) return undefined
+      throw new CallError("the agent that asked for it has ended, and its worktree is put away")
+    if (task.run.check === undefined) return
+    // Brought home after a crash: in its worktree nothing can be checked any more.
+    if (this.#parts.host.folderOf(task.sessionID) === folder)
+      throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await worktrees.bringIn(task.id, folder)
-    if (brought.kind !== "merged") return undefined
+    if (brought.kind !== "merged") return
     const result = await this.#checks.once(task)
-    if (!result || result.passed) return undefined
-    const text = `with what was changed in your folder meanwhile, its check does not pass (${result.how})`
-    return { kind: "refused", files: [], text }
+    if (!result?.passed)
+      throw new CallError(
+        `with what was changed in your folder meanwhile, its check does not pass (${result?.how ?? "it was stopped"})`,
+      )
   }
 
   async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {

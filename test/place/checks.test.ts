@@ -115,6 +115,36 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
   })
 })
 
+test("whose process died before it was checked with what was changed meanwhile is not checked elsewhere, nor merged", async () => {
+  const calls: string[] = []
+  const worktrees = {
+    capture: async () => {},
+    ready: async () => ({ directory: folder, conflicts: [] }),
+    bringIn: async () => {
+      calls.push("bringIn")
+      return calls.length > 1 ? { kind: "merged", files: ["b"], submodules: [] } : new Promise(() => {})
+    },
+    putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
+    merge: async () => {
+      calls.push("merge")
+      return { kind: "merged", files: ["a"], submodules: [] }
+    },
+  }
+  const rig = new Rig({ worktrees: async () => worktrees as never })
+  const log = join(folder, "log")
+  const { id } = await rig.launch({ check: `pwd >> ${log}`, place: "worktree", merge: true })
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return calls.length > 0
+  })
+  rig.restart()
+  await rig.manager.recover()
+  expect((await ended(rig, id)).outcome?.work?.merge).toMatchObject({ kind: "refused" })
+  expect(rig.notices()[0]?.hidden).toContain("It was not merged by itself: OpenCode stopped before")
+  expect(readFileSync(log, "utf8").trim().split("\n")).toHaveLength(1)
+  expect(calls).not.toContain("merge")
+})
+
 test("of two that end at once, the second is checked with what the first has merged", async () => {
   const merged: string[] = []
   const ids: string[] = []
