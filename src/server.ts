@@ -163,12 +163,13 @@ const server: Plugin = async (input, given) => {
         if (text !== "") output.context.push(text)
       }),
     dispose: async () => {
+      // What it has begun it finishes, by the manager.
+      await guard(async () => board?.stop())
       manager.stop()
       leaveAll(guest)
       await guard(() => host.leaveAll())
       // From here on another instance may take the tasks over, whatever becomes of the rest.
       unregisterInstance(instance)
-      await guard(async () => board?.stop())
       await guard(async () => (await page)?.())
     },
   }
