@@ -53,6 +53,11 @@ const EXCLUSIVE = [
 
 /** What of a call's arguments does not go together, whatever else may be wrong with them. */
 export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | undefined {
+  const { merge } = args
+  if (merge === "true" || merge === "false")
+    return new CallError(
+      `Argument \`merge\`: true or false without quotes, or the id of a task that is to be merged now. Got "${merge}".`,
+    )
   const given = givenIn(args)
   const pair = EXCLUSIVE.find(([one, other]) => given.includes(one) && given.includes(other))
   if (!pair) return othersIn(nameIn(args, given), given) ?? withoutWorktree(args)

@@ -39,6 +39,13 @@ describe("the mode of a call", () => {
     expect(refusalOf({ prompt: "p" })).toBeUndefined()
   })
 
+  test("a merge that is written as a text is no task of that name", () => {
+    for (const merge of ["true", "false"])
+      expect(refusalOf({ ...NEW, place: "worktree", merge })?.message).toBe(
+        `Argument \`merge\`: true or false without quotes, or the id of a task that is to be merged now. Got "${merge}".`,
+      )
+  })
+
   test.each(["resume", "tell", "merge"])(
     "an empty `%s` asks for no mode: what is wrong is that it is empty",
     (name) => {
