@@ -46,8 +46,23 @@ export function createBoardSource(
   let first = true
   let readSince: number | undefined
   let on = false
+  let looking: Promise<void> | undefined
+  let lookAgain = false
 
-  async function look(): Promise<void> {
+  /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
+  function look(): Promise<void> {
+    lookAgain = true
+    looking ??= (async () => {
+      while (lookAgain) {
+        lookAgain = false
+        await lookOnce()
+      }
+      looking = undefined
+    })()
+    return looking
+  }
+
+  async function lookOnce(): Promise<void> {
     const given = options()
     if (!on || !given) return
     const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)

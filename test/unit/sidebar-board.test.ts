@@ -37,6 +37,7 @@ const stored: unknown[] = []
 const permissions: unknown[] = []
 const questions: unknown[] = []
 const listeners = new Set<unknown>()
+const listed = vi.fn(async () => ({ data: stored }))
 const watchers = vi.hoisted(() => new Set<unknown>())
 
 const OPTIONS = { dir: ".opencode/tasks", agents: null, schedule: "0 0 1 1 *", maxConcurrentRuns: 3 }
@@ -47,7 +48,7 @@ const api = () =>
       path: { worktree: "/", directory: folder },
       session: { get: (id: string) => sessions.get(id), permission: () => permissions, question: () => questions },
     },
-    client: { session: { list: async () => ({ data: stored }) } },
+    client: { session: { list: listed } },
     event: {
       on: (_type: string, listener: unknown) => {
         listeners.add(listener)
@@ -163,6 +164,19 @@ test("it knows of a run in another process, and of its end, though no event tell
   expect(stateText()).toMatch(/^next run/)
   sessions.set("ses_t", threadOf({}, 4))
   expect(stateText()).toBe("running")
+})
+
+test("many changes in one moment are looked at together, and the last one is seen", async () => {
+  write({})
+  await open()
+  listed.mockClear()
+  const looks = [1, 2, 3, 4, 5, 6].map((count) => {
+    write({ title: `Change ${count}` })
+    return source.look()
+  })
+  await Promise.all(looks)
+  expect(source.tasks()[0]?.title).toBe("Change 6")
+  expect(listed.mock.calls.length).toBeLessThanOrEqual(2)
 })
 
 test("it costs nothing until the host tells that there is a board, and nothing after its end", async () => {
