@@ -20,6 +20,8 @@ const LOOK_MS = 15_000
 const LOOK_BACK_MS = 24 * 3_600_000
 /** Clocks of two processes, and a write that was under way. */
 const SLACK_MS = 5000
+/** The host may be gone: its answer is not waited for longer. */
+const LIST_LIMIT_MS = 5000
 const FILE = "tasks.json"
 
 export type BoardSource = ReturnType<typeof createBoardSource>
@@ -52,14 +54,17 @@ export function createBoardSource(
   /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
   function look(): Promise<void> {
     lookAgain = true
-    looking ??= (async () => {
-      while (lookAgain) {
-        lookAgain = false
-        await lookOnce()
-      }
+    looking ??= looks().finally(() => {
       looking = undefined
-    })()
+    })
     return looking
+  }
+
+  async function looks(): Promise<void> {
+    while (lookAgain) {
+      lookAgain = false
+      await lookOnce()
+    }
   }
 
   async function lookOnce(): Promise<void> {
@@ -117,7 +122,7 @@ export function createBoardSource(
     const now = Date.now()
     const start = (readSince ?? now - LOOK_BACK_MS) - SLACK_MS
     const { data } = await api.client.session
-      .list({ scope: "project", roots: true, start })
+      .list({ scope: "project", roots: true, start }, { signal: AbortSignal.timeout(LIST_LIMIT_MS) })
       .catch(() => ({ data: null }))
     if (!data) return
     readSince = now
