@@ -295,15 +295,17 @@ export class Outbox {
   async #checkAnswered(parentID: string, lane: Lane): Promise<void> {
     const { waking } = lane
     if (!waking) return
-    const since = await this.#ports.host.messagesSince(parentID, waking.prompt.messageID)
+    const { prompt, nudges } = waking
+    const since = await this.#ports.host.messagesSince(parentID, prompt.messageID)
     // An answer names the message that it answers.
     const ids = new Set<string | undefined>(since.map(({ id }) => id))
     // None: deleted by the parent's user, and not told again.
     const unread = since.length > 0 && !since.some(({ parentID: answered }) => ids.has(answered))
-    if (!this.#isOpen(parentID, lane) || lane.waking !== waking) return
-    if (unread && waking.nudges < MOST_NUDGES && !(await this.#ports.host.parent(parentID))?.reverted) {
+    const nudge = unread && nudges < MOST_NUDGES && !(await this.#ports.host.parent(parentID))?.reverted
+    if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.nudges !== nudges) return
+    if (nudge) {
       waking.nudges++
-      await this.#ports.host.prompt(waking.prompt)
+      await this.#ports.host.prompt(prompt)
       return
     }
     lane.waking = undefined

@@ -289,6 +289,16 @@ describe("a parent that was woken and becomes idle", () => {
     expect(world.reads).toBe(1)
   })
 
+  test("and has not read it is told again once, however often it becomes idle in one moment", async () => {
+    const { clock, outbox, told } = await unanswered()
+    for (const count of [2, 3, 4]) {
+      outbox.parentIdle(PARENT)
+      outbox.parentIdle(PARENT)
+      await clock.advance(100)
+      expect(told()).toHaveLength(count)
+    }
+  })
+
   test("is asked at its next pause where its messages could not be read, and what failed has a name", async () => {
     const { clock, world, outbox, told, failed } = await unanswered()
     world.reading = Promise.reject(NO)
