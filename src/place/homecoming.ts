@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises"
 import { relative } from "node:path"
 import { CallError } from "../core/errors.ts"
 import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
-import { holding, mergeLock } from "./locks.ts"
+import { betweenMerges, holding, mergeLock } from "./locks.ts"
 import { readMarker } from "./marker.ts"
 import { type CutOff, cutOff, marksIn, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
@@ -53,7 +53,7 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
   const base = await readRef(home, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
-  const { commit: parents } = await snapshot(home, [base], "superagents: the parent's state, to be merged with")
+  const parents = await stateToMerge(ports, home, base)
   if (parents === base) return { kind: "nothing" }
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
   const brought = await mergeInto(worktree, merging)
@@ -61,6 +61,12 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   await writeRefs(home, taskID, { base: parents, start: parents })
   const files = brought.changes.map(({ path }) => path)
   return files.length === 0 ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
+}
+
+/** The present state of a checkout, to be merged with what was counted from `base`. */
+export async function stateToMerge(ports: WorktreePorts, home: Checkout, base: string): Promise<string> {
+  const read = () => snapshot(home, [base], "superagents: the parent's state, to be merged with")
+  return (await betweenMerges(ports, home, read)).commit
 }
 
 /** Finishes the merges into this checkout that a crash cut off. */

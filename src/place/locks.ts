@@ -23,6 +23,17 @@ export const folderLock = ({ processes }: Locking, folder: string): Lock =>
 /** Does the work while nobody else holds the lock. Throws a `CallError` where somebody else holds it too long. */
 export const holding = <Value>(lock: Lock, work: () => Promise<Value>): Promise<Value> => lock.hold(WAIT_MS, late, work)
 
+/** Reads a checkout's files as no merge has left them half changed. One that begins meanwhile takes longer than this. */
+export async function betweenMerges<Value>(
+  ports: Locking,
+  home: Repository,
+  read: () => Promise<Value>,
+): Promise<Value> {
+  const lock = mergeLock(ports, home)
+  const value = (await lock.isTaken()) ? undefined : await read()
+  return value === undefined || (await lock.isTaken()) ? holding(lock, read) : value
+}
+
 const late = (): Error =>
   new CallError(
     `Not done: another process has been at work on this repository for ${WAIT_MS / 60_000} minutes. Try again when it is done.`,

@@ -5,6 +5,7 @@ import { CallError } from "../core/errors.ts"
 import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
 import { changesBetween, isSubmodule } from "./diff.ts"
+import { stateToMerge } from "./homecoming.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
@@ -91,7 +92,7 @@ async function goOn(
   const state = await readRef(from, "state", taskID)
   if (!worktree || !state || !existsSync(worktree.gitDir)) return []
   const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
-  const start = await startOf(from, taskID, commit)
+  const start = await startOf(ports, from, taskID, commit)
   const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
   // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
   const { fault } = ports
@@ -102,7 +103,7 @@ async function goOn(
 }
 
 async function make(ports: WorktreePorts, from: Checkout, target: string, taskID: string, making: Marker) {
-  const start = await startOf(from, taskID)
+  const start = await startOf(ports, from, taskID)
   await writeMarker(target, making)
   ports.fault("ready: marked")
   const worktree = await addWorktree(ports, from, target, start.commit)
@@ -113,7 +114,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, taskID
 }
 
 /** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
-async function startOf(from: Checkout, taskID: string, now?: string): Promise<Start> {
+async function startOf(ports: WorktreePorts, from: Checkout, taskID: string, now?: string): Promise<Start> {
   const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const state = now ?? kept
   if (!state || !base)
@@ -125,7 +126,7 @@ async function startOf(from: Checkout, taskID: string, now?: string): Promise<St
   // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
   const unsolved = await marksIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved }
-  const { commit: mine } = await snapshot(from, [base], "superagents: the parent's state, to be merged with")
+  const mine = await stateToMerge(ports, from, base)
   const merged = await mergeTrees(from, state, mine)
   const conflicts = merged.kind === "conflict" ? merged.paths : []
   const tree = await withMine(from, { tree: merged.tree, paths: conflicts }, state, mine)

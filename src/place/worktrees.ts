@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
 import { diffText, type Work, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges, type MergeResult, type Swept } from "./homecoming.ts"
+import { betweenMerges } from "./locks.ts"
 import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
@@ -37,7 +38,8 @@ export class Worktrees {
    */
   async capture(taskID: string, folder: string): Promise<void> {
     const from = await checkoutAround(folder)
-    const { commit } = await snapshot(from, [from.head], "superagents: what the task began with")
+    const read = () => snapshot(from, [from.head], "superagents: what the task began with")
+    const { commit } = await betweenMerges(this.#ports, from, read)
     this.#ports.fault("capture: state kept")
     await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit) })
   }

@@ -1,4 +1,5 @@
-import { spawnSync } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -52,6 +53,28 @@ async function atWork() {
 }
 
 const WORK = { files: ["a", "b", "c", "gone", "new/file"], added: 4, removed: 4 }
+
+test("a task that is launched while a merge changes its parent's files begins with all of what it brings", async () => {
+  await atWork()
+  await bench.places.putAway(ID, user.top)
+  const second = "bg_bbbbbbbb"
+  const order = { root: bench.root, folder: user.top, taskID: second, step: "capture", moment: "", nth: 1 }
+  let captured: Promise<unknown> | undefined
+  const places = bench.worktrees({
+    fault: (moment) => {
+      if (moment !== "merge: one file" || captured) return
+      captured = once(spawn(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)]), "exit")
+      // Nothing of this process goes on; the other has the time for it, were it not to wait.
+      for (let look = 0; look < 60 && !existsSync(join(user.top, `.git/refs/superagents/${second}`)); look++)
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)
+    },
+  })
+  expect(await places.merge(ID, user.top)).toMatchObject({ kind: "merged" })
+  await captured
+  const names = user.git("ls-tree", "-r", "--name-only", `refs/superagents/${second}`).trim().split("\n")
+  expect(names).toEqual(["a", "b", "c", "new/file", "untracked"])
+  expect(user.git("show", `refs/superagents/${second}:c`)).toBe(user.read("c"))
+})
 
 describe("making ready", () => {
   test.each(["capture: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
