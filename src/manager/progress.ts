@@ -101,15 +101,19 @@ export class ProgressTracker {
     this.#expected.delete(messageID)
   }
 
-  /** True where a message has come or will come that the run was not seen to hold yet. */
+  /** A message is on its way, or came after what was looked at last. */
   get expects(): boolean {
     return this.#expected.size > 0
   }
 
-  /** Since when, as far as anybody looked, messages are missing that are to come; undefined where none is. */
-  missingSince(messages: readonly Message[], now: number): number | undefined {
+  /** These messages are there, and what is made of the run now counts them in. */
+  arrived(messages: readonly Message[]): void {
     for (const { id } of messages) this.#expected.delete(id)
-    this.#missingSince = this.#expected.size > 0 ? (this.#missingSince ?? now) : undefined
+  }
+
+  /** Since when, as far as anybody looked, messages are missing that are to come; undefined where none is. */
+  missingSince(now: number): number | undefined {
+    this.#missingSince = this.expects ? (this.#missingSince ?? now) : undefined
     return this.#missingSince
   }
 

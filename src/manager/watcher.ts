@@ -242,6 +242,7 @@ export class Watcher {
       ending = this.#patiently(task, tracker, judge(messages, "idle", tracker.error))
     }
     tracker.read(messages)
+    tracker.arrived(messages)
     if (!ending) return
     ending = endAfter(ending, tracker.lastWord, messages)
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
@@ -251,15 +252,15 @@ export class Watcher {
       if (!(await this.#ports.mayComplete(task))) return
     }
     // The last look, with nothing awaited between it and the end: what it was told meanwhile it has not read yet.
-    if (this.#isStillTold(tracker, messages)) return
+    if (this.#isStillTold(tracker)) return
     // That its check passed, or what its place holds, is not in its messages.
     const proven = ending.proven && task.run.check === undefined && task.place === undefined
     this.#end(task, { ...ending, proven }, { messages, openTodos })
   }
 
   /** A message is on its way to it. One that the host has taken and still does not show after a while never comes. */
-  #isStillTold(tracker: ProgressTracker, messages: readonly Message[]): boolean {
-    const since = tracker.missingSince(messages, this.#parts.clock.now())
+  #isStillTold(tracker: ProgressTracker): boolean {
+    const since = tracker.missingSince(this.#parts.clock.now())
     return since !== undefined && this.#isBefore(since + ANSWER_GRACE_MS)
   }
 

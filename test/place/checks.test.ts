@@ -221,6 +221,16 @@ test("fails for the last time while its agent is told something: that is read be
   expect(rig.notices()[0]?.hidden).toContain("\nmended\n")
 })
 
+test("is not run for ever where its agent was told something and has read it", async () => {
+  const rig = rigIn({ checkRetries: 0 })
+  rig.onPrompt("FIND", { text: "found", delay: 500 })
+  const { id } = await launch(rig, "exit 1")
+  await rig.clock.advance(100)
+  await rig.manager.tell(id, "MORE", rig.caller)
+  const task = await ended(rig, id)
+  expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false, runs: 1 } } } })
+})
+
 test("hangs, or cannot be started", async () => {
   const rig = rigIn({ checkRetries: 0, checkTimeout: 200 })
   const hangs = await ended(rig, (await launch(rig, "sleep 60")).id)
