@@ -30,6 +30,9 @@ export type GitOptions = {
 export type GitAnswer = { readonly code: number; readonly out: string; readonly cut: boolean }
 
 const TIME_LIMIT_MS = 120_000
+/** A clean-up of the user's removes folders that are empty: one that git has just made for an object, too. */
+const SWEPT = /unable to create temporary file: No such file or directory/
+const ATTEMPTS = 5
 /** The longest complaint of git that is handed on. */
 const MOST_ERROR_CHARS = 600
 
@@ -65,6 +68,16 @@ const IDENTITY = { name: "superagents", email: "superagents@localhost" }
  * `GitError`.
  */
 export async function git(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await runGit(args, options)
+    } catch (error) {
+      if (attempt === ATTEMPTS || !SWEPT.test(String(error))) throw error
+    }
+  }
+}
+
+async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
   const { cwd, input, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
   const ended = await runBounded("git", [...SETTINGS, ...args], {
     cwd,

@@ -16,7 +16,7 @@ const LONG_MS = 900_000
 /** A git that met a worktree which another was only half through with is asked again, so often and after this time. */
 const ATTEMPTS = 5
 const AGAIN_MS = 50
-const HALF_WAY = /failed to read .*commondir|could not create directory of/
+const HALF_WAY = /failed to read .*commondir|could not create directory of|could not open .*No such file or directory/
 
 /** A checkout of its own at a commit, on no branch. */
 export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {

@@ -125,6 +125,26 @@ test("a file that goes while git looks at it is no reason to launch nothing", as
   expect(Object.keys((await bench.ready()).files())).toEqual([".gitattributes", "first"])
 })
 
+test.each([
+  ["commit-tree", "error: unable to create temporary file: No such file or directory"],
+  ["write-tree", "error: unable to create temporary file: No such file or directory"],
+  ["worktree", "fatal: could not open '.git/worktrees/x/locked' for writing: No such file or directory"],
+])("a clean-up of the user's that takes away what git %s has just begun with is survived", async (command, message) => {
+  const bin = new Repository(join(bench.folder, "bin"))
+  const [real, once] = [
+    spawnSync("sh", ["-c", "command -v git"], { encoding: "utf8" }).stdout.trim(),
+    join(bin.top, "once"),
+  ]
+  const fails = `mkdir '${once}' 2>/dev/null && { echo "${message}" >&2; exit 128; }`
+  bin.write("git", `#!/bin/sh\ncase " $* " in *" ${command} "*) ${fails}; esac\nexec ${real} "$@"\n`, 0o755)
+  user.write("a", "a").commit()
+  user.write("b", "b")
+  await under({ PATH: `${bin.top}:${process.env.PATH}` }, async () => {
+    expect(Object.keys((await bench.ready()).files())).toEqual(["a", "b"])
+    expect(bin.has("once")).toBe(true)
+  })
+})
+
 test("refs that a git of the user's packs for a while are waited for", async () => {
   user.write("a", "a").commit()
   await bench.worked((child) => child.write("b", "b"))
