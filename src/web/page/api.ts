@@ -1,6 +1,5 @@
 import type { AgentDetail, AgentRow, Ended, TaskRow } from "../wire.ts"
 import { errorIn } from "./connection.ts"
-import { left } from "./state.ts"
 
 let token = ""
 
@@ -24,15 +23,10 @@ export const api = {
   history: (limit: number) => call<{ tasks: readonly TaskRow[] }>("GET", `/api/tasks/history?limit=${limit}`),
   create: (task: NewTask) => call<TaskRow>("POST", "/api/tasks", task),
   update: (id: string, patch: Partial<Pick<TaskRow, "title" | "description" | "owner" | "status">>) =>
-    call<Ended>("PATCH", `/api/tasks/${id}`, patch).then(ended),
-  complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`).then(ended),
-  cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`).then(ended),
+    call<Ended>("PATCH", `/api/tasks/${id}`, patch),
+  complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
+  cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
-}
-
-function ended({ id, archivedAt, canceled }: Ended): void {
-  const ids = archivedAt === undefined ? canceled : [id, ...canceled]
-  if (ids.length > 0) left(ids)
 }
 
 async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {

@@ -80,11 +80,6 @@ function change(delta: Delta): void {
   if (delta.problem !== undefined) setState("problem", delta.problem)
 }
 
-/** Tasks have left the board by what was done here: known at once, before the stream tells of it. */
-export function left(ids: readonly string[]): void {
-  batch(() => change({ now: Date.now() + skew, tasksGone: ids }))
-}
-
 function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
   // In a store, undefined takes a key away.
   for (const id of ids) setState(key, id, undefined as never)
