@@ -76,10 +76,8 @@ const EMPTY: Rule = {
 
 const SILENCE: Rule = {
   code: "silence",
-  gauge: ({ task, progress, limits, ownTasks, now }) =>
-    hasLife(progress, ownTasks)
-      ? undefined
-      : gaugeOf(now - Math.max(progress.lastSignAt, task.run.startedAt ?? now), limits.stallTimeout),
+  gauge: ({ progress, limits, ownTasks, now }) =>
+    hasLife(progress, ownTasks) ? undefined : gaugeOf(now - progress.lastSignAt, limits.stallTimeout),
   passed: "at",
   byClock: true,
   text: ({ used, allowed }) =>

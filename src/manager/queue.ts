@@ -102,6 +102,8 @@ export class Queue {
       const event = { type: "admitted", generation: task.run.generation, at: clock.now() } as const
       const change = store.apply(task.id, event, clock.now())
       if (!change) continue
+      // It was silent in the queue.
+      store.tracker(task.id)?.sign(clock.now())
       this.#prompts.delete(task.id)
       this.#start(change.after, prompt, () => journal.save(change.after))
       this.#ports.watch()

@@ -126,13 +126,6 @@ describe("a run is stopped", () => {
     })
   })
 
-  test("not for silence in the queue: it counts from admission", () => {
-    const given = { task: timed(0), limits: { stallTimeout: 5000 }, progress: { lastSignAt: -99_000 } }
-    expect(demand({ ...given, now: 5999 })).toBeUndefined()
-    expect(dueAt(watched({ ...given, now: 5999 }))).toBe(6000)
-    expect(demand({ ...given, now: 6000 })?.reason.text).toContain("heard of it for 5s;")
-  })
-
   test.each([
     ["a tool runs", { openCalls: 1 }, false],
     ["a question is open", { asks: [askOf()] }, false],
@@ -271,7 +264,7 @@ describe("the next deadline", () => {
     const limits = { stallTimeout: 5000, permissionTimeout: 700 }
     const task = timed(3000)
     expect(dueAt(watched({ task, limits, progress: { lastSignAt: 500 } }))).toBe(4000)
-    expect(dueAt(watched({ limits, progress: { lastSignAt: 1500 } }))).toBe(6500)
+    expect(dueAt(watched({ limits, progress: { lastSignAt: 500 } }))).toBe(5500)
     expect(dueAt(watched({ task, limits, progress: { asks: [askOf({ askedAt: 1100 })] } }))).toBe(1800)
   })
 
