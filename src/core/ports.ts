@@ -185,8 +185,11 @@ export interface Host {
   saveRecord(sessionID: string, task: Task | undefined): Promise<void>
   /** Removes the companion's request of this id from the session's metadata. */
   clearRequest(sessionID: string, requestID: string): Promise<void>
-  /** The records of all sessions that changed after `since`, a fork's included. */
-  recordsSince(since: number): Promise<readonly TaskRecord[]>
+  /**
+   * The records of all sessions that changed after `since`, a fork's included: of this instance's folder, or of all
+   * folders of the project.
+   */
+  recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]>
   /** The records of the tasks that a session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
   /** Whether a record's owner is this very instance, another one that lives, or gone. */

@@ -37,6 +37,9 @@ const KEEP_MS = 300_000
 /** The most sessions that one look-up takes in. */
 const MOST_SESSIONS = 5000
 
+/** What OpenCode calls the project of all folders that are in no repository: they have nothing in common. */
+const NO_PROJECT = "global"
+
 /** The folders that sessions work in. */
 export type Surroundings = {
   /** The folder that this plugin's instance serves. */
@@ -292,19 +295,19 @@ export class OpencodeHost implements Host {
     return this.#records.clearRequest(sessionID, requestID)
   }
 
-  async recordsSince(since: number): Promise<readonly TaskRecord[]> {
+  async recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]> {
     const { folder, mayBeElsewhere } = this.#surroundings
-    const scope = mayBeElsewhere() ? { scope: "project" as const } : {}
+    const scope = whose ?? (mayBeElsewhere() ? "project" : undefined)
     const sessions = await call(
       "list sessions",
-      this.#client.session.list({ ...scope, start: since, limit: MOST_SESSIONS }),
+      this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
     )
     return sessions.flatMap((session) => {
       const record = this.#records.in(session)
       // What another folder's instance looks after, or looked after, is for that folder.
-      return record && (!scope.scope || (record.owner.folder ?? session.directory) === folder)
-        ? [{ ...record, cost: session.cost }]
-        : []
+      const isHere = scope === undefined || (record?.owner.folder ?? session.directory) === folder
+      const isAsked = isHere || (whose === "project" && session.projectID !== NO_PROJECT)
+      return record && isAsked ? [{ ...record, cost: session.cost }] : []
     })
   }
 

@@ -66,7 +66,7 @@ export class Ledger {
     if (options.maxCostPerDay === 0 || Math.abs(now - this.#lookedAt) < ELSEWHERE_MS) return
     this.#lookedAt = now
     try {
-      const records = await host.recordsSince(now - DAY_MS)
+      const records = await host.recordsSince(now - DAY_MS, "project")
       const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
       this.#elsewhere = others.map(({ task }) => task)
       // No record tells what a run costs that goes on; its session does.

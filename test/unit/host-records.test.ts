@@ -87,3 +87,31 @@ test("that a parent's user has undone something is not believed of an old event:
   expect(await host.parent("ses_child")).toMatchObject({ reverted: false })
   expect(calls.reads).toBe(reads)
 })
+
+test("of the whole project are the records that the day's bill asks for, of the instance's folder those it looks after", async () => {
+  const signed = (id: string, folder: string, projectID = "one") => ({
+    id,
+    projectID,
+    parentID: "ses_parent",
+    directory: folder,
+    metadata: {
+      [RECORD_KEY]: encodeRecord(taskOf({ id, sessionID: id, parentID: "ses_parent" }), ownerNow("x", folder), SIGNER),
+    },
+  })
+  const rows = [
+    signed("ses_here", "/project"),
+    signed("ses_below", "/project/below"),
+    signed("ses_other", "/x", "global"),
+  ]
+  const list = async ({ scope }: { scope?: string }) => ({
+    data: scope === "project" ? rows : rows.filter(({ directory }) => directory === "/project"),
+  })
+  for (const mayBeElsewhere of [true, false]) {
+    const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => mayBeElsewhere }
+    const client = { session: { list } } as unknown as OpencodeClient
+    const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+    const ids = async (scope?: "project") => (await host.recordsSince(0, scope)).map(({ task }) => task.sessionID)
+    expect(await ids()).toEqual(["ses_here"])
+    expect(await ids("project")).toEqual(["ses_here", "ses_below"])
+  }
+})
