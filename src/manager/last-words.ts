@@ -40,7 +40,16 @@ export class LastWords {
     if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === task.sessionID))
       return this.askAgain(task, tracker)
     for (const ask of asks) this.#refuse(ask, tracker, reason)
-    if (store.hasOpen(task.sessionID)) background.run("ask for a last word", () => this.#promptIfIdle(task, tracker))
+    if (store.hasOpen(task.sessionID)) this.askIfResting(task, tracker)
+  }
+
+  /** A run that waits for its own tasks asks its model nothing by itself: it is prompted, unless something else is on its way. */
+  askIfResting(task: Task, tracker: ProgressTracker): void {
+    this.#parts.background.run("ask for a last word", async () => {
+      if ((await this.#parts.host.activity()).has(task.sessionID)) return
+      const { lastWord } = tracker
+      if (lastWord?.state === "told" && !tracker.expects) await this.#prompt(task, tracker, lastWord)()
+    })
   }
 
   /** Stops what a run is doing, and asks it once more: it has some time of its own, and no tools. */
@@ -82,12 +91,6 @@ export class LastWords {
   #refuse(ask: Ask, tracker: ProgressTracker, reason: Reason): void {
     tracker.replied(ask.id)
     this.#parts.background.run("refuse", () => this.#parts.host.refuse(ask, lastWordRefusal(reason)))
-  }
-
-  /** A run that waits for its own tasks asks its model nothing by itself. */
-  async #promptIfIdle(task: Task, tracker: ProgressTracker): Promise<void> {
-    if ((await this.#parts.host.activity()).has(task.sessionID)) return
-    if (tracker.lastWord?.state === "told") await this.#prompt(task, tracker, tracker.lastWord)()
   }
 
   /** From the call on the run does not end before the question was read; the function returned sends it. */

@@ -248,7 +248,11 @@ export class Watcher {
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
     if (ending.type === "completed") {
       // What it was told of its own tasks while its messages were read is not in them yet.
-      if (waited || this.#waitsForOwn(task) || this.#waitsForTodos(tracker, openTodos)) return
+      if (waited || this.#waitsForOwn(task) || this.#waitsForTodos(tracker, openTodos)) {
+        // Its turn ended before it could read that it is near a limit.
+        if (tracker.lastWord) this.#ports.lastWords.askIfResting(task, tracker)
+        return
+      }
       if (!(await this.#ports.mayComplete(task))) return
     }
     // The last look, with nothing awaited between it and the end: what it was told meanwhile it has not read yet.

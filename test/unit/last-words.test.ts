@@ -121,6 +121,19 @@ describe("near its time limit a run", () => {
     expect(rig.task(below.id, sessionID).status).toBe("cancelled")
   })
 
+  test("whose turn ends in that moment, and that waits for its own tasks then, is asked all the same", async () => {
+    const { rig, words } = rigged(
+      { ...limits, maxDepth: 2, taskTimeout: 20_000 },
+      { text: "waiting", delay: 8000 },
+      SAID,
+    )
+    rig.onPrompt("BELOW", { hang: true })
+    const { id, sessionID } = await rig.launch({ timeout: 9000 })
+    await rig.launch({ prompt: "BELOW" }, sessionID)
+    expect((await rig.ended(id)).outcome?.saidLastWord).toBe(true)
+    expect(words).toHaveLength(1)
+  })
+
   test("that ends by itself in that moment has simply completed", async () => {
     const { task, words } = await ended(limits, { text: "all is done", delay: 8000 }, SAID)
     expect(task.status).toBe("completed")
