@@ -17,6 +17,9 @@ const UNSEEN_CLAIM_MS = 30_000
 const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
+/** Those of this process that wait for a lock stand in line: only the first of them asks the file system. */
+const lines = new Map<string, Promise<unknown>>()
+
 /**
  * A lock between processes, freed by its holder's death, without a helper process or signal handlers.
  *
@@ -59,8 +62,19 @@ export class Lock {
     return undefined
   }
 
-  /** Does the work while nobody else holds the lock. `late` is thrown where it is not to be had within `ms`. */
-  async hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
+  /**
+   * Does the work while nobody else holds the lock: after what came before it in this process, and once no other one has
+   * it. `late` is thrown where another one does not free it within `ms`.
+   */
+  hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
+    const line = JSON.stringify([this.#folder, this.#name, this.#processes.self])
+    const done = (lines.get(line) ?? Promise.resolve()).then(() => this.#hold(ms, late, work))
+    const settled: Promise<unknown> = done.catch(() => {}).then(() => lines.get(line) === settled && lines.delete(line))
+    lines.set(line, settled)
+    return done
+  }
+
+  async #hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
     const claim = await this.wait(ms)
     if (!claim) throw late()
     let renewed = Promise.resolve()
