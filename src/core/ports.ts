@@ -240,18 +240,16 @@ export type HostEvent =
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 
 /**
- * A call to the host that failed. `ambiguous`: it may have been carried out all the same. `takenOver`: another process
- * has taken the task for abandoned, and owns it now.
+ * A call to the host that failed, or of which nothing was heard: it may have been carried out all the same. `takenOver`:
+ * another process has taken the task for abandoned, and owns it now.
  */
 export class HostError extends Error {
   override readonly name = "HostError"
   readonly notFound: boolean
-  readonly ambiguous: boolean
   readonly takenOver: boolean
-  constructor(message: string, options: { notFound?: boolean; ambiguous?: boolean; takenOver?: boolean } = {}) {
+  constructor(message: string, options: { notFound?: boolean; takenOver?: boolean } = {}) {
     super(message)
     this.notFound = options.notFound ?? false
-    this.ambiguous = options.ambiguous ?? false
     this.takenOver = options.takenOver ?? false
   }
 }

@@ -70,7 +70,7 @@ export async function find<Data>(what: string, request: Promise<Result<Data>>): 
 async function bounded<Data>(what: string, request: Promise<Result<Data>>): Promise<Result<Data>> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const limit = new Promise<never>((_resolve, reject) => {
-    const late = new HostError(`${what}: no answer within ${CALL_LIMIT_MS / 1000} s`, { ambiguous: true })
+    const late = new HostError(`${what}: no answer within ${CALL_LIMIT_MS / 1000} s`)
     timer = setTimeout(() => reject(late), CALL_LIMIT_MS)
     timer.unref?.()
   })
@@ -78,10 +78,7 @@ async function bounded<Data>(what: string, request: Promise<Result<Data>>): Prom
     return await Promise.race([request, limit])
   } catch (error) {
     if (error instanceof HostError) throw error
-    throw new HostError(`${what}: ${errorText(error, undefined)}`, {
-      ambiguous: true,
-      notFound: isNotFound(error, undefined),
-    })
+    throw new HostError(`${what}: ${errorText(error, undefined)}`, { notFound: isNotFound(error, undefined) })
   } finally {
     clearTimeout(timer)
   }

@@ -236,7 +236,7 @@ export class FakeHost extends FakeProcess implements Host {
     if (fault === "forget") return undefined as Result
     if (fail && !after) throw fail
     const result = work()
-    if (fail) throw new HostError(fail.message, { ambiguous: true })
+    if (fail) throw new HostError(fail.message)
     return result
   }
 

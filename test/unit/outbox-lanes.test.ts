@@ -201,7 +201,7 @@ describe("waking", () => {
 
   test("is not lost where the host took a message before the restart, stored it later, and said that it failed", async () => {
     const { clock, world, outbox, told, states } = setUp()
-    world.failures = [new HostError("no answer", { ambiguous: true })]
+    world.failures = [new HostError("no answer")]
     world.storesWhatFails = true
     outbox.post(owing(A), undefined, true)
     await clock.advance(1000)

@@ -331,7 +331,7 @@ describe("a message that was to wake the parent", () => {
 
 test("what is sent again is what was sent, whatever has become of the tasks meanwhile", async () => {
   const { clock, outbox, sent, world } = setUp()
-  world.failures.push(new HostError("busy", { ambiguous: true }))
+  world.failures.push(new HostError("busy"))
   outbox.post(owing("bg_aaaaaaaa"))
   await clock.advance(1000)
   expect(sent.map(({ parts }) => parts[1]?.text)).toEqual(["hidden bg_aaaaaaaa", "hidden bg_aaaaaaaa"])

@@ -107,7 +107,7 @@ describe("a word to a task", () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id, sessionID } = await rig.launch()
-    const failure = new HostError("cut off", { ambiguous: true })
+    const failure = new HostError("cut off")
     let cuts = 0
     rig.host.onCall = (method) => (method === "prompt" && cuts++ === 0 ? { fail: failure, after: true } : undefined)
     await rig.clock.advance(100)
