@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "./process.ts"
 
 /** A git that did not do as it was told. `text` is what it wrote about it, for a reader. */
@@ -32,6 +33,7 @@ export type GitAnswer = { readonly code: number; readonly out: string; readonly 
 const TIME_LIMIT_MS = 120_000
 /** A clean-up of the user's removes folders that are empty: one that git has just made for an object, too. */
 const SWEPT = /unable to create temporary file: No such file or directory/
+/** How often is tried what fails because somebody else is in the middle of something. */
 const ATTEMPTS = 5
 /** The longest complaint of git that is handed on. */
 const MOST_ERROR_CHARS = 600
@@ -67,12 +69,20 @@ const IDENTITY = { name: "superagents", email: "superagents@localhost" }
  * shell, with an environment in which nobody has redirected it and nothing can ask on a terminal. Rejects with a
  * `GitError`.
  */
-export async function git(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
+export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
+  patiently(SWEPT, () => runGit(args, options))
+
+/**
+ * Does the work, and does it again where it fails in a way that passes: with a text that fits. Each time it waits
+ * `pauseMs` longer.
+ */
+export async function patiently<Value>(passing: RegExp, work: () => Promise<Value>, pauseMs = 0): Promise<Value> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await runGit(args, options)
+      return await work()
     } catch (error) {
-      if (attempt === ATTEMPTS || !SWEPT.test(String(error))) throw error
+      if (attempt === ATTEMPTS || !passing.test(String(error))) throw error
+      if (pauseMs > 0) await sleep(pauseMs * attempt)
     }
   }
 }

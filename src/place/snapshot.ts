@@ -4,12 +4,13 @@ import { copyFile, mkdtemp, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { at, type Checkout, isAncestor, treeOf } from "./checkout.ts"
-import { git, gitLine, gitList } from "./git.ts"
+import { git, gitLine, gitList, patiently } from "./git.ts"
 
 /** Files may be many and large: hashing and writing them takes its time. */
 const LONG_MS = 900_000
 
-const MOST_LOOKS = 5
+/** Git gives up where a file goes while it looks, as those of programs do that run here. Then it looks again. */
+const VANISHED = /No such file or directory|short read/
 
 export type Snapshot = { readonly commit: string; readonly tree: string; readonly nested: readonly string[] }
 
@@ -30,7 +31,7 @@ export async function snapshot(
     const copied = how !== "without index" && (await copyIndex(checkout, index))
     if (!copied) await git(["read-tree", parents[0] ?? "HEAD"], { ...at(checkout), index })
     if (copied && how === "whole") await lookAtAll(checkout, index)
-    const nested = await addPatiently(checkout, index)
+    const nested = await patiently(VANISHED, () => addAll(checkout, index))
     const tree = await gitLine(["write-tree"], { ...at(checkout), index })
     return { commit: await commitOf(checkout, tree, parents, message), tree, nested }
   })
@@ -103,17 +104,6 @@ async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
     ["--no-skip-worktree", named(/^s /i).filter((name) => existsSync(join(checkout.top, name)))],
   ] as const)
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
-}
-
-/** Git gives up where a file goes while it looks, as those of programs do that run here. Then it looks again. */
-async function addPatiently(checkout: Checkout, index: string): Promise<string[]> {
-  for (let look = 1; ; look++) {
-    try {
-      return await addAll(checkout, index)
-    } catch (error) {
-      if (look === MOST_LOOKS || !/No such file or directory|short read/.test(String(error))) throw error
-    }
-  }
 }
 
 /** Takes all that is there into the index. Returns the nested repositories that were left out. */

@@ -1,11 +1,10 @@
 import { constants, existsSync } from "node:fs"
 import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
 import { dirname, join } from "node:path"
-import { setTimeout as sleep } from "node:timers/promises"
 import type { Processes } from "../lock.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
-import { GitError, git, gitList } from "./git.ts"
+import { GitError, git, gitList, patiently } from "./git.ts"
 import { holding, notesLock } from "./locks.ts"
 
 type Ports = { readonly processes: Processes }
@@ -13,8 +12,7 @@ type Ports = { readonly processes: Processes }
 /** Large repositories take their time. */
 const LONG_MS = 900_000
 
-/** A git that met a worktree which another was only half through with is asked again, so often and after this time. */
-const ATTEMPTS = 5
+/** A git that met a worktree which another was only half through with is asked again after this time. */
 const AGAIN_MS = 50
 const HALF_WAY = /failed to read .*commondir|could not create directory of|could not open .*No such file or directory/
 
@@ -48,16 +46,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
  * made or half gone: so those of ours come one after the other, and try again where it was somebody else's.
  */
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
-  holding(notesLock(ports, from), async () => {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await change()
-      } catch (error) {
-        if (attempt === ATTEMPTS || !HALF_WAY.test(String(error))) throw error
-        await sleep(AGAIN_MS * attempt)
-      }
-    }
-  })
+  holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
 
 /** Removes a folder, folders that may not be written to included (as some package managers leave them). */
 async function removeFolder(folder: string): Promise<void> {
