@@ -1,10 +1,9 @@
 import { z } from "zod"
+import { MAX_TIMER_MS } from "./core/ports.ts"
 
 // zod sets its English texts by a side effect that the bundler drops: without them, every problem reads "Invalid input".
 z.config(z.locales.en())
 
-/** The longest that a timer can be set for. */
-export const MAX_TIMER_MS = 2_147_483_647
 const milliseconds = z.int().min(0).max(MAX_TIMER_MS)
 const count = z.int().min(0)
 const zeroOrFrom = (least: number) =>

@@ -12,6 +12,9 @@ export interface Clock {
   after(ms: number, run: () => void): () => void
 }
 
+/** The longest that a timer of the system can be set for: one that is asked for more fires at once. */
+export const MAX_TIMER_MS = 2_147_483_647
+
 /** A message as the core reads it. Parts of other types are left out. */
 export type Message = {
   readonly id: string
