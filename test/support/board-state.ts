@@ -9,6 +9,21 @@ export const AGENTS = ["build", "librarian", "tester"]
 /** An agent as it calls from a session that is nobody's thread. */
 export const agent = (name: string, sessionID = `ses_of_${name}`): Actor => ({ kind: "agent", agent: name, sessionID })
 
+/** An active task of the user's, made at `at`. */
+export const boardTaskOf = (id: string, at: string, more: Partial<BoardTask> = {}): BoardTask => ({
+  id,
+  title: `Task ${id}`,
+  description: "",
+  owner: "build",
+  createdBy: "user",
+  status: "active",
+  steps: [],
+  resources: [],
+  createdAt: at,
+  updatedAt: at,
+  ...more,
+})
+
 /** A board under the rules alone: no file, no clock, no host. Its time goes on by a second with each command. */
 export class RuledBoard {
   state: BoardState = EMPTY

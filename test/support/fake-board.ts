@@ -10,6 +10,7 @@ import {
   type TaskPatch,
   type TaskState,
 } from "../../src/board/service.ts"
+import { boardTaskOf } from "./board-state.ts"
 
 /** A board in memory with the rules that HTTP has to put into words; the real one has its own tests. */
 export class FakeBoard implements Board {
@@ -34,19 +35,7 @@ export class FakeBoard implements Board {
   /** Puts a task there, or changes it, and tells of it. */
   put(task: Partial<BoardTask> & { id: string }, state?: Partial<TaskState>): BoardTask {
     const at = new Date(this.now()).toISOString()
-    const whole: BoardTask = {
-      title: `Task ${task.id}`,
-      description: "",
-      owner: "build",
-      createdBy: "user",
-      status: "active",
-      steps: [],
-      resources: [],
-      createdAt: at,
-      updatedAt: at,
-      ...this.tasks.get(task.id),
-      ...task,
-    }
+    const whole = boardTaskOf(task.id, at, { ...this.tasks.get(task.id), ...task })
     this.tasks.set(task.id, whole)
     this.#nextId = Math.max(this.#nextId, Number(task.id) + 1)
     if (state) this.states.set(task.id, { state: "running", reason: "", text: state.state ?? "running", ...state })

@@ -5,23 +5,12 @@ import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment, stateOf } fro
 import type { BoardTask } from "../../src/board/task.ts"
 
 /** What a task is doing, told from board, runs and clock alone. */
+import { boardTaskOf } from "../support/board-state.ts"
 
 const NOW = "2026-03-02T08:00:00.000Z"
 const LATER = "2026-03-02T09:00:00.000Z"
 
-const taskOf = (id: string, more: Partial<BoardTask> = {}): BoardTask => ({
-  id,
-  title: `Task ${id}`,
-  description: "",
-  owner: "build",
-  createdBy: "user",
-  status: "active",
-  steps: [],
-  resources: [],
-  createdAt: NOW,
-  updatedAt: NOW,
-  ...more,
-})
+const taskOf = (id: string, more: Partial<BoardTask> = {}): BoardTask => boardTaskOf(id, NOW, more)
 
 const runOf = (state: RunView["state"], more: Partial<RunView> = {}): RunView => ({
   createdAt: Date.parse(NOW),
