@@ -46,7 +46,9 @@ export class Scheduler {
   /** The time from which rounds count while the file names no last one, or one from a clock that was set back. */
   #countedFrom = Number.POSITIVE_INFINITY
   #lease?: Claim
+  /** Of the board's folder, or of the one that it will be made in. */
   #watcher?: FSWatcher
+  #exists = false
   #cancelTimer?: () => void
   #beating?: Promise<void>
   #looking?: Promise<void>
@@ -74,9 +76,9 @@ export class Scheduler {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#cancelTimer?.()
-    this.#unwatch()
     await this.#beating
     await this.#looking
+    this.#unwatch()
     await this.#lease?.release()
     this.#lease = undefined
   }
@@ -108,7 +110,7 @@ export class Scheduler {
   async follow(): Promise<void> {
     if (this.#lease) return this.look()
     // The first change makes the folder, and with it something to look after.
-    if (!this.#watcher) await this.beat()
+    if (!this.#exists) await this.beat()
   }
 
   /** Starts what is due and stops what is not to run any more; once more if asked while it looks. Never rejects. */
@@ -138,11 +140,16 @@ export class Scheduler {
   async #lookAround(): Promise<void> {
     const { store, home, changed } = this.#ports
     if (this.#stopped) return
-    if (!(await store.exists())) return this.#unwatch()
+    const exists = await store.exists()
+    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    if (!exists || !this.#exists) this.#unwatch()
+    if (exists !== this.#exists) changed()
+    this.#exists = exists
     this.#watcher ??= store.watch(() => {
-      void (this.#lease ? this.look() : this.beat())
-      changed()
+      void (this.#lease && this.#exists ? this.look() : this.beat())
+      if (this.#exists) changed()
     })
+    if (!exists) return
     if (!home.isHere) {
       if (!(await store.isLeased())) await home.wake()
       return

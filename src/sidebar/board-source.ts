@@ -1,4 +1,4 @@
-import { type FSWatcher, watch } from "node:fs"
+import type { FSWatcher } from "node:fs"
 import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
@@ -8,6 +8,7 @@ import { boardFolder, mainCheckout } from "../board/project.ts"
 import { type BoardState, EMPTY } from "../board/state.ts"
 import { stateOf } from "../board/status.ts"
 import { parseBoard } from "../board/store/format.ts"
+import { watchFolder } from "../board/store/watch.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { isActive, isQueued } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/asks.ts"
@@ -47,12 +48,22 @@ export function createBoardSource(
   let told = new Map<string, string | undefined>()
   let first = true
   let readSince: number | undefined
+  /** The file as it was read last. */
+  let text: string | undefined
+  /** What other processes run is to be looked at, too. */
+  let isDue = false
   let on = false
   let looking: Promise<void> | undefined
   let lookAgain = false
 
-  /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
+  /** A look at the board, and at what other processes run on it. Never rejects. */
   function look(): Promise<void> {
+    isDue = true
+    return lookAtFile()
+  }
+
+  /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
+  function lookAtFile(): Promise<void> {
     lookAgain = true
     looking ??= looks().finally(() => {
       looking = undefined
@@ -72,10 +83,13 @@ export function createBoardSource(
     if (!on || !given) return
     const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
     try {
-      const parsed = parseBoard(await readFile(join(folder, FILE), "utf8"), "")
-      if (!on) return
+      const present = await readFile(join(folder, FILE), "utf8")
+      if (!on || (present === text && !isDue)) return
+      text = present
+      isDue = false
+      const parsed = parseBoard(present, "")
       if ("state" in parsed) take(parsed.state)
-      watcher ??= watchFolder(folder)
+      watcher ??= heard(folder)
       const { scheduleOf } = await import("../board/schedule.ts")
       setNextTick(scheduleOf(given.schedule).round(Date.now()).text)
       await readThreads()
@@ -85,10 +99,8 @@ export function createBoardSource(
     }
   }
 
-  function watchFolder(folder: string): FSWatcher {
-    const made = watch(folder, { persistent: false }, (_event, name) => {
-      if (name === null || name === FILE) void look()
-    })
+  function heard(folder: string): FSWatcher {
+    const made = watchFolder(folder, () => void lookAtFile())
     made.on("error", unwatch)
     return made
   }
@@ -100,6 +112,7 @@ export function createBoardSource(
 
   function gone(): void {
     unwatch()
+    text = undefined
     setBoard(EMPTY)
   }
 

@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { boardFile, boardFolder, call, callBoard, historyFile, idIn, stored, taskOf } from "../support/board.ts"
@@ -9,6 +10,7 @@ import { ask, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
+import { BINARY } from "../support/server-process.ts"
 
 let model: ScriptedModel
 let host: Host
@@ -49,7 +51,8 @@ test("a linked git worktree sees the board of the main checkout, and its tasks a
   })
   const thread = await unwrap(host.client.session.get({ sessionID: task.threadId }))
   expect(thread.directory).toBe(host.directory)
-  await eventually(() => runsOf(task.id) === 1, { timeout: 30_000 })
+  // The main folder's instance hears of the board being made: without that it looks every 20 s.
+  await eventually(() => runsOf(task.id) === 1, { timeout: 10_000 })
   await idle(host, task.threadId)
   model.reset()
   await callBoard(host, model, await openSession(host), "cancel_task", { task_id: task.id })
@@ -77,6 +80,35 @@ test("a file that is broken by hand is left alone, every call says so, and mende
 })
 
 describe("a second process on the same project", () => {
+  test("hears in OpenCode's own engine of a file that replaces another", () => {
+    const folder = mkdtempSync(join(tmpdir(), "superagents-watch-"))
+    writeFileSync(join(folder, "tasks.json"), "")
+    const source = fileURLToPath(new URL("../../src/board/store/watch.ts", import.meta.url))
+    // Several times: whether the engine tells of the replacement itself depends on how soon it comes.
+    const script = `import { readFileSync } from "node:fs"
+import { open, rename } from "node:fs/promises"
+import { watchFolder } from ${JSON.stringify(source)}
+process.chdir(${JSON.stringify(folder)})
+setTimeout(() => process.exit(), 10_000)
+let heard = () => {}
+watchFolder(".", () => heard())
+for (let round = 1; round <= 20; round++) {
+  const news = new Promise((resolve) => {
+    heard = () => readFileSync("tasks.json", "utf8") === String(round) && resolve()
+  })
+  const file = await open("tasks.json.tmp", "w")
+  await file.writeFile(String(round))
+  await file.sync()
+  await file.close()
+  await rename("tasks.json.tmp", "tasks.json")
+  await news
+}
+process.stdout.write("heard", () => process.exit())`
+    const env = { PATH: process.env.PATH, HOME: host.home, BUN_BE_BUN: "1" }
+    expect(execFileSync(BINARY, ["-e", script], { env, encoding: "utf8" })).toBe("heard")
+    rmSync(folder, { recursive: true, force: true })
+  })
+
   test("sees the same board and starts nothing twice; it takes over within a minute of the first one's death", {
     timeout: 180_000,
   }, async () => {
@@ -84,7 +116,8 @@ describe("a second process on the same project", () => {
     const theirs = other
     const session = await openSession(theirs)
     const id = idIn(await callBoard(theirs, model, session, "create_task", { title: "Shared", owner: "general" }))
-    await eventually(() => runsOf(id) === 1, { timeout: 60_000 })
+    // The one that runs tasks hears of it: without that it looks every 20 s.
+    await eventually(() => runsOf(id) === 1, { timeout: 10_000 })
     await eventually(() => (boardFile(host).runtime.tasks[id] as { ran?: string })?.ran, { timeout: 30_000 })
     expect(runsOf(id)).toBe(1)
     model.use((request) => (taskOf(request) === id ? { text: "on it" } : undefined))

@@ -552,16 +552,17 @@ describe("the lock", () => {
   })
 })
 
-test("changes are heard of, from another process too, once the board is there", async () => {
+test("changes are heard of, from another process too, the first of all as well", async () => {
   const store = open()
-  expect(store.watch(() => {})).toBeUndefined()
-  await make(store)
-  let heard = () => {}
-  const news = new Promise<void>((resolve) => {
-    heard = resolve
-  })
-  const watcher = store.watch(() => heard())
-  await make(open())
-  await news
-  watcher?.close()
+  for (const folders of [".opencode missing", "there"]) {
+    let heard = () => {}
+    const news = new Promise<void>((resolve) => {
+      heard = resolve
+    })
+    const watcher = store.watch(() => heard())
+    await make(open())
+    await news
+    watcher?.close()
+    expect(await store.exists(), folders).toBe(true)
+  }
 })

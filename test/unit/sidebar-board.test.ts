@@ -13,19 +13,23 @@ import { taskOf } from "../support/tasks.ts"
 
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
-vi.mock("node:fs", async () => {
-  const actual = await vi.importActual<typeof import("node:fs")>("node:fs")
-  const watch = (...given: Parameters<typeof actual.watch>) => {
-    const watcher = actual.watch(...given)
-    const close = watcher.close.bind(watcher)
-    watcher.close = () => {
-      watchers.delete(watcher)
-      close()
-    }
-    watchers.add(watcher)
-    return watcher
+vi.mock("../../src/board/store/watch.ts", async () => {
+  const { watchFolder } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
+    "../../src/board/store/watch.ts",
+  )
+  return {
+    watchFolder: (...given: Parameters<typeof watchFolder>) => {
+      const watcher = watchFolder(...given)
+      heard = given[1]
+      const close = watcher.close.bind(watcher)
+      watcher.close = () => {
+        watchers.delete(watcher)
+        close()
+      }
+      watchers.add(watcher)
+      return watcher
+    },
   }
-  return { ...actual, watch }
 })
 
 let folder: string
@@ -39,6 +43,8 @@ const questions: unknown[] = []
 const listeners = new Set<unknown>()
 const listed = vi.fn(async () => ({ data: stored }))
 const watchers = vi.hoisted(() => new Set<unknown>())
+/** Has the source told of a change in the folder. */
+let heard = () => {}
 
 const OPTIONS = { dir: ".opencode/tasks", agents: null, schedule: "0 0 1 1 *", maxConcurrentRuns: 3 }
 
@@ -141,6 +147,19 @@ test("a board that is deleted is shown no longer, and shown again when it comes 
   await source.look()
   expect(source.tasks()).toHaveLength(1)
   expect(watchers.size).toBe(1)
+})
+
+test("it asks for other processes' runs by the clock and where the file has changed, not for each event of its folder", async () => {
+  write({})
+  await open()
+  listed.mockClear()
+  heard()
+  await source.look()
+  expect(listed).toHaveBeenCalledTimes(1)
+  write({ title: "Migrate it" })
+  heard()
+  await vi.waitFor(() => expect(source.tasks()[0]?.title).toBe("Migrate it"))
+  await vi.waitFor(() => expect(listed.mock.calls.length).toBeGreaterThan(1))
 })
 
 test("it says what a run asks, a question too", async () => {

@@ -1,4 +1,4 @@
-import { type FSWatcher, watch } from "node:fs"
+import type { FSWatcher } from "node:fs"
 import { mkdir, open, readdir, readFile, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { type Claim, ifMissing, Lock, type Processes } from "../../lock.ts"
@@ -7,6 +7,7 @@ import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
 import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
+import { watchFolder } from "./watch.ts"
 
 const BOARD_FILE = "tasks.json"
 const HISTORY_FILE = "history.jsonl"
@@ -111,17 +112,16 @@ export class Store {
     return this.#guard(() => this.#lease.isTaken())
   }
 
-  /** Calls back when the files may have changed. Undefined where there is no folder yet. */
+  /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
   watch(changed: () => void): FSWatcher | undefined {
-    try {
-      const watcher = watch(this.#ports.folder, { persistent: false }, (_event, name) => {
-        if (name === null || name === BOARD_FILE || name === HISTORY_FILE) changed()
-      })
-      watcher.on("error", () => watcher.close())
-      return watcher
-    } catch {
-      return undefined
-    }
+    for (let { folder } = this.#ports; ; folder = dirname(folder))
+      try {
+        const watcher = watchFolder(folder, changed)
+        watcher.on("error", () => watcher.close())
+        return watcher
+      } catch {
+        if (folder === dirname(folder)) return undefined
+      }
   }
 
   async #change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {
