@@ -1,4 +1,4 @@
-import { z } from "zod"
+import type { z } from "zod"
 import { CallError, thereAre } from "../core/errors.ts"
 import { head } from "../core/text.ts"
 
@@ -10,11 +10,15 @@ export const MOST_BATCH_CHARS = 100
  * Parses a tool call's arguments: OpenCode hands them over as the model wrote them. `null` counts as absent, since
  * models send it. Throws a `CallError` that names the argument, what was expected and what came.
  */
-export function parseArguments<Shape extends z.ZodRawShape>(shape: Shape, input: unknown): z.infer<z.ZodObject<Shape>> {
+export function parseArguments<Shape extends z.ZodRawShape>(
+  schema: z.ZodObject<Shape>,
+  input: unknown,
+): z.infer<z.ZodObject<Shape>> {
+  const { shape } = schema
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw new CallError(`The arguments must be an object${withNames(shape)}. Got ${shown(input)}.`)
   const given = Object.entries(input).filter(([, value]) => value !== null && value !== undefined)
-  const parsed = z.strictObject(shape).safeParse(Object.fromEntries(given))
+  const parsed = schema.safeParse(Object.fromEntries(given))
   if (parsed.success) return parsed.data
   const { issues } = parsed.error
   const first = issues.filter((issue, index) => issues.findIndex(({ path }) => path[0] === issue.path[0]) === index)

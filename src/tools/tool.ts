@@ -1,4 +1,4 @@
-import type { z } from "zod"
+import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import { HostError } from "../core/ports.ts"
 import type { Caller } from "../manager/checks.ts"
@@ -34,13 +34,16 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
 }): Tool {
+  // One for all calls: a schema compiles itself at its first parse, which takes longer than the rest of a call.
+  let schema: z.ZodObject<Shape> | undefined
   return {
     description: tool.description,
     args: tool.args,
     async execute(input, context) {
       const refusal = isObject(input) ? tool.refuse?.(input) : undefined
       if (refusal) throw refusal
-      const args = parseArguments(tool.args, input)
+      schema ??= z.strictObject(tool.args)
+      const args = parseArguments(schema, input)
       try {
         return await tool.run(args, context)
       } catch (error) {

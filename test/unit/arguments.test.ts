@@ -6,11 +6,15 @@ import { toolsFor } from "../../src/tools/index.ts"
 import { Rig } from "../support/rig.ts"
 
 const either = z.union([z.array(z.string()).min(1), z.string().max(3)])
-const shape = { name: z.string().min(2), count: z.int().max(5).optional(), either: either.optional() }
+const schema = z.strictObject({
+  name: z.string().min(2),
+  count: z.int().max(5).optional(),
+  either: either.optional(),
+})
 
 const problem = (input: unknown): string => {
   try {
-    parseArguments(shape, input)
+    parseArguments(schema, input)
   } catch (error) {
     if (error instanceof CallError) return error.message
     throw error
@@ -20,8 +24,8 @@ const problem = (input: unknown): string => {
 
 describe("arguments", () => {
   test("that fit are handed over; null and undefined count as absent", () => {
-    expect(parseArguments(shape, { name: "ab", count: 3 })).toEqual({ name: "ab", count: 3 })
-    expect(parseArguments(shape, { name: "ab", count: null, other: undefined })).toEqual({ name: "ab" })
+    expect(parseArguments(schema, { name: "ab", count: 3 })).toEqual({ name: "ab", count: 3 })
+    expect(parseArguments(schema, { name: "ab", count: null, other: undefined })).toEqual({ name: "ab" })
   })
 
   test.each([
