@@ -19,7 +19,7 @@ import type { Answers } from "./answers.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stopping.ts"
 
-/** How long the record of an end may wait that its session's messages prove. */
+/** How long the record of an end that its session's messages prove waits for more to be written with it. */
 const PROVEN_RECORD_MS = 1000
 
 /** What goes with an end besides how the run ended. */
@@ -64,6 +64,8 @@ export class Endings {
   readonly #waiters = new Map<string, Set<() => void>>()
   /** Runs that have ended and are being closed. */
   readonly #closing = new Map<string, Promise<Task>>()
+  /** By parent: takes back the writing of proven ends that is about to come. */
+  readonly #recording = new Map<string, () => void>()
 
   /** `freed` is called when a slot has become free, after the end was recorded in memory, and when it is closed. */
   constructor(parts: Parts, outbox: Outbox, answers: Answers, steps: readonly ClosingStep[], freed: () => void) {
@@ -164,8 +166,9 @@ export class Endings {
       handedOver,
     })
     // After a crash the parent's own messages tell what it was told: this write may wait.
-    if (state === "confirmed") journal.saveLater(change.after)
-    else await journal.save(change.after)
+    if (state !== "confirmed") return journal.save(change.after)
+    journal.saveLater(change.after)
+    if (this.#recording.has(task.parentID)) this.#recordSoon(task.parentID)
   }
 
   /**
@@ -225,11 +228,25 @@ export class Endings {
     if (when === "never") this.letGo(task.id)
     if (when === "now") await journal.save(task)
     const closed = await closing
-    if (when === "soon") journal.saveLater(closed, PROVEN_RECORD_MS)
+    if (when === "soon") {
+      journal.saveLater(closed)
+      this.#recordSoon(closed.parentID)
+    }
     // What came of its check no message tells: that is written before it is told.
     else if (when === "now" && closed.outcome?.receipt?.check) await journal.save(closed)
     this.letGo(task.id)
     return closed
+  }
+
+  /** Once no task of this parent has ended and none was told of for a moment: then one write has both. */
+  #recordSoon(parentID: string): void {
+    const { clock, journal } = this.#parts
+    this.#recording.get(parentID)?.()
+    const write = () => {
+      this.#recording.delete(parentID)
+      journal.flush(parentID)
+    }
+    this.#recording.set(parentID, clock.after(PROVEN_RECORD_MS, write))
   }
 
   async #attempt<Result>(work: () => Promise<Result>, task: Task): Promise<Result | undefined> {

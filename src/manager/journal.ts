@@ -6,7 +6,7 @@ import { persistently } from "./retry.ts"
 export const LATER_MS = 10_000
 
 type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
-type Waiting = { readonly task: Task; readonly due: number; readonly cancel: () => void }
+type Waiting = { readonly task: Task; readonly cancel: () => void }
 
 export type JournalPorts = {
   /** The task as it is now; undefined for one that is forgotten, or another process's. */
@@ -46,14 +46,11 @@ export class Journal {
     return entry.again
   }
 
-  /** Stores the present state, or a newer one, before long: with the next write or `flush`, or when `ms` have passed. */
-  saveLater(task: Task, ms = LATER_MS): void {
-    const due = this.#clock.now() + ms
-    const waiting = this.#waiting.get(task.id)
-    if (this.#stopped.aborted || (waiting && waiting.due <= due)) return
-    waiting?.cancel()
-    const cancel = this.#clock.after(ms, () => void this.save(task))
-    this.#waiting.set(task.id, { task, due, cancel })
+  /** Stores the present state, or a newer one, before long: with the next write or `flush`, or after `LATER_MS`. */
+  saveLater(task: Task): void {
+    if (this.#stopped.aborted || this.#waiting.has(task.id)) return
+    const cancel = this.#clock.after(LATER_MS, () => void this.save(task))
+    this.#waiting.set(task.id, { task, cancel })
   }
 
   /** Writes now what waits: all of it, or what waits for the tasks of one parent. */

@@ -88,6 +88,17 @@ describe("a notification", () => {
     expect(written(rig, sessionID)).toBe("completed pending")
   })
 
+  test("of many that end at once and are told one after the other: each is written down once, with both", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
+    const launched = await Promise.all(Array.from({ length: 20 }, () => rig.launch()))
+    rig.host.onCall = (method) => (method === "prompt" ? { slow: 150 } : undefined)
+    rig.host.calls.length = 0
+    await rig.clock.until(() => launched.every(({ id }) => rig.task(id).delivery.state === "confirmed"))
+    await rig.clock.advance(2 * LATER_MS)
+    expect(rig.host.calls.filter((method) => method === "saveRecord")).toHaveLength(20)
+    for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
+  })
+
   test("of an end that they do not prove is written down before it is sent", async () => {
     const { rig, sessionID } = await running()
     const { seen, writes } = await order(rig, sessionID, () => rig.manager.cancel({ type: "all" }, rig.caller))
