@@ -1,6 +1,6 @@
 import { openSession } from "../../test/support/drive.ts"
 import { type Case, collector } from "../support/case.ts"
-import { type Bench, type Contender, native, superagents, withBenches } from "../support/contender.ts"
+import { type Bench, inTurn, native, superagents, withBenches } from "../support/contender.ts"
 import { cpuMs, memoryMB } from "../support/proc.ts"
 import { eventuallyQuiet } from "../support/quiet.ts"
 import { atMostPlus, atMostTimes, none, type Row } from "../support/rows.ts"
@@ -33,9 +33,6 @@ export const crowdCase: Case = async ({ runs, short, built, progress }) => {
   const title = `${tasks} tasks of ${TASK_MS / 1000} s at once`
   return rows.map((row) => ({ ...row, case: "crowd", figure: `${title}: ${row.figure}`, ...found.of(row.figure) }))
 }
-
-/** Neither is always the first. */
-const inTurn = (contenders: Contender[], run: number) => (run % 2 === 0 ? contenders.toReversed() : contenders)
 
 async function measure(bench: Bench, tasks: number): Promise<[string, number][]> {
   const { host, model } = bench

@@ -48,6 +48,9 @@ export const counted = (entry: string, options: Record<string, unknown> = {}): C
   return { ...superagents(plugin), start: (model) => startPlugged(model, wrapped, { plugin }), log }
 }
 
+/** Neither is always the first. */
+export const inTurn = (contenders: Contender[], run: number) => (run % 2 === 0 ? contenders.toReversed() : contenders)
+
 export const startBench = async (contender: Contender): Promise<Bench> => {
   const model = await startModel()
   try {
