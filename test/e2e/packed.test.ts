@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { eventually, openSession, unwrap } from "../support/drive.ts"
-import { prepareHome, removeHome, seedConfigFolder } from "../support/home.ts"
+import { prepareHome, removeHome } from "../support/home.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, PACKAGE } from "../support/plugin.ts"
@@ -68,7 +68,6 @@ test("the package has both halves, what a reader needs, and nothing to install",
 
 test("installed from the tarball by `opencode plugin`, both halves work", async () => {
   expect(await install()).toMatch(/Detected server \+ tui targets.*exit 0$/s)
-  await seedConfigFolder(join(home.directory, ".opencode"))
   host = await startHost({ home: home.root, model })
   expect(await unwrap(host.client.tool.ids())).toContain("superagents_task")
   const sessionID = await openSession(host)

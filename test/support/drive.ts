@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
-import type { AssistantMessage, ToolPart } from "@opencode-ai/sdk/v2"
-import { eventually } from "./eventually.ts"
-import type { Host } from "./host.ts"
+import type { AssistantMessage, Message, ToolPart } from "@opencode-ai/sdk/v2"
+import { eventually, type News } from "./eventually.ts"
+import type { Host, HostEvent } from "./host.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 export { eventually } from "./eventually.ts"
@@ -46,6 +46,20 @@ const modelFrom = (name: string) => {
   const slash = name.indexOf("/")
   return { providerID: name.slice(0, slash), modelID: name.slice(slash + 1) }
 }
+
+/** News of these events alone: what else happens in the host is no reason to ask it again. */
+export const newsOf = ({ events }: Host, concerns: (event: HostEvent) => boolean): News => ({
+  mark: events.mark,
+  since: (mark, limit) => events.since(mark, limit, concerns),
+})
+
+/** News of when the session begins to work and rests. */
+const statusNews = (host: Host, sessionID: string) =>
+  newsOf(host, ({ type, properties }) => type === "session.status" && properties.sessionID === sessionID)
+
+/** News of the session's messages: that one is there, or has ended. */
+const messageNews = (host: Host, sessionID: string) =>
+  newsOf(host, ({ type, properties }) => type === "message.updated" && properties.sessionID === sessionID)
 
 export const openSession = async (host: Host, options: { title?: string; agent?: string } = {}) => {
   const session = await unwrap(host.client.session.create({ title: "test", ...options }))
@@ -98,12 +112,16 @@ const lastAnswer = async (host: Host, sessionID: string): Promise<AssistantMessa
  */
 export const idle = async (host: Host, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
   const message = () => `${sessionID} is idle\n${host.logs()}`
-  await eventually(async () => !(await isBusy(host, sessionID)), { timeout, message, news: host.events })
+  await eventually(async () => !(await isBusy(host, sessionID)), {
+    timeout,
+    message,
+    news: statusNews(host, sessionID),
+  })
   const closed = async () => {
     const last = await lastAnswer(host, sessionID)
     return !last || last.time.completed !== undefined
   }
-  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS, news: host.events }).catch(() => {})
+  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS, news: messageNews(host, sessionID) }).catch(() => {})
 }
 
 /** Says it, waits for the session to be idle and returns the last text since; "" when there is none. */
@@ -130,6 +148,16 @@ const outcomeOf = ({ state }: ToolPart): ToolOutcome | undefined => {
   const { time, ...rest } = state
   return { ...rest, durationMs: time.end - time.start }
 }
+
+/** The call that this event tells the end of. */
+const endedCall = (event: HostEvent) => {
+  if (event.type !== "message.part.updated" || event.properties.part.type !== "tool") return undefined
+  const { callID, state } = event.properties.part
+  return state.status === "completed" || state.status === "error" ? callID : undefined
+}
+
+const isLaterUser = ({ role, id, sessionID }: Message, session: string, messageID: string) =>
+  role === "user" && sessionID === session && id > messageID
 
 export type CallOptions = SayOptions & {
   /** What the user says, before the marker that ties the message to these calls. */
@@ -158,25 +186,36 @@ export const callTools = async (
   })
   try {
     const { messageID } = await say(host, sessionID, `${text} ${marker}`, { ...options, timeout })
+    const begun = host.events.mark()
+    const ids = tools.map(({ id }) => id)
+    const haveEnded = () => {
+      const seen = new Set(host.events.all.slice(begun).map(endedCall))
+      return ids.every((id) => seen.has(id))
+    }
+    const endNews = newsOf(host, (event) => endedCall(event) !== undefined && haveEnded())
     const ended = await eventually(
       async () => {
         const parts = await toolParts(host, sessionID)
-        const outcomes = tools.flatMap(({ id }) => parts.filter((part) => part.callID === id).map(outcomeOf))
-        return outcomes.length === tools.length && outcomes.every(Boolean) && (outcomes as ToolOutcome[])
+        const outcomes = ids.flatMap((id) => parts.filter((part) => part.callID === id).map(outcomeOf))
+        return outcomes.length === ids.length && outcomes.every(Boolean) && (outcomes as ToolOutcome[])
       },
       {
         timeout,
-        news: host.events,
+        news: endNews,
+        since: begun,
         message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${host.logs()}`,
       },
     )
+    const turnNews = newsOf(host, ({ type, properties }) => {
+      if (type === "session.status") return properties.sessionID === sessionID && properties.status.type === "idle"
+      return type === "message.updated" && isLaterUser(properties.info, sessionID, messageID)
+    })
     await eventually(
       async () => {
         if (!(await isBusy(host, sessionID))) return true
-        const all = await messages(host, sessionID)
-        return all.some(({ info }) => info.role === "user" && info.id > messageID)
+        return (await messages(host, sessionID)).some(({ info }) => isLaterUser(info, sessionID, messageID))
       },
-      { timeout, news: host.events, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
+      { timeout, news: turnNews, since: begun, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
     )
     return ended
   } finally {

@@ -75,9 +75,9 @@ export const createEventLog = (logs: () => string) => {
     /** To be given as `since`: only what comes from now on counts. */
     mark: () => all.length,
     waitFor,
-    /** Resolves when an event has come since `mark`, or after `limit` ms. */
-    since: (mark: number, limit: number) =>
-      waitFor(() => true, { since: mark, timeout: Math.max(0, limit) }).then(
+    /** Resolves when an event that concerns somebody has come since `mark`, or after `limit` ms. */
+    since: (mark: number, limit: number, concerns: (event: HostEvent) => boolean = () => true) =>
+      waitFor(concerns, { since: mark, timeout: Math.max(0, limit), what: "news" }).then(
         () => {},
         () => {},
       ),

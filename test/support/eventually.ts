@@ -13,7 +13,7 @@ export type News = { mark(): number; since(mark: number, limit: number): Promise
 
 /**
  * Polls until `look` returns something truthy, which is the result. A throw counts as "not yet". With `news` it looks
- * again only when there is some: each look costs the host that is asked.
+ * again only when there is some, and first when there is some since the mark `since`: each look costs the host.
  */
 export const eventually = async <Value>(
   look: () => Value | Promise<Value>,
@@ -21,10 +21,12 @@ export const eventually = async <Value>(
     timeout = DEFAULT_TIMEOUT_MS,
     message = String(look),
     news,
-  }: { timeout?: number; message?: string | (() => string); news?: News } = {},
+    since,
+  }: { timeout?: number; message?: string | (() => string); news?: News; since?: number } = {},
 ): Promise<NonNullable<Exclude<Value, false>>> => {
   const deadline = performance.now() + timeout
   let last: unknown
+  if (since !== undefined) await news?.since(since, Math.min(LONGEST_SILENCE_MS, timeout))
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 1.5, LONGEST_PAUSE_MS)) {
     const mark = news?.mark() ?? 0
     try {

@@ -37,13 +37,16 @@ const INSTALLED = {
 /** The host's own catalogue has thousands of models, which cost its first turn a second and more of a core to read. */
 const NO_MODELS = "{}"
 
-export const seedConfigFolder = async (folder: string) => {
+const seedConfigFolder = async (folder: string) => {
   await mkdir(join(folder, "node_modules"), { recursive: true })
   await writeFile(join(folder, "package-lock.json"), JSON.stringify(INSTALLED))
 }
 
 const initProject = async (directory: string) => {
-  await mkdir(directory, { recursive: true })
+  // A board makes this folder, too, and with the next start the host would install into it: see above.
+  const folder = join(directory, ".opencode")
+  await seedConfigFolder(folder)
+  await writeFile(join(folder, ".gitignore"), "*\n")
   await writeFile(join(directory, "README.md"), "# A project for tests\n")
   const identity = {
     GIT_AUTHOR_NAME: "t",

@@ -1,7 +1,15 @@
 import { fileURLToPath } from "node:url"
-import { type CallOptions, callTools, eventually, messages, openSession, type ToolOutcome, unwrap } from "./drive.ts"
-import type { News } from "./eventually.ts"
-import { type Host, type HostEvent, type HostOptions, type Plugin, startHost } from "./host.ts"
+import {
+  type CallOptions,
+  callTools,
+  eventually,
+  messages,
+  newsOf,
+  openSession,
+  type ToolOutcome,
+  unwrap,
+} from "./drive.ts"
+import { type Host, type HostOptions, type Plugin, startHost } from "./host.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 /** The package's folder, as a user would name it in opencode.json. */
@@ -101,19 +109,12 @@ export const notifications = async (host: Host, sessionID: string): Promise<Noti
   return found
 }
 
-/** News of a hidden part in this session alone: what happens in others is no reason to read all its messages again. */
-const partsIn = ({ events }: Host, sessionID: string): News => ({
-  mark: events.mark,
-  since: (mark, limit) => {
-    const isPart = ({ type, properties }: HostEvent) =>
-      type === "message.part.updated" &&
-      properties.part.sessionID === sessionID &&
-      properties.part.type === "text" &&
-      properties.part.synthetic === true
-    const settled = () => {}
-    return events.waitFor(isPart, { since: mark, timeout: Math.max(0, limit), what: "news" }).then(settled, settled)
-  },
-})
+/** News of a hidden part in this session alone. */
+const partsIn = (host: Host, sessionID: string) =>
+  newsOf(host, ({ type, properties }) => {
+    if (type !== "message.part.updated" || properties.part.sessionID !== sessionID) return false
+    return properties.part.type === "text" && properties.part.synthetic === true
+  })
 
 /** Resolves when the session has at least so many notifications. */
 export const notified = (host: Host, sessionID: string, count = 1, timeout = 30_000) =>
