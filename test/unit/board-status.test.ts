@@ -3,9 +3,9 @@ import type { RunView } from "../../src/board/ports.ts"
 import { EMPTY, MOST_FAILURES, type Pulse } from "../../src/board/state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment, stateOf } from "../../src/board/status.ts"
 import type { BoardTask } from "../../src/board/task.ts"
+import { boardTaskOf } from "../support/board-state.ts"
 
 /** What a task is doing, told from board, runs and clock alone. */
-import { boardTaskOf } from "../support/board-state.ts"
 
 const NOW = "2026-03-02T08:00:00.000Z"
 const LATER = "2026-03-02T09:00:00.000Z"

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { DAY_MS } from "../../src/core/bill.ts"
 import { CallError } from "../../src/core/errors.ts"
 import { Rig } from "../support/rig.ts"
@@ -183,6 +183,13 @@ describe("the day's budget", () => {
     }
     expect(await reads({ maxCostPerSession: 1 })).toBe(0)
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
+  })
+
+  test("asks for those of all folders of the project", async () => {
+    const rig = rigged({ maxCostPerDay: 1 })
+    const asked = vi.spyOn(rig.host, "recordsSince")
+    await rig.launch(spend)
+    expect(asked.mock.lastCall).toEqual([expect.any(Number), "project"])
   })
 })
 

@@ -159,7 +159,7 @@ describe("a call to the host", () => {
     await expect(answer(result)).rejects.toMatchObject({ name: "HostError", ...error })
   })
 
-  test("that throws may have been carried out", async () => {
+  test("that throws rejects with a HostError, too", async () => {
     const broken = call("do it", Promise.reject<object>(new Error("socket hang up")))
     await expect(broken).rejects.toMatchObject({ name: "HostError", message: "do it: socket hang up" })
   })

@@ -37,12 +37,14 @@ describe("the owner of a record is", () => {
   })
 
   test("dead when its process has ended and nobody has taken note of that, as in a container without an init", async () => {
-    // The shell's child ends; what the shell has become asks no more of it.
-    const parent = spawn("sh", ["-c", "sleep 0 & echo $!; exec sleep 60"])
+    // What the shell has become takes no note of its child's end; so the child ends only then.
+    const parent = spawn("sh", ["-c", "exec 3<&0; cat <&3 & echo $!; exec sleep 60"])
     try {
       const [line] = (await once(parent.stdout, "data")) as [Buffer]
       const pid = Number(line.toString())
       const started = startOf(pid)
+      await vi.waitFor(() => expect(readFileSync(`/proc/${parent.pid}/comm`, "utf8")).toBe("sleep\n"))
+      parent.stdin.end()
       await vi.waitFor(() => expect(readFileSync(`/proc/${pid}/stat`, "utf8")).toContain(") Z "))
       expect(ownershipOf({ ...other, pid, started }, "me")).toBe("dead")
     } finally {

@@ -80,7 +80,7 @@ describe("usage", () => {
   })
 })
 
-test("a host's error says whether the thing is missing and whether it may have been done", () => {
+test("a host's error says whether the thing is missing", () => {
   expect(new HostError("no")).toMatchObject({ name: "HostError", message: "no", notFound: false })
   expect(new HostError("no", { notFound: true })).toMatchObject({ notFound: true })
 })
