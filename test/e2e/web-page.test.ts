@@ -76,7 +76,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(headings.map((text) => text.replace(/\s*\d+$/, ""))).toEqual([
       "Needs you",
       "At work",
-      "Today",
+      "Last 24 hours",
       "Board",
       "Answers",
     ])

@@ -217,7 +217,7 @@ function presentBoard(board: FakeBoard, now: number): void {
   )
   board.put(
     { id: "8", title: "Nightly look at flaky tests", owner: "explore", steps: [step("Run them ten times", false)] },
-    { state: "next run", reason: "14:00", text: "next run 14:00" },
+    { state: "next run", reason: "Sat 02:00", text: "next run Sat 02:00" },
   )
   board.put(
     { id: "9", title: "Update the dependencies", owner: "general" },

@@ -5,7 +5,7 @@ import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.t
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
 import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
-import { agentState, columnOf, matches, needsPerson, ofToday, sumCost, taskTone } from "../../src/web/page/select.ts"
+import { agentState, columnOf, matches, needsPerson, ofLastDay, sumCost, taskTone } from "../../src/web/page/select.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
 import { viewOf } from "../support/fake-agents.ts"
@@ -101,10 +101,9 @@ test("figures are short, and seldom change their width", () => {
   expect(hueOf("explore")).toBe(hueOf("explore"))
 })
 
-describe("the day's lanes", () => {
+describe("the last day's lanes", () => {
   const MINUTE = 60_000
   const now = startOfDay(1_700_000_000_000) + 12 * 60 * MINUTE
-  const midnight = startOfDay(now)
   const bar = (id: string, agent: string, from: number, to?: number, batch = "auto:x") =>
     rowOf({
       task: {
@@ -118,9 +117,10 @@ describe("the day's lanes", () => {
     })
 
   test("cover whole quarters of an hour, from the first bar on, at least one hour", () => {
-    expect(spanOf([], now + 1, midnight)).toEqual({ from: now - 45 * MINUTE, to: now + 15 * MINUTE })
-    expect(spanOf([bar("a", "x", 100)], now, midnight)).toEqual({ from: now - 105 * MINUTE, to: now + 15 * MINUTE })
-    expect(spanOf([bar("a", "x", 24 * 60)], now, midnight).from).toBe(midnight)
+    expect(spanOf([], now + 1)).toEqual({ from: now - 45 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 100)], now)).toEqual({ from: now - 105 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 13 * 60)], now).from).toBe(now - 13 * 60 * MINUTE)
+    expect(spanOf([bar("a", "x", 30 * 60)], now).from).toBe(now - 24 * 60 * MINUTE)
   })
 
   test("are one for each agent, with what it cost, and lines for what overlaps", () => {
@@ -157,7 +157,7 @@ describe("the day's lanes", () => {
   })
 
   test("have a few times on their axis, and a letter for each batch", () => {
-    const ticks = ticksOf({ from: midnight, to: midnight + 24 * 60 * MINUTE })
+    const ticks = ticksOf({ from: now, to: now + 24 * 60 * MINUTE })
     expect(ticks.length).toBeGreaterThan(3)
     expect(ticks.length).toBeLessThan(10)
     const marks = batchMarks([bar("a", "x", 9, 1, "name:late"), bar("b", "x", 20, 1, "name:early"), bar("c", "x", 30)])
@@ -191,12 +191,12 @@ test("states have a word and a tone each", () => {
   ])
 })
 
-test("today is what runs or ended today; a filter wants all its words", () => {
+test("the last day is what runs or ended in 24 hours, midnight or not; a filter wants all its words", () => {
   const now = startOfDay(1_700_000_000_000) + 3_600_000
-  const yesterday = now - 7_200_000
+  const yesterday = now - 86_400_000
   const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
-  const rows = [ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
-  expect(ofToday(rows, now)).toEqual(rows.slice(1))
+  const rows = [ended(yesterday), ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
+  expect(ofLastDay(rows, now)).toEqual(rows.slice(1))
   expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)
   expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
 })

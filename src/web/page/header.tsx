@@ -1,9 +1,9 @@
 import { createEffect, createMemo, Show } from "solid-js"
 import { dollars, plural } from "./format.ts"
-import { isActive, isAtLeast, needsPerson, ofToday, sumCost } from "./select.ts"
+import { isActive, isAtLeast, needsPerson, ofLastDay, sumCost } from "./select.ts"
 import { link, now, state } from "./state.ts"
 
-/** Where one is, whether the page is live, and the day in four figures. */
+/** Where one is, whether the page is live, and the last day in four figures. */
 export function Header() {
   const agents = createMemo(() => Object.values(state.agents))
   const running = createMemo(() => agents().filter(isActive).length)
@@ -12,8 +12,8 @@ export function Header() {
       agents().filter(needsPerson).length +
       Object.values(state.tasks).filter((task) => task.state === "needs you").length,
   )
-  const today = createMemo(() => ofToday(agents(), Math.floor(now() / 60_000) * 60_000))
-  const ended = createMemo(() => today().filter((agent) => !isActive(agent)).length)
+  const lastDay = createMemo(() => ofLastDay(agents(), Math.floor(now() / 60_000) * 60_000))
+  const ended = createMemo(() => lastDay().filter((agent) => !isActive(agent)).length)
   createEffect(() => {
     const waiting = needs() > 0 ? `(${needs()}) ` : ""
     document.title = state.project === "" ? "superagents" : `${waiting}${state.project} · superagents`
@@ -25,11 +25,11 @@ export function Header() {
         <Live />
       </div>
       <Show when={state.project !== ""}>
-        <ul class="figures" aria-label="Today">
+        <ul class="figures" aria-label="Now and in the last 24 hours">
           <Figure value={String(running())} name="at work" />
           <Figure value={String(needs())} name={needs() === 1 ? "needs you" : "need you"} alert={needs() > 0} />
-          <Figure value={String(ended())} name="ended today" />
-          <Figure value={dollars(sumCost(today()), isAtLeast(today()))} name="today" />
+          <Figure value={String(ended())} name="ended in 24 h" />
+          <Figure value={dollars(sumCost(lastDay()), isAtLeast(lastDay()))} name="spent on these" />
         </ul>
         <Show when={state.board}>
           <a class="button main" href="#/new">

@@ -1,3 +1,4 @@
+import { DAY_MS } from "../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
 import { isAtLeast, oldestFirst, sumCost } from "./select.ts"
 
@@ -22,10 +23,10 @@ export type Lane = {
 
 export type Span = { readonly from: number; readonly to: number }
 
-/** The stretch of the day that is shown, in whole quarters of an hour, so that bars do not creep while time goes on. */
-export function spanOf(agents: readonly AgentRow[], now: number, midnight: number): Span {
+/** The stretch of the last day that is shown, in whole quarters of an hour, so that bars do not creep while time goes on. */
+export function spanOf(agents: readonly AgentRow[], now: number): Span {
   const to = Math.ceil((now + 1) / QUARTER_MS) * QUARTER_MS
-  const first = Math.min(now, ...agents.map((agent) => Math.max(agent.startedAt ?? agent.createdAt, midnight)))
+  const first = Math.min(now, ...agents.map((agent) => Math.max(agent.startedAt ?? agent.createdAt, now - DAY_MS)))
   const from = Math.floor(Math.min(first, to - HOUR_MS) / QUARTER_MS) * QUARTER_MS
   return { from, to }
 }

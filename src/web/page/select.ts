@@ -1,5 +1,5 @@
+import { DAY_MS } from "../../core/bill.ts"
 import type { AgentRow, TaskRow } from "../wire.ts"
-import { startOfDay } from "./format.ts"
 
 /** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
 
@@ -49,9 +49,9 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.model,
 ]
 
-/** Those that were at work on the day of `now`. */
-export const ofToday = (agents: readonly AgentRow[], now: number): AgentRow[] =>
-  agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) >= startOfDay(now))
+/** Those that were at work in the 24 hours before `now`: a night's work is not over at midnight, nor is its budget. */
+export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
+  agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
 /** What tasks have cost together. A row's cost has that of the tasks that it launched: they are counted once. */
 export function sumCost(agents: readonly AgentRow[], all = agents): number {

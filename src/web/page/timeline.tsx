@@ -1,20 +1,20 @@
 import { createMemo, For, Show } from "solid-js"
 import type { AgentRow } from "../wire.ts"
-import { clockTime, dollars, startOfDay, ticking } from "./format.ts"
+import { clockTime, dollars, ticking } from "./format.ts"
 import { type Bar, batchMarks, type Lane, lanesOf, spanOf, ticksOf } from "./lanes.ts"
 import { AgentName } from "./parts.tsx"
 import { agentLink } from "./route.ts"
-import { agentState, ofToday } from "./select.ts"
+import { agentState, ofLastDay } from "./select.ts"
 import { now, state } from "./state.ts"
 
 const STEP_MS = 5000
 
-/** The day: a bar for each background task and run, in a lane for each agent. */
+/** The last day: a bar for each background task and run, in a lane for each agent. */
 export function Timeline() {
   // Bars grow in steps of a few seconds: at this scale nobody sees more, and the page has less to do.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
-  const agents = createMemo(() => ofToday(Object.values(state.agents), step()))
-  const span = createMemo(() => spanOf(agents(), step(), startOfDay(step())), undefined, {
+  const agents = createMemo(() => ofLastDay(Object.values(state.agents), step()))
+  const span = createMemo(() => spanOf(agents(), step()), undefined, {
     equals: (a, b) => a.from === b.from && a.to === b.to,
   })
   const lanes = createMemo(() => lanesOf(agents(), span(), step()))
@@ -24,8 +24,8 @@ export function Timeline() {
 
   return (
     <section class="panel" aria-labelledby="day-title">
-      <h2 id="day-title">Today</h2>
-      <Show when={agents().length > 0} fallback={<p class="quiet">No agent has worked today.</p>}>
+      <h2 id="day-title">Last 24 hours</h2>
+      <Show when={agents().length > 0} fallback={<p class="quiet">No agent has worked in the last 24 hours.</p>}>
         <div class="timeline" onKeyDown={(event) => move(event)}>
           <div class="axis" aria-hidden="true">
             <For each={ticksOf(span())}>{(at) => <span style={{ left: left(at) }}>{clockTime(at)}</span>}</For>
