@@ -41,7 +41,7 @@ test("a program that asks for the terminal's colours is told them", async () => 
       colours: { foreground: "#000000", background: "#ffeedd" },
     },
   )
-  await screen.waitFor(String.raw`^]11;rgb:ffff/eeee/dddd`)
+  await screen.waitFor("^]11;rgb:ffff/eeee/dddd")
 })
 
 test("an unknown key is an error", () => {
