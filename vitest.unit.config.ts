@@ -1,5 +1,8 @@
 import { defineConfig } from "vitest/config"
 
+// The tests expect this zone's times, wherever they run: each process that they start has it too.
+process.env.TZ = "UTC"
+
 /** The unit and property tests alone, without a real host: what the mutation tests run. */
 export default defineConfig({
   test: {
