@@ -1,4 +1,4 @@
-import type { z } from "zod"
+import { z } from "zod"
 import { CallError, thereAre } from "../core/errors.ts"
 import { head } from "../core/text.ts"
 
@@ -17,20 +17,41 @@ export function parseArguments<Shape extends z.ZodRawShape>(
   const { shape } = schema
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw new CallError(`The arguments must be an object${withNames(shape)}. Got ${shown(input)}.`)
-  const given = Object.entries(input).filter(([, value]) => value !== null && value !== undefined)
-  const parsed = schema.safeParse(Object.fromEntries(given))
+  const given = withoutAbsent(input)
+  const parsed = schema.safeParse(given)
   if (parsed.success) return parsed.data
   const { issues } = parsed.error
   const first = issues.filter((issue, index) => issues.findIndex(({ path }) => path[0] === issue.path[0]) === index)
-  throw new CallError(first.map((issue) => explain(issue, shape, Object.fromEntries(given))).join(" "))
+  throw new CallError(first.map((issue) => explain(issue, schema, given)).join(" "))
 }
 
-function explain(issue: z.core.$ZodIssue, shape: z.ZodRawShape, given: Record<string, unknown>): string {
+function withoutAbsent(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutAbsent)
+  if (typeof value !== "object" || value === null) return value
+  const given = Object.entries(value).filter(([, each]) => each !== null && each !== undefined)
+  return Object.fromEntries(given.map(([key, each]) => [key, withoutAbsent(each)]))
+}
+
+function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): string {
+  const { path } = issue
+  const name = path.map((key, index) =>
+    typeof key === "number" ? `[${key}]` : `${index > 0 ? "." : ""}${String(key)}`,
+  )
+  const where = `\`${name.join("")}\``
   if (issue.code === "unrecognized_keys")
-    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}. ${thereAre(Object.keys(shape), Number.POSITIVE_INFINITY)}`
-  const name = String(issue.path[0])
-  if (!Object.hasOwn(given, name)) return `Argument \`${name}\` is missing.`
-  return `Argument \`${name}\`: ${problemOf(issue)}. Got ${shown(given[name])}.`
+    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${thereAre(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
+  const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
+  if (value === undefined) return `Argument ${where} is missing.`
+  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.`
+}
+
+/** What an object at this place has. */
+function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string[] {
+  if (schema instanceof z.ZodOptional) return namesAt(schema.unwrap(), path)
+  const [first, ...rest] = path
+  if (schema instanceof z.ZodArray) return namesAt(schema.element, rest)
+  const { shape } = schema as z.ZodObject
+  return first === undefined ? Object.keys(shape) : namesAt(shape[String(first)], rest)
 }
 
 /** Of what may be of several kinds: what is wrong with it as the kind that it is, or else with all of them. */

@@ -10,6 +10,7 @@ const schema = z.strictObject({
   name: z.string().min(2),
   count: z.int().max(5).optional(),
   either: either.optional(),
+  list: z.array(z.strictObject({ title: z.string(), done: z.boolean().optional() })).optional(),
 })
 
 const problem = (input: unknown): string => {
@@ -26,6 +27,8 @@ describe("arguments", () => {
   test("that fit are handed over; null and undefined count as absent", () => {
     expect(parseArguments(schema, { name: "ab", count: 3 })).toEqual({ name: "ab", count: 3 })
     expect(parseArguments(schema, { name: "ab", count: null, other: undefined })).toEqual({ name: "ab" })
+    const list = [{ title: "a", done: null, more: undefined }]
+    expect(parseArguments(schema, { name: "ab", list })).toEqual({ name: "ab", list: [{ title: "a" }] })
   })
 
   test.each([
@@ -36,7 +39,7 @@ describe("arguments", () => {
     [7, "7"],
     ["x".repeat(99), "a string of 99 characters"],
   ])("that are no object say what they should be", (input, shown) => {
-    expect(problem(input)).toBe(`The arguments must be an object with: name, count, either. Got ${shown}.`)
+    expect(problem(input)).toBe(`The arguments must be an object with: name, count, either, list. Got ${shown}.`)
   })
 
   test("what came is never cut within a letter: a provider refuses half of one", () => {
@@ -62,7 +65,14 @@ describe("arguments", () => {
     [{ name: "ab", either: [] }, "Argument `either`: Too small: expected array to have >=1 items. Got []."],
     [{ name: "ab", either: ["a", 1] }, 'Argument `either`: expected string, received number. Got ["a",1].'],
     [{ name: "ab", either: "long" }, 'Argument `either`: Too big: expected string to have <=3 characters. Got "long".'],
-    [{ name: "ab", other: 1 }, "Unknown argument `other`. There are: name, count, either."],
+    [{ name: "ab", list: ["a"] }, 'Argument `list[0]`: expected object, received string. Got "a".'],
+    [{ name: "ab", list: [{ title: "a" }, { title: null }] }, "Argument `list[1].title` is missing."],
+    [{ name: "ab", list: [{ title: 5 }] }, "Argument `list[0].title`: expected string, received number. Got 5."],
+    [
+      { name: "ab", list: [{ title: "a", name: "b" }] },
+      "Unknown argument `name` in `list[0]`. There are: title, done.",
+    ],
+    [{ name: "ab", other: 1 }, "Unknown argument `other`. There are: name, count, either, list."],
     [
       { name: "a", count: "x".repeat(50) },
       'Argument `name`: Too small: expected string to have >=2 characters. Got "a". Argument `count`: expected number, received string. Got a string of 50 characters.',
@@ -73,7 +83,7 @@ describe("arguments", () => {
 
   test.each(["__proto__", "constructor", "toString"])("do not take %s for one of theirs", (key) => {
     const input = JSON.parse(`{"name": "ab", "${key}": {"count": 3}}`)
-    expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count, either.`)
+    expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count, either, list.`)
   })
 
   test("do not echo what is huge", () => {

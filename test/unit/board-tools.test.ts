@@ -131,7 +131,11 @@ describe("a wrong call", () => {
     ["create_task", {}, "Argument `title` is missing."],
     ["create_task", { title: "t", owner: "nobody" }, '"nobody" is not an agent that may own tasks'],
     ["create_task", { title: "t", status: "done" }, "Argument `status`"],
-    ["create_task", { title: "t", steps: [{ title: "x", taskId: "1" }] }, "Unknown argument `taskId`"],
+    [
+      "create_task",
+      { title: "t", steps: [{ title: "x", taskId: "1" }] },
+      "Unknown argument `taskId` in `steps[0]`. There are: title, details, done.",
+    ],
     ["create_task", { title: "t", id: "7" }, "Unknown argument `id`"],
     ["create_task", { title: "t", owner: "Librarian" }, "Did you mean: librarian?"],
     ["create_task", { title: "t", owner: "__proto__" }, '"__proto__" is not an agent that may own tasks'],
