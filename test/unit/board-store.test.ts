@@ -389,6 +389,25 @@ describe("history", () => {
     expect(warnings).toEqual([])
   })
 
+  test("whose last line was torn within a letter loses that line and nothing of the one before", async () => {
+    for (const [letter, bytes] of [
+      ["é", 1],
+      ["語", 1],
+      ["語", 2],
+      ["😀", 3],
+    ] as const) {
+      const store = open()
+      const before = (await make(store, letter)).id
+      await complete(store, before)
+      const { id } = await make(store)
+      const torn = Buffer.concat([Buffer.from(`{"id":"${id}","title":"`), Buffer.from(letter).subarray(0, bytes)])
+      appendFileSync(file("history.jsonl"), torn)
+      await complete(open(), id)
+      expect((await open().newest(2)).map((task) => task.id)).toEqual([id, before])
+    }
+    expect(warnings).toEqual([])
+  })
+
   test("whose last line is whole but lacks its end keeps it", async () => {
     const store = open()
     await complete(store, (await make(store)).id)

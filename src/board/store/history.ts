@@ -92,11 +92,11 @@ export class History {
     try {
       const { size } = await file.stat()
       const rest = await lastLine(file, size)
-      // The end of a write that was cut off: what it was about is still on the board.
-      const torn = rest !== "" && parseLine(rest) === undefined
-      if (torn) await file.truncate(size - Buffer.byteLength(rest))
+      // The end of a write that was cut off, perhaps within a letter: what it was about is still on the board.
+      const torn = rest.length > 0 && parseLine(rest.toString()) === undefined
+      if (torn) await file.truncate(size - rest.length)
       const text = tasks.map(formatLine).join("")
-      await file.appendFile(rest !== "" && !torn ? `\n${text}` : text)
+      await file.appendFile(rest.length > 0 && !torn ? `\n${text}` : text)
       await file.sync()
     } finally {
       await file.close()
@@ -187,7 +187,7 @@ async function lineAt(file: FileHandle, offset: number): Promise<string> {
 }
 
 /** What follows the last newline. */
-async function lastLine(file: FileHandle, size: number): Promise<string> {
+async function lastLine(file: FileHandle, size: number): Promise<Buffer> {
   const pieces: Buffer[] = []
   for (let end = size; end > 0; end -= CHUNK_BYTES) {
     const start = Math.max(0, end - CHUNK_BYTES)
@@ -196,7 +196,7 @@ async function lastLine(file: FileHandle, size: number): Promise<string> {
     pieces.unshift(chunk.subarray(newline + 1))
     if (newline >= 0) break
   }
-  return joined(pieces).toString()
+  return joined(pieces)
 }
 
 type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
