@@ -2,6 +2,7 @@ import { listed } from "./errors.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Work } from "./task.ts"
 import { count, grouped, oneLine } from "./text.ts"
+import { neverBegan } from "./verdict.ts"
 
 const MOST_FILES = 50
 /** What went wrong may need more words than a name. */
@@ -10,7 +11,8 @@ const MOST_REASON_CHARS = 500
 const INTERRUPTED_ADVICE = "To go on: launch the task again, and tell the agent what is done already."
 
 /** What a reader must know of an ended run beside its answer, a line each. The same in its notification and output. */
-export function accountOf({ id, outcome }: Task): string[] {
+export function accountOf(task: Task): string[] {
+  const { outcome } = task
   if (!outcome) return []
   const { reason, note, openTodos, receipt } = outcome
   return [
@@ -19,8 +21,8 @@ export function accountOf({ id, outcome }: Task): string[] {
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine(outcome),
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
-    ...workOf({ id, outcome }),
-    ...(reason?.code === "interrupted" ? [INTERRUPTED_ADVICE] : []),
+    ...workOf(task),
+    ...(reason?.code === "interrupted" && !neverBegan(reason) ? [INTERRUPTED_ADVICE] : []),
   ]
 }
 
@@ -32,10 +34,9 @@ function filesLine({ filesChanged, moreFiles }: Outcome): string[] {
 }
 
 /** What a run changed in its own worktree, and what came of it, a line each. */
-export const workOf = ({ id, outcome }: Pick<Task, "id" | "outcome">): string[] =>
-  outcome?.work ? workLines(id, outcome.work) : []
+export const workOf = (task: Task): string[] => (task.outcome?.work ? workLines(task, task.outcome.work) : [])
 
-function workLines(id: string, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
+function workLines(task: Task, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
   return [
@@ -44,7 +45,7 @@ function workLines(id: string, { files, moreFiles, added, removed, submodules, h
     ...(held
       ? [`Note: its folder stays, for what git cannot keep (${named(held.because)}): ${oneLine(held.folder)}`]
       : []),
-    ...(files.length > 0 ? [mergeLine(id, merge)] : []),
+    ...(files.length > 0 ? [mergeLine(task, merge)] : []),
   ]
 }
 
@@ -54,14 +55,20 @@ const named = (names: readonly string[]): string =>
     MOST_FILES,
   )
 
-function mergeLine(id: string, merge: Work["merge"]): string {
+function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
   const { kind, files, text = "" } = merge
   if (kind === "merged") return "Merged into your files, uncommitted."
   if (kind === "nothing") return "Your files have all of it already."
-  if (kind === "conflict")
-    return `Not merged, and nothing was touched: conflict in ${named(files)}. Resume it with superagents_task(resume="${id}"): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+  if (kind === "conflict") {
+    const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+    const next =
+      status === "completed"
+        ? `Resume it ${solved}`
+        : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them; or resume it, where the option resumable has "${status}", ${solved}`
+    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${next}`
+  }
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
 

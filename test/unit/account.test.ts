@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { accountOf } from "../../src/core/account.ts"
 import { isUnmerged, type Work } from "../../src/core/task.ts"
+import { judge } from "../../src/core/verdict.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (work: Partial<Work>) =>
@@ -62,10 +63,24 @@ describe("what is said of work in a worktree", () => {
     expect(isUnmerged(ended(work))).toBe(unmerged)
   })
 
+  test("in conflict, of a task that may not be resumed, says how else it is brought in", () => {
+    const merge = { kind: "conflict", files: ["a"] } as const
+    expect(accountOf({ ...ended({ merge }), status: "error" })[1]).toMatch(
+      /conflict in a\. Bring its changes in by hand, as superagents_output\(task_id="bg_aaaaaaaa"\) shows them; or resume it, where the option resumable has "error", with superagents_task\(resume="bg_aaaaaaaa", prompt\)/,
+    )
+  })
+
   test("stands beside the receipt", () => {
     const receipt = { commands: 2, failed: 1, cut: 0, latest: [] }
     const task = taskOf({ outcome: outcomeOf({ receipt, openTodos: 2 }) })
     expect(accountOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
+  })
+
+  test("of a task that never began has its own advice alone", () => {
+    const ending = judge([], "orphaned")
+    const [line, ...more] = accountOf(taskOf({ status: "error", outcome: outcomeOf({ reason: ending?.reason }) }))
+    expect(line).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
+    expect(more).toEqual([])
   })
 
   test("of a task that worked elsewhere is nothing", () => {

@@ -443,7 +443,7 @@ describe("merging", () => {
     expect(rig.notices()[0]?.hidden).toMatch(/Not merged yet: .*It was not merged by itself: in the middle of a rebase/)
     places.onMerge = async () => ({ kind: "conflict", files: ["a"] })
     const { id } = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
-    expect(rig.notices()[1]?.hidden).toContain(`conflict in a. Resume it with superagents_task(resume="${id}")`)
+    expect(rig.notices()[1]?.hidden).toContain(`conflict in a. Resume it with superagents_task(resume="${id}", prompt)`)
   })
 
   test("on demand, under the caller's permission to edit, and remembered", async () => {
