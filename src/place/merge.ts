@@ -130,7 +130,8 @@ export async function withMine(
 export async function marksIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
   const mine = await readRef(checkout, "conflict", taskID)
   if (!mine) return []
-  const args = ["grep", "-l", "-z", "-I", "--no-color", "--fixed-strings", "-e", `>>>>>>> ${mine}`, state]
+  // In all files: many a text is one that git is told to show no diff of. And attributes say how long a mark is.
+  const args = ["grep", "-l", "-z", "--text", "--no-color", "--fixed-strings", "-e", `> ${mine}`, state]
   const { out } = await git(args, { ...at(checkout), accept: [1] })
   return out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
 }

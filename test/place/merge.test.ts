@@ -248,6 +248,19 @@ describe("a conflict", () => {
     expect(user.files()).toMatchObject({ bin, link, edited })
   })
 
+  test.each([
+    ["that git shows no diff of", "a -diff"],
+    ["whose marks are short", "a conflict-marker-size=3"],
+  ])("in a text %s that was left unsolved stays one", async (_what, attributes) => {
+    user.write(".gitattributes", `${attributes}\n`).write("a", text()).commit()
+    await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
+    user.write("a", text({ 5: "mine" }))
+    expect((await merge()).kind).toBe("conflict")
+    await bench.worked(() => {}, { again: true })
+    expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
+    expect(user.read("a")).toBe(text({ 5: "mine" }))
+  })
+
   test("that was left unsolved stays one, whatever the user changes before the next resume", async () => {
     user.write("a", text()).write("b", text()).commit()
     await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
