@@ -3,12 +3,13 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { ScrollBoxRenderable } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
 import { onMount } from "solid-js"
+import { readable } from "./view-model.ts"
 
 /** What the host's dialogs leave free above and below themselves, and our title. */
 const FRAME_ROWS = 12
 const FEWEST_ROWS = 5
 
-/** A text to be read and scrolled, by wheel and keys. */
+/** A foreign text to be read and scrolled, by wheel and keys. */
 export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()
@@ -32,7 +33,7 @@ export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: st
         maxHeight={rows()}
         scrollbarOptions={{ visible: false }}
       >
-        <text fg={theme().text}>{props.text === "" ? "It has written no text." : props.text}</text>
+        <text fg={theme().text}>{props.text === "" ? "It has written no text." : readable(props.text)}</text>
       </scrollbox>
     </box>
   )

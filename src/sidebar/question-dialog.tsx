@@ -3,7 +3,9 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import type { Ask } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 import type { Actions } from "./actions.ts"
+import { readable } from "./view-model.ts"
 
 const SEND = { title: "Send what is ticked", value: "\u0000send" }
 const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
@@ -42,8 +44,8 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
     }
     const options = () => [
       ...question.options.map(({ label, description }) => ({
-        title: question.multiple ? `${ticked().includes(label) ? "[x]" : "[ ]"} ${label}` : label,
-        description,
+        title: `${question.multiple ? (ticked().includes(label) ? "[x] " : "[ ] ") : ""}${oneLine(label)}`,
+        description: oneLine(description),
         value: label,
       })),
       ...(question.multiple ? [SEND] : []),
@@ -54,8 +56,8 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
     api.ui.dialog.replace(
       () => (
         <api.ui.DialogSelect
-          title={question.question}
-          placeholder={question.header}
+          title={readable(question.question)}
+          placeholder={oneLine(question.header)}
           options={options()}
           onSelect={(option) => choose(option.value)}
         />
@@ -75,7 +77,7 @@ function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> 
     api.ui.dialog.replace(
       () => (
         <api.ui.DialogPrompt
-          title={question.question}
+          title={readable(question.question)}
           onCancel={() => close(undefined)}
           onConfirm={(text) => text.trim() !== "" && close([text.trim()])}
         />

@@ -17,6 +17,7 @@ import {
   type Usage,
   waited,
 } from "../core/task.ts"
+import { oneLine } from "../core/text.ts"
 
 /** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
 
@@ -190,6 +191,12 @@ export function cut(text: string, columns: number): string {
   return kept
 }
 
+/** What an agent wrote, in its lines, without what a terminal would act upon: the host writes it out as it is. */
+export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").replace(CONTROL, "")
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
+
 const SEGMENTER = new Intl.Segmenter()
 /** What a terminal draws two columns wide: the CJK blocks, full-width forms and emoji. */
 const WIDE =
@@ -222,9 +229,9 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
 function detailOf(seen: Seen, phase: Phase): string {
   const { progress } = seen
   const ask = progress?.asks[0]
-  if (ask && phase !== "queued") return `${phase}: ${ask.what}`
+  if (ask && phase !== "queued") return `${phase}: ${oneLine(ask.what)}`
   if (progress?.retry && phase === "retrying") {
-    return oneLine(`retrying (${progress.retry.attempt}): ${progress.retry.message}`)
+    return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
   }
   return [phase, ...callsText(seen), ...(progress?.recentTools.slice(-1) ?? [])].join(" · ")
 }
@@ -233,8 +240,6 @@ function callsText(seen: Seen): string[] {
   const calls = toolCallsOf(seen)
   return calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`]
 }
-
-const oneLine = (text: string): string => text.replace(/\s+/g, " ").trim()
 
 function short(count: number): string {
   if (count < 1000) return String(count)

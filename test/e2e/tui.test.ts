@@ -222,6 +222,20 @@ describe.each([
     await screen.waitFor((text) => text.includes("Task Progress: 1/1") && !text.includes("Subagent"))
   })
 
+  test.runIf(name === "narrow")("shows what an agent wrote as text, though a terminal would act upon it", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    replies.set("Wipe the screen", () => ({ text: "First line.\u001b[2J\u001b]0;taken\u0007\n\nLast line." }))
+    await launch(sessionID, "Wipe the screen")
+    await screen.waitFor(/Agent "Wipe the screen" finished/)
+    await openTasks(screen)
+    await choose(screen, /✓ Wipe the screen general, completed/)
+    await choose(screen, "Read the answer")
+    await screen.waitFor(/Wipe the screen\s+esc\s+First line\.\[2J\]0;taken\s+Last line\./)
+    await screen.keys("Escape")
+    await screen.waitFor((text) => !text.includes("First line.[2J"))
+  })
+
   test("cancels, resumes and clears", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)

@@ -9,6 +9,7 @@ import {
   cut,
   inOrder,
   MOST_ROWS,
+  readable,
   rowOf,
   type Seen,
   sectionOf,
@@ -202,6 +203,17 @@ describe("a row", () => {
     expect(row(each).detail).toBe("retrying (3): overloaded")
   })
 
+  test("has nothing that a terminal would act upon, whatever the agent and its provider say", () => {
+    const description = "Look\u001b[2J around\u0007"
+    const retry = { attempt: 1, message: "slow\u001b]0;x\u0007down" }
+    const asks = [{ ...permission, what: "bash: ls\u001b[2J" }]
+    expect(row(seen(task({ description }), { retry }))).toMatchObject({
+      title: "Look [2J around",
+      detail: "retrying (1): slow ]0;x down",
+    })
+    expect(row(seen(task(), { asks })).detail).toBe("waiting for permission: bash: ls [2J")
+  })
+
   test("of a task whose own tasks run says so", () => {
     const parent = seen(task({ sessionID: "ses_p" }), {})
     const child = seen(task({ parentID: "ses_p" }), {})
@@ -316,6 +328,12 @@ describe("a text that is cut", () => {
       }),
     )
   })
+})
+
+test("a text to be read keeps its lines, and has nothing that a terminal would act upon", () => {
+  expect(readable("one\r\n\ttwo\rthree\u001b[2J\u001b]0;x\u0007 \u009b1m日本語\n")).toBe(
+    "one\n\ttwo\nthree[2J]0;x 1m日本語\n",
+  )
 })
 
 test("tokens and cost are short", () => {
