@@ -27,6 +27,7 @@ import { TaskStore } from "./store.ts"
 import { Teller } from "./teller.ts"
 import { Timekeeper } from "./timekeeper.ts"
 import { Unattended } from "./unattended.ts"
+import { Underway } from "./underway.ts"
 import { Waiting } from "./waiting.ts"
 import { Watcher } from "./watcher.ts"
 import { Checks } from "./work-checks.ts"
@@ -112,7 +113,8 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     endings,
     forget,
     resume: (task, prompt) => launcher.resume(task, { prompt }),
-    tell: (task, text) => teller.tell(task, text),
+    // As it is by now: to take a request up may have taken its time.
+    tell: (task, text) => teller.tell(store.get(task.id) ?? task, text),
   })
   return {
     parts,
@@ -173,7 +175,8 @@ function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): 
   })
   const own = (id: string) => (store.isWritten(id) ? store.get(id) : undefined)
   const journal = new Journal(host, clock, stopped, { newest: own, takenOver: (id) => store.disown(id) })
-  return { host, clock, options, store, journal, toaster: new Toaster({ host, clock, options }), background, stopped }
+  const toaster = new Toaster({ host, clock, options })
+  return { host, clock, options, store, journal, toaster, background, underway: new Underway(), stopped }
 }
 
 function outboxOf(

@@ -145,6 +145,12 @@ export class Endings {
     await this.#closing.get(taskID)
   }
 
+  /** Resolves when another run may begin: the last one is closed, and nothing of it is to come into its session any more. */
+  async over({ id, sessionID }: Task): Promise<void> {
+    await this.closed(id)
+    await this.#parts.underway.none(sessionID)
+  }
+
   isClosing(taskID: string): boolean {
     return this.#closing.has(taskID)
   }

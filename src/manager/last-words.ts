@@ -4,6 +4,7 @@ import type { Ask, LastWord, Reason, Task } from "../core/task.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
+import { sendTo } from "./sending.ts"
 import { stopSession } from "./stopping.ts"
 
 /** What goes along with a request to a session's model. */
@@ -99,14 +100,12 @@ export class LastWords {
     const { id, sessionID, agent, model, run } = task
     const now = clock.now()
     const question = messageID("last-word", id, run.generation, now)
-    const runs = () => store.tracker(id) === tracker
     tracker.expect(question)
     return async () => {
-      if (!runs()) return
+      if (!store.runs(task)) return
       try {
         const parts = [{ id: partID("last-word", id, run.generation, now, 0), text: lastWordRequest(reason) }]
-        await host.prompt({ sessionID, messageID: question, agent, model, parts })
-        if (!runs()) await stopSession(this.#parts, sessionID)
+        await sendTo(this.#parts, task, () => host.prompt({ sessionID, messageID: question, agent, model, parts }))
       } catch (error) {
         host.log("warn", "could not ask for a last word", { task: id, session: sessionID, error: String(error) })
         this.#endings.end(id, run.generation, { type: "failed", reason })

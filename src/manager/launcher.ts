@@ -102,7 +102,7 @@ export class Launcher {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
-    await this.#ports.endings.closed(task.id)
+    await this.#ports.endings.over(task)
     const session = await host.session(task.sessionID)
     if (!session)
       throw new CallError(
@@ -113,6 +113,8 @@ export class Launcher {
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { ...request, merge: false })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
+    // While the user was asked, another may have resumed it, and that run have ended.
+    await this.#ports.endings.over(task)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)

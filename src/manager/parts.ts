@@ -4,6 +4,7 @@ import type { Options } from "../options.ts"
 import type { Background } from "./background.ts"
 import type { Journal } from "./journal.ts"
 import type { TaskStore } from "./store.ts"
+import type { Underway } from "./underway.ts"
 
 /** What every part of the manager works with. */
 export type Parts = {
@@ -14,6 +15,7 @@ export type Parts = {
   readonly journal: Journal
   readonly toaster: Toaster
   readonly background: Background
+  readonly underway: Underway
   /** Aborted at the plugin's own end: from then on nothing is begun, ended, sent or written any more. */
   readonly stopped: AbortSignal
 }

@@ -2,13 +2,13 @@ import { type Answered, withAnswers } from "../core/after.ts"
 import { messageOf } from "../core/errors.ts"
 import { partID } from "../core/ids.ts"
 import { admissible, modelKey } from "../core/limits.ts"
-import { isActive, isQueued, type Task } from "../core/task.ts"
+import { isQueued, type Task } from "../core/task.ts"
 import type { Allowance } from "./allowance.ts"
 import type { Answers } from "./answers.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places.ts"
-import { stopSession } from "./stopping.ts"
+import { sendTo } from "./sending.ts"
 import type { Waiting } from "./waiting.ts"
 
 /** A prompt on its way: until it is sent, more can be put behind it. */
@@ -69,7 +69,7 @@ export class Queue {
     this.#making.delete(reserved)
     if (isQueued(task)) this.#prompts.set(task.id, prompt)
     if (task.fork) await journal.save(task)
-    if (!this.#runs(task)) return false
+    if (!store.runs(task)) return false
     // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
     if (!isQueued(task)) this.#start(task, prompt)
     toaster.launched(task)
@@ -163,20 +163,19 @@ export class Queue {
   async #prompt(task: Task, leaving: Leaving): Promise<void> {
     const { sessionID, agent, model } = task
     const { generation, createdAt, promptID } = task.run
-    if (!this.#runs(task)) return
+    if (!this.#parts.store.runs(task)) return
     try {
       // Read before its place is made: what it waited for may be dropped meanwhile.
       const answers = await this.#answersFor(task)
-      if (!this.#runs(task)) return
+      if (!this.#parts.store.runs(task)) return
       const preface = task.place || task.depth > 1 ? await this.#enter(task) : ""
-      if (preface === undefined || !this.#runs(task)) return
+      if (preface === undefined || !this.#parts.store.runs(task)) return
       const text = withAnswers(leaving.prompt, answers)
       this.#leaving.delete(task.id)
       const texts = preface === "" ? [{ text }] : [{ text }, { text: preface, synthetic: true }]
       const parts = texts.map((part, at) => ({ id: partID("prompt", task.id, generation, createdAt, at), ...part }))
-      await this.#parts.host.prompt({ sessionID, messageID: promptID, agent, model, parts })
-      // One that ended while the prompt was on its way was stopped before it began: it is stopped again.
-      if (!this.#runs(task)) await stopSession(this.#parts, sessionID)
+      const prompt = { sessionID, messageID: promptID, agent, model, parts }
+      await sendTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
     } catch (error) {
       const text = `OpenCode did not take the prompt: ${messageOf(error)}`
       this.#ports.endings.end(task.id, generation, { type: "failed", reason: { code: "host", text } })
@@ -203,14 +202,6 @@ export class Queue {
       tracker?.hold(false)
       tracker?.sign(this.#parts.clock.now())
     }
-  }
-
-  /** Whether the run has not ended since, and no other process has taken the task. */
-  #runs({ id, run }: Task): boolean {
-    const { store } = this.#parts
-    const current = store.get(id)
-    if (!current || store.isForeign(id)) return false
-    return isActive(current) && current.run.generation === run.generation
   }
 
   #logLaunch(task: Task): void {

@@ -12,10 +12,12 @@ const ABORT_LIMIT_MS = 5000
 export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Promise<void> {
   return new Promise((resolve) => {
     const cancel = parts.clock.after(ABORT_LIMIT_MS, resolve)
-    void refuseAndAbort(parts, sessionID, asks).then(() => {
-      cancel()
-      resolve()
-    })
+    void parts.underway
+      .track(sessionID, () => refuseAndAbort(parts, sessionID, asks))
+      .then(() => {
+        cancel()
+        resolve()
+      })
   })
 }
 

@@ -70,6 +70,13 @@ export class TaskStore {
     for (const listener of this.#listeners) listener(id)
   }
 
+  /** True while this run of the task has not ended, and is this process's. */
+  runs({ id, run }: Task): boolean {
+    const current = this.#tasks.get(id)
+    if (!current || this.#foreign.has(id)) return false
+    return isActive(current) && current.run.generation === run.generation
+  }
+
   /** The tasks that this process runs and that have not ended. */
   active(): Task[] {
     return this.#pick(this.#active)

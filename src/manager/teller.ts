@@ -5,7 +5,7 @@ import type { Parts } from "./parts.ts"
 import type { ProgressTracker } from "./progress.ts"
 import type { Queue } from "./queue.ts"
 import { persistently } from "./retry.ts"
-import { stopSession } from "./stopping.ts"
+import { sendTo } from "./sending.ts"
 
 /**
  * Says a word to a task that has not ended. From the moment of the call its run cannot end by itself before it has read
@@ -55,24 +55,24 @@ export class Teller {
     const { id, sessionID, agent, model, run } = task
     const at = this.#time()
     const word = messageID("word", id, run.generation, at)
-    const runs = () => store.tracker(id) === tracker
     tracker.expect(word)
     // The host answers what stands last, in the order of coming: the prompt comes first.
     await this.#queue.prompted(id)
-    if (!runs()) throw new CallError(this.#ended(store.get(id) ?? task))
+    if (!store.runs(task)) throw new CallError(this.#ended(store.get(id) ?? task))
     const parts = [{ id: partID("word", id, run.generation, at, 0), text }]
     try {
       // Sent again under the same id it is the same message.
-      await persistently(clock, stopped, () => host.prompt({ sessionID, messageID: word, agent, model, parts }))
+      const send = async () => {
+        if (store.runs(task)) await host.prompt({ sessionID, messageID: word, agent, model, parts })
+      }
+      if (await sendTo(this.#parts, task, () => persistently(clock, stopped, send)))
+        return void tracker.words.set(word, text)
     } catch (error) {
       tracker.expectNot(word)
       this.#lookAgain(id)
-      throw new CallError(`Task ${id} was not told: ${messageOf(error)} Try again.`)
+      if (store.runs(task)) throw new CallError(`Task ${id} was not told: ${messageOf(error)} Try again.`)
     }
-    tracker.words.set(word, text)
-    if (runs()) return
-    // It was ended meanwhile, by a limit or a cancel: the message may have started its model again.
-    await stopSession(this.#parts, sessionID)
+    // It was ended meanwhile, by a limit or a cancel.
     throw new CallError(this.#ended(store.get(id) ?? task))
   }
 

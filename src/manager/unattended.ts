@@ -41,7 +41,7 @@ export class Unattended {
     const { host, store, clock } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
-    if (earlier) await this.#ports.endings.closed(earlier.id)
+    if (earlier) await this.#ports.endings.over(earlier)
     const [agents, session] = await Promise.all([host.agents(), host.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)

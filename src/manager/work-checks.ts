@@ -2,11 +2,12 @@ import { duration } from "../core/duration.ts"
 import { messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
 import { type CheckResult, NO_RECEIPT } from "../core/receipt.ts"
-import { isActive, type Outcome, type Task } from "../core/task.ts"
+import type { Outcome, Task } from "../core/task.ts"
 import { between, tail } from "../core/text.ts"
 import type { CommandResult } from "../place/run-command.ts"
 import type { Closing, Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
+import { sendTo } from "./sending.ts"
 
 /** Lines of a check's output that the agent, and at last the parent, is told. */
 const MOST_LINES = 200
@@ -43,7 +44,7 @@ export class Checks {
   async mayComplete(task: Task): Promise<boolean> {
     if (task.run.check === undefined) return true
     const result = await this.#run(task)
-    if (!result || !this.#isSame(task)) return false
+    if (!result || !this.#parts.store.runs(task)) return false
     if (result.passed) return true
     const { options, store } = this.#parts
     // What it was told meanwhile it reads before its run may end.
@@ -125,19 +126,15 @@ export class Checks {
     const { host, clock } = this.#parts
     const { id, sessionID, agent, model, run } = task
     const at = clock.now()
+    const question = messageID("check", id, run.generation, at)
     const text = [
       `Automatic message, not written by the user. The check of your work, \`${command}\`, did not pass: ${how}.`,
       "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
       between("check_output", id, output),
     ].join("\n")
     try {
-      await host.prompt({
-        sessionID,
-        messageID: messageID("check", id, run.generation, at),
-        agent,
-        model,
-        parts: [{ id: partID("check", id, run.generation, at, 0), text }],
-      })
+      const parts = [{ id: partID("check", id, run.generation, at, 0), text }]
+      await sendTo(this.#parts, task, () => host.prompt({ sessionID, messageID: question, agent, model, parts }))
     } catch (error) {
       const reason = { code: "host", text: `OpenCode did not take the check's result: ${messageOf(error)}` } as const
       this.#endings().end(id, run.generation, { type: "failed", reason })
@@ -148,11 +145,6 @@ export class Checks {
     const times = runs === 1 ? "once" : `${runs} times`
     const text = `Its check \`${command}\` did not pass (run ${times}; the last time: ${how}).`
     this.#endings().end(task.id, task.run.generation, { type: "failed", reason: { code: "check", text } })
-  }
-
-  #isSame(task: Task): boolean {
-    const current = this.#parts.store.get(task.id)
-    return current !== undefined && isActive(current) && current.run.generation === task.run.generation
   }
 }
 

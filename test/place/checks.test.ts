@@ -53,6 +53,28 @@ test("passes at the third time: the agent was asked again twice in the same run,
   expect(rig.errors()).toEqual([])
 })
 
+test("whose result is on its way to an agent that is stopped sets nobody to work", async () => {
+  const rig = rigIn()
+  const { id, sessionID } = await launch(rig, "exit 1")
+  let sent = false
+  rig.host.onCall = (method, session) => {
+    if (method !== "prompt" || session !== sessionID || !existsSync(folder) || rig.task(id).run.startedAt === undefined)
+      return undefined
+    if (rig.host.stored(sessionID).messages.length === 0) return undefined
+    sent = true
+    return { slow: 1000 }
+  }
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return sent
+  })
+  await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(2000)])
+  rig.host.onCall = () => undefined
+  await rig.clock.advance(5)
+  expect(rig.host.isWorking(sessionID)).toBe(false)
+  expect(rig.answers(sessionID).filter(({ error }) => !error)).toHaveLength(1)
+})
+
 describe("before it is merged by itself, what was merged meanwhile is brought in, and it is checked again:", () => {
   const merging = async (
     check: string,
