@@ -243,7 +243,7 @@ export class Watcher {
     }
     tracker.read(messages)
     tracker.arrived(messages)
-    if (!ending) return
+    if (!ending || this.#isStillTold(tracker)) return
     ending = endAfter(ending, tracker.lastWord, messages)
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
     if (ending.type === "completed") {
@@ -255,7 +255,7 @@ export class Watcher {
       }
       if (!(await this.#ports.mayComplete(task))) return
     }
-    // The last look, with nothing awaited between it and the end: what it was told meanwhile it has not read yet.
+    // Once more, with nothing awaited between this look and the end: what it was told meanwhile it has not read yet.
     if (this.#isStillTold(tracker)) return
     // That its check passed, or what its place holds, is not in its messages.
     const proven = ending.proven && task.run.check === undefined && task.place === undefined

@@ -123,10 +123,11 @@ export class Checks {
   }
 
   async #askAgain(task: Task, { command, how, output = "" }: CheckResult): Promise<void> {
-    const { host, clock } = this.#parts
+    const { host, clock, store } = this.#parts
     const { id, sessionID, agent, model, run } = task
     const at = clock.now()
     const question = messageID("check", id, run.generation, at)
+    store.tracker(id)?.expect(question)
     const text = [
       `Automatic message, not written by the user. The check of your work, \`${command}\`, did not pass: ${how}.`,
       "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",

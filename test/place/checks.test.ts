@@ -53,6 +53,18 @@ test("passes at the third time: the agent was asked again twice in the same run,
   expect(rig.errors()).toEqual([])
 })
 
+test("is not run again before the agent has read what came of it, however often its session is looked at", async () => {
+  const rig = rigIn()
+  const { id, sessionID } = await launch(rig, "exit 1")
+  rig.host.onCall = (method, session) => {
+    if (method === "prompt" && session === sessionID) rig.host.tell({ type: "idle", sessionID })
+    return undefined
+  }
+  const task = await ended(rig, id)
+  expect(task.outcome?.receipt?.check).toMatchObject({ passed: false, runs: 3 })
+  expect(rig.answers(sessionID)).toHaveLength(3)
+})
+
 test("whose result is on its way to an agent that is stopped sets nobody to work", async () => {
   const rig = rigIn()
   const { id, sessionID } = await launch(rig, "exit 1")
