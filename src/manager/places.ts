@@ -291,7 +291,7 @@ const notPutAway = (id: string, why: string): string =>
   `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 function welcome(id: string, directory: string, conflicts: readonly string[]): string {
-  const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
+  const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included, but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
   if (conflicts.length === 0) return place
   return `${place}\nThe present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>) that you have to solve first, keeping what both sides meant. One without marks (a binary, a link) is as in the original folder; yours is what \`git show refs/superagents/${id}^1:<file>\` shows. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
 }

@@ -42,7 +42,7 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
     return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${thereAre(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
   const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
   if (value === undefined) return `Argument ${where} is missing.`
-  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.`
+  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`
 }
 
 /** What an object at this place has. */

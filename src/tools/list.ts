@@ -4,7 +4,7 @@ import { STATUSES, type Status } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import { MOST_BATCH_CHARS } from "./arguments.ts"
-import { renderList } from "./render-list.ts"
+import { renderList, renderNone } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const DESCRIPTION = `List the background tasks of this session: status, phase, time, tool calls, tokens and cost.
@@ -30,6 +30,8 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
     run({ status, batch }, { sessionID }) {
       const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })
       const isWhole = status === undefined && batch === undefined
+      const all = views.length === 0 && !isWhole ? manager.list(sessionID).length : 0
+      if (all > 0) return renderNone({ status, batch }, all)
       const bill = isWhole && needsBill(limits) ? { ...manager.spentBy(sessionID), limits } : undefined
       return renderList(views, manager.droppedUnread(sessionID), bill)
     },

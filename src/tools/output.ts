@@ -9,7 +9,7 @@ const MOST_BLOCK_MS = 600_000
 /** More than any answer has; the schema would else name the largest integer. */
 const MOST_OFFSET = 1_000_000_000
 
-const DESCRIPTION = `Fetch the answer of a background task, or see how far it is. Returns at once.
+const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is. Returns at once.
 
 You will be told when a task ends: do not call this in a loop to wait. Call it for an answer, or the rest of one, that the message did not bring. A long one is cut; read on with \`offset\`. \`block: true\` waits for the end (up to \`timeout\` ms): only when you cannot go on without this answer.`
 

@@ -3,7 +3,7 @@ import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
 import { spentOf } from "../core/money.ts"
 import type { SpendingLimits } from "../core/spending.ts"
-import { addFigures, isActive, NO_FIGURES, type Usage } from "../core/task.ts"
+import { addFigures, isActive, NO_FIGURES, type Status, type Usage } from "../core/task.ts"
 import { count, oneLine } from "../core/text.ts"
 import type { Cleared, TaskView } from "../manager/view.ts"
 import { marked, statusOf } from "./render.ts"
@@ -25,6 +25,13 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
+}
+
+/** Where only a filter leaves nothing of the `all` tasks there are. */
+export function renderNone({ status, batch }: { status?: Status; batch?: string }, all: number): ToolResult {
+  const filters = [...(status ? [`status "${status}"`] : []), ...(batch ? [`batch "${oneLine(batch)}"`] : [])]
+  const output = `${NOTHING} with ${filters.join(" and ")}; this session has ${count(all, "task")} in all.`
+  return { title: "No background tasks", output }
 }
 
 function billTexts({ session, day, limits }: Bill): readonly string[] {

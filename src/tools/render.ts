@@ -53,7 +53,10 @@ export function renderResume(view: TaskView): ToolResult {
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
   const { task } = view
   const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
-  return result(view, [`Told task ${nameOf(task)}. ${when}`, "", TOLD])
+  const asks = view.asks.map(
+    ({ what }) => `First it waits for an answer from the user, which this is not: ${oneLine(what)}`,
+  )
+  return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }
 
 /** How a merge came out. */

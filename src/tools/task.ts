@@ -13,28 +13,32 @@ const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
 const MOST_CHECK_CHARS = 2000
 
-/** `brings`: the message about an end carries the answer (option `notifyAnswerChars`). */
-const descriptionOf = (brings: boolean): string =>
+type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable">
+
+const descriptionOf = ({ notifyAnswerChars, wake, resumable }: TextOptions): string =>
   `Hand work to another agent, which does it in the background while you go on with yours.
 
-You get a task id at once. When the task ends, an automatic message tells you${brings ? " and brings the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}. Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
+You get a task id at once. When the task ends, an automatic message tells you${notifyAnswerChars > 0 ? " and brings the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
 
 Use it for what can go on beside your own work: searches, reviews, research, builds, independent changes. Launch several in one message to run them side by side. If you can do nothing without the answer, use \`task\` where you have it; if one or two calls of your own settle it, make them.
 
 Modes:
 - fresh (default): the agent knows nothing of this conversation. Put all it needs into \`prompt\`, and what to report back.
-- \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.
-- \`resume: "<task id>"\` with \`prompt\`: ask a completed task again; it remembers its work. Not with \`fork\`.
+- \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.${resumable.length > 0 ? resumeMode(resumable) : ""}
 - \`tell: "<task id>"\` with \`prompt\` alone: say something to a task at work. It reads it at its next step; you still get one answer.
 - \`merge: "<task id>"\` alone: bring what an ended task changed in its own worktree into your files, uncommitted.
 
 A task with \`after\` starts when others have completed, with their answers in front of its prompt. Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files, or have \`place: "worktree"\`.`
 
+const resumeMode = (resumable: Options["resumable"]): string =>
+  `\n- \`resume: "<task id>"\` with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work. Not with \`fork\`.`
+
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
-    description: descriptionOf(options.notifyAnswerChars > 0),
+    description: descriptionOf(options),
     args: argumentsOf(options),
+    withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
     refuse: refusalOf,
     async run(args, caller) {
       const { prompt = "", timeout, max_cost: maxCost, check } = args
@@ -60,7 +64,7 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
   return `${description}\n\nAgents:\n${lines.join("\n")}`
 }
 
-function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
+function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, worktree }: Options) {
   const text = (most: number) => z.string().trim().min(1).max(most)
   const cost = z.number().positive()
   const id = text(MOST_ID_CHARS)
@@ -71,20 +75,22 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options) {
       .describe("The whole task, and what to report back. Needed unless you merge."),
     agent: text(200).optional().describe("Who does the work. Needed for a new task."),
     fork: z.boolean().optional().describe("Start from this conversation's history."),
-    resume: id.optional().describe("Id of a completed task, or enough of its beginning."),
+    resume: id.optional().describe(`Id of a ${resumable.join(" or ")} task, or enough of its beginning.`),
     tell: id.optional().describe("Id of a running task, or enough of its beginning."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
     place: z
       .enum(["here", "worktree"])
       .optional()
-      .describe('"worktree": in a git worktree of its own, from your files as they are. Default: "here", in yours.'),
+      .describe(
+        `"worktree": in a git worktree of its own, from your files as they are${worktree.setup === "" ? ", without what git ignores (say node_modules)" : ""}. Default: "here", in yours.`,
+      ),
     merge: z
       .union([z.boolean(), text(MOST_ID_CHARS)])
       .optional()
       .describe("true with a worktree: merge it when completed. A task id: merge that task now."),
     check: text(MOST_CHECK_CHARS)
       .optional()
-      .describe("Command, say `npm test`, that must succeed before it counts as completed."),
+      .describe("Command, say `npm test`, that must succeed before it counts as completed. A resume needs it again."),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: z
       .int()

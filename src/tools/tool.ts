@@ -30,6 +30,8 @@ export type Tool = {
 export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly description: string
   readonly args: Shape
+  /** Arguments that an option turns off: not offered, and known for the sake of who gives one all the same. */
+  readonly withheld?: readonly string[]
   /** Said before anything else that is wrong with the arguments; they are as the model wrote them. */
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
@@ -38,7 +40,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   let schema: z.ZodObject<Shape> | undefined
   return {
     description: tool.description,
-    args: tool.args,
+    args: Object.fromEntries(Object.entries(tool.args).filter(([name]) => !tool.withheld?.includes(name))),
     async execute(input, context) {
       const refusal = isObject(input) ? tool.refuse?.(input) : undefined
       if (refusal) throw refusal

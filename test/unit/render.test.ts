@@ -350,6 +350,10 @@ test("a word that was said is told, with when it is read", () => {
   expect(renderTold({ view: viewOf(), waits: false }).output).toMatch(
     /^Told task bg_aaaaaaaa \(find it\)\. It reads this at its next step\.\n/,
   )
+  const asks = [{ id: "q", sessionID: "s", kind: "question", what: "Which\none?", askedAt: 0 }] as const
+  expect(renderTold({ view: viewOf({ asks }), waits: false }).output).toContain(
+    "next step.\nFirst it waits for an answer from the user, which this is not: Which one?\n",
+  )
   expect(renderTold({ view: viewOf(), waits: true }).output).toContain(
     "It has not begun; it reads this behind its prompt.",
   )

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
 import { HostError } from "../../src/core/ports.ts"
+import { DEFAULTS } from "../../src/options.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
 import { defineTool } from "../../src/tools/tool.ts"
@@ -24,6 +25,30 @@ test("the task tool tells of answers in the message only where there are any", (
   expect(text({ notifyAnswerChars: 0 })).toContain(
     "an automatic message tells you; then fetch the answer with superagents_output.",
   )
+})
+
+test("the task tool says and offers only what the options allow", () => {
+  const tool = (options: object) => {
+    const { description = "", args } = rigged(options).tools.superagents_task ?? {}
+    const text = (name: string) => (args?.[name] as { description?: string } | undefined)?.description
+    return { description, text }
+  }
+  expect(tool({}).description).toContain("ask a completed task again")
+  expect(tool({}).description).not.toContain("starts no turn")
+  expect(tool({}).text("place")).toContain("without what git ignores (say node_modules)")
+  expect(tool({ worktree: { ...DEFAULTS.worktree, setup: "npm ci" } }).text("place")).not.toContain("ignores")
+  expect(tool({ wake: "never" }).description).toContain("It starts no turn of yours: you read it in the next one.")
+  const wide = tool({ resumable: ["completed", "error"] })
+  expect(wide.description).toContain("ask a completed or error task again")
+  expect(wide.text("resume")).toContain("Id of a completed or error task")
+  const none = tool({ resumable: [], allowModelOverride: false })
+  expect(none.description).not.toContain("`resume")
+  expect([none.text("resume"), none.text("model")]).toEqual([undefined, undefined])
+})
+
+test("what an option turns off is refused with that reason", async () => {
+  const { call } = rigged({ allowModelOverride: false })
+  await expect(call("task", { ...find, model: "scripted/beta" })).rejects.toThrow("option allowModelOverride is false")
 })
 
 test("every tool that takes a task's id says that a beginning will do, and a batch has a name or a task's id", () => {
@@ -121,7 +146,12 @@ describe("the other tools", () => {
     await rig.clock.advance(1000)
     expect((await waiting).output).toContain("the answer")
     expect((await call("list", { status: "completed", batch: "search" })).output).toContain(id)
-    expect((await call("list", { batch: "other" })).output).toBe("No background tasks found")
+    expect((await call("list", { batch: "other" })).output).toBe(
+      'No background tasks found with batch "other"; this session has 1 task in all.',
+    )
+    expect((await call("list", { status: "error", batch: id })).output).toBe(
+      `No background tasks found with status "error" and batch "${id}"; this session has 1 task in all.`,
+    )
     await call("task", { ...find, batch: "search" })
     expect((await call("cancel", { batch: "search" })).output).toContain("Cancelled 1 task:")
     expect((await call("list", { batch: id })).output).toContain("2 tasks, 0 running")

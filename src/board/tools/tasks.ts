@@ -17,9 +17,9 @@ export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
     create_task: boardTool(ports, {
-      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Another agent is woken at once, you yourself at the board's next round.
+      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Another agent is woken at once, you yourself at the board's next round; then at each round (hourly by default) until the task is done. Nobody tells you of its end.
 
-Not for what you can do now, nor for a quick answer from another agent.`,
+Not for what you can do now, for a quick answer from another agent, or for what recurs: a task is done once.`,
       args: {
         title: z.string().describe("What is to be done, in a few words."),
         description: z
