@@ -370,12 +370,14 @@ describe.skipIf(!browser)("the page", () => {
     await closed()
     expect(await page.evaluate(() => location.hash)).toBe("#/")
 
-    // Gone by another way while it is asked: nobody is asked about it later.
+    // Left by another way while it is asked: that is one question, and nobody is asked about it later.
     await page.getByRole("link", { name: "New task" }).click()
     await title.fill("Grind finer")
     await page.keyboard.press("Escape")
     await asked.waitFor()
     await page.goBack()
+    expect([await asked.count(), await title.inputValue()]).toEqual([1, "Grind finer"])
+    await asked.getByRole("button", { name: "Discard it" }).click()
     await closed()
     await page.getByRole("link", { name: "New task" }).click()
     await title.waitFor()
@@ -391,6 +393,49 @@ describe.skipIf(!browser)("the page", () => {
     await closed()
     expect([board.tasks.size, (await board.get("1")).description]).toEqual([1, ""])
     expect(problems).toEqual([])
+  })
+
+  test("asks before the browser's Back or a reload takes what was typed", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const web = await serve({ board })
+    const { page, problems } = await open(web.link)
+    await live(page)
+    const sheet = page.locator(".sheet")
+    const asked = page.locator(".confirm")
+    const description = sheet.getByLabel("What is to be done")
+    const hash = () => page.evaluate(() => location.hash)
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await description.fill("A page of thoughts.")
+    for (let time = 1; time <= 2; time++) {
+      await page.goBack()
+      await asked.getByRole("button", { name: "Keep it" }).click()
+      await asked.waitFor({ state: "detached" })
+      expect([await description.inputValue(), await hash()]).toEqual(["A page of thoughts.", "#/task/1"])
+    }
+    const reload = async () => {
+      const dialog = page.waitForEvent("dialog")
+      await page.evaluate(() => setTimeout(() => location.reload()))
+      return dialog
+    }
+    const asks = await reload()
+    expect(asks.type()).toBe("beforeunload")
+    await asks.dismiss()
+    expect(await description.inputValue()).toBe("A page of thoughts.")
+
+    await page.goBack()
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+    expect([await hash(), (await board.get("1")).description]).toEqual(["", ""])
+    // With nothing to lose nobody is asked.
+    await page.getByRole("link", { name: "New task" }).click()
+    await sheet.getByLabel("Title").fill("Grind finer")
+    await sheet.getByRole("button", { name: "Make it" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    await page.reload()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect([await asked.count(), problems]).toEqual([0, []])
   })
 
   test("opens what is clicked in the moment when the sheet closes", async () => {
@@ -409,7 +454,7 @@ describe.skipIf(!browser)("the page", () => {
       addEventListener("hashchange", again, { once: true })
       Object.assign(window, { heard })
     })
-    await page.keyboard.press("Escape")
+    await page.goBack()
     expect(await page.evaluate(() => (window as unknown as { heard: Promise<string> }).heard)).toBe("#/new")
     await page.locator(".sheet").getByLabel("Title").waitFor()
   })

@@ -1,11 +1,10 @@
-import { createMemo, createSignal, Match, onCleanup, Show, Switch } from "solid-js"
+import { createMemo, Match, Show, Switch } from "solid-js"
 import { AgentList, AtWork } from "./agent-list.tsx"
 import { AgentView } from "./agent-view.tsx"
 import { BoardSection } from "./board.tsx"
 import { Header } from "./header.tsx"
 import { NeedsYou } from "./needs.tsx"
-import { routeOf, tokenIn } from "./route.ts"
-import { Sheet } from "./sheet.tsx"
+import { createPlace, Sheet } from "./sheet.tsx"
 import { link, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 import { TaskView } from "./task-view.tsx"
@@ -13,12 +12,7 @@ import { Timeline } from "./timeline.tsx"
 
 /** The whole page: what needs a person first, then what runs, the day, the board, and all that was done. */
 export function App() {
-  const [route, setRoute] = createSignal(routeOf(location.hash))
-  const follow = () => {
-    if (tokenIn(location.hash) === undefined) setRoute(routeOf(location.hash))
-  }
-  addEventListener("hashchange", follow)
-  onCleanup(() => removeEventListener("hashchange", follow))
+  const place = createPlace()
   const known = createMemo(() => state.project !== "")
   const refused = createMemo(() => {
     const now = link()
@@ -47,7 +41,7 @@ export function App() {
         </Switch>
       </main>
       <Show when={known() && !refused()}>
-        <Sheet route={route()}>
+        <Sheet place={place}>
           {(shown) => (
             <Switch>
               <Match when={shown.view === "task" && shown.id} keyed>

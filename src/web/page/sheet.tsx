@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createSignal, type JSX, on, onCleanup, Show } from "solid-js"
-import type { Route } from "./route.ts"
+import { type Route, routeOf, tokenIn } from "./route.ts"
 
 type Shown = { readonly view: string; readonly id?: string }
 
@@ -20,30 +20,59 @@ const onEscape = (act: () => void) => (event: KeyboardEvent) => {
 
 const wouldLose = () => [...losers].some((loses) => loses())
 
+/** The place that the address names. What was typed is not left without a question, whatever leads away from it. */
+export function createPlace() {
+  const confirm = createConfirm()
+  const [route, setRoute] = createSignal(routeOf(location.hash))
+  let shown = location.hash
+  /** While it is asked about. */
+  let wanted: string | undefined
+  const go = async (to: string) => {
+    const isAsking = wanted !== undefined
+    wanted = to
+    if (isAsking) return
+    const may = !wouldLose() || (await confirm.ask("Close it? What you typed is not saved.", "Discard it"))
+    const next = wanted
+    wanted = undefined
+    if (may) {
+      shown = next
+      setRoute(routeOf(next))
+      if (location.hash !== next) location.hash = next
+    }
+    // The browser's Back has been there already.
+    else if (location.hash !== shown) history.pushState(null, "", shown)
+  }
+  const follow = () => {
+    if (tokenIn(location.hash) === undefined) void go(location.hash)
+  }
+  const unload = (event: BeforeUnloadEvent) => {
+    if (wouldLose()) event.preventDefault()
+  }
+  addEventListener("hashchange", follow)
+  addEventListener("beforeunload", unload)
+  onCleanup(() => {
+    removeEventListener("hashchange", follow)
+    removeEventListener("beforeunload", unload)
+  })
+  return { route, leave: () => go("#/"), question: confirm.view }
+}
+
 /** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
-export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Element }) {
+export function Sheet(props: { place: ReturnType<typeof createPlace>; children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
-  const open = createMemo(() => props.route.view !== "home")
-  const confirm = createConfirm()
-  const leave = async () => {
-    if (!wouldLose() || (await confirm.ask("Close it? What you typed is not saved.", "Discard it"))) goHome()
-  }
+  const { route, leave, question } = props.place
+  const open = createMemo(() => route().view !== "home")
   createEffect(() => {
     if (open() && !dialog?.open) dialog?.showModal()
     if (!open() && dialog?.open) dialog.close()
   })
-  createEffect(
-    on(
-      () => props.route,
-      () => dialog?.scrollTo(0, 0),
-    ),
-  )
+  createEffect(on(route, () => dialog?.scrollTo(0, 0)))
   return (
     <dialog
       class="sheet"
       ref={dialog}
-      aria-label={labelOf(props.route)}
+      aria-label={labelOf(route())}
       onKeyDown={onEscape(() => void leave())}
       onCancel={(event) => {
         if (!wouldLose()) return
@@ -70,16 +99,12 @@ export function Sheet(props: { route: Route; children: (shown: Shown) => JSX.Ele
           <button type="button" class="close" aria-label="Close" onClick={() => void leave()}>
             <span aria-hidden="true">✕</span>
           </button>
-          {props.children(props.route)}
-          {confirm.view()}
+          {props.children(route())}
+          {question()}
         </Show>
       </div>
     </dialog>
   )
-}
-
-function goHome(): void {
-  if (location.hash !== "" && location.hash !== "#/") location.hash = "#/"
 }
 
 function labelOf(route: Route): string {

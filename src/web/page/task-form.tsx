@@ -52,6 +52,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
       .split("\n")
       .flatMap((line) => (line.trim() === "" ? [] : { title: line.trim() }))
     const made = await api.create({ ...fields, steps, status: textIn(form, "draft") ? "draft" : "active" })
+    untouched = () => true
     location.hash = taskLink(made.id)
   }
 
