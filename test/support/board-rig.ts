@@ -87,9 +87,10 @@ export class FakeThreads implements Threads {
   readonly titles = new Map<string, string>()
   /** Rejects with this text. */
   fails?: string
-  /** Is never done. */
+  /** Is not done before `giveUp`: the real host's calls have a limit, too. */
   hangs = false
   woken = 0
+  readonly #waiting: ((error: Error) => void)[] = []
 
   constructor(prefix: string) {
     this.#prefix = prefix
@@ -97,9 +98,15 @@ export class FakeThreads implements Threads {
 
   async create(thread: NewThread): Promise<string> {
     if (this.fails !== undefined) throw new Error(this.fails)
-    if (this.hangs) return new Promise(() => {})
+    if (this.hangs) return new Promise((_resolve, reject) => void this.#waiting.push(reject))
     this.made.push(thread)
     return `ses_${this.#prefix}thread${this.made.length}`
+  }
+
+  /** What hangs is not waited for any longer. */
+  giveUp(): void {
+    this.hangs = false
+    for (const reject of this.#waiting.splice(0)) reject(new Error("no answer"))
   }
 
   async exists(sessionID: string): Promise<boolean> {
@@ -227,6 +234,7 @@ export class BoardRig {
   }
 
   async close(): Promise<void> {
+    this.threads.giveUp()
     await this.open.stop()
     if (this.#owns) rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 })
   }

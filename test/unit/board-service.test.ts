@@ -72,7 +72,6 @@ describe("a task that is made", () => {
     const making = rig.board.create({ title: "x", owner: "librarian" }, build)
     const late = setInterval(() => void rig.clock.advance(1000), 1)
     expect((await making.finally(() => clearInterval(late))).threadId).toBeUndefined()
-    rig.threads.hangs = false
   })
 
   test("wakes its owner at once: one run, in its thread, by the work prompt", async () => {
