@@ -257,6 +257,23 @@ describe("the board's file", () => {
     expect(turns).toBe(2)
     expect(board()).toMatchObject({ nextId: 50, tasks: [{ title: "by hand" }] })
   })
+
+  test("that a hand saves right after it was written is read again", async () => {
+    const store = open()
+    await make(store)
+    // The store warns of a bad line of history when it has just written the board.
+    const push = warnings.push.bind(warnings)
+    warnings.push = (...texts) => {
+      writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), nextId: 50 }))
+      return push(...texts)
+    }
+    await store.change(async (state) => {
+      appendFileSync(file("history.jsonl"), "nonsense\n")
+      return { state: { ...state, nextId: 7 }, archived: [], value: undefined }
+    })
+    expect(warnings).toHaveLength(1)
+    expect((await store.read()).nextId).toBe(50)
+  })
 })
 
 describe("ids", () => {

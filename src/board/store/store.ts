@@ -146,7 +146,7 @@ export class Store {
   /** History first. False, with nothing written, where somebody else's hand has changed the file meanwhile. */
   async #write(loaded: Loaded, next: { state: BoardState; archived: readonly ArchivedTask[] }): Promise<boolean> {
     await this.#prepareFolder()
-    if ((await this.#signature()) !== loaded.signature) return false
+    if ((await signatureOf(this.#file)) !== loaded.signature) return false
     if (next.archived.length > 0) await this.#history.append(next.archived)
     const tick = next.state.tick ?? new Date(this.#ports.now()).toISOString()
     const file: BoardFile = { state: { ...next.state, tick }, others: loaded.others }
@@ -154,16 +154,18 @@ export class Store {
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
     const temporary = `${target}.${process.pid}.tmp`
     await writeFlushed(temporary, formatBoard(file), (await stat(target).catch(ifMissing(undefined)))?.mode)
+    // Of this very file: what a hand saves from now on is something else.
+    const signature = await signatureOf(temporary)
     await rename(temporary, target)
     await flushFolder(dirname(target))
     await this.#history.refresh()
     this.#nextId = Math.max(this.#nextId, next.state.nextId)
-    this.#loaded = { ...file, signature: await this.#signature() }
+    this.#loaded = { ...file, signature }
     return true
   }
 
   async #load(): Promise<Loaded> {
-    const signature = await this.#signature()
+    const signature = await signatureOf(this.#file)
     await this.#history.refresh()
     if (this.#loaded?.signature === signature) return this.#loaded
     this.#loaded = signature === MISSING ? { state: EMPTY, others: {}, signature } : await this.#parse(signature)
@@ -203,11 +205,6 @@ export class Store {
     return this.#ports.settle(state, archived)
   }
 
-  async #signature(): Promise<string> {
-    const found = await stat(this.#file, { bigint: true }).catch(ifMissing(undefined))
-    return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
-  }
-
   async #prepareFolder(): Promise<void> {
     const { folder } = this.#ports
     const ignore = join(folder, ".gitignore")
@@ -234,6 +231,11 @@ export class Store {
       throw new BoardError("unavailable", `The board's files in ${this.#ports.folder} cannot be used: ${text}.`)
     }
   }
+}
+
+async function signatureOf(path: string): Promise<string> {
+  const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
+  return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
 }
 
 const same = (state: BoardState): Written<BoardState> => ({ state, archived: [], value: state })
