@@ -449,6 +449,20 @@ describe("history", () => {
     expect(await other.find("9")).toBeUndefined()
     expect(await other.newest(5)).toEqual([])
   })
+
+  test("is found in by all who look at once, when another process has added to it", async () => {
+    const [one, other] = [open(), open()]
+    for (let number = 1; number <= 20; number++) await complete(one, (await make(one)).id)
+    await other.find("1")
+    for (let number = 21; number <= 30; number++) {
+      await complete(one, (await make(one)).id)
+      const looks = [0, 1, 2, 3, 4, 5].map(async (turns) => {
+        for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve))
+        return (await Promise.all([other.find("1"), other.find(`${number}`)])).map((task) => task?.id)
+      })
+      expect(await Promise.all(looks)).toEqual(Array(6).fill(["1", `${number}`]))
+    }
+  })
 })
 
 describe("a move to history that was cut off between the two files", () => {

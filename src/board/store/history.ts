@@ -28,10 +28,11 @@ export class History {
   readonly #path: string
   readonly #onBadLine: (offset: number) => void
   /** Where the newest line of each id begins. */
-  readonly #offsets = new Map<number, number>()
+  #offsets = new Map<number, number>()
   readonly #badLines = new Set<number>()
   #scan?: Scan
   #highest = 0
+  #turn: Promise<unknown> = Promise.resolve()
 
   /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. */
   constructor(path: string, onBadLine: (offset: number) => void) {
@@ -39,15 +40,27 @@ export class History {
     this.#onBadLine = onBadLine
   }
 
-  /** Reads what was added since. To be called before `has`, `find` and `highestId`. */
-  async refresh(): Promise<void> {
+  /** Reads what was added since, one look after the other. To be called before `has`, `find` and `highestId`. */
+  refresh(): Promise<void> {
+    const done = this.#turn.then(() => this.#refresh())
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  async #refresh(): Promise<void> {
     const found = await stat(this.#path).catch(ifMissing(undefined))
-    if (!found) return this.#forget()
+    if (!found) {
+      this.#offsets = new Map()
+      this.#scan = undefined
+      return
+    }
     const { ino, size, mtimeMs } = found
     if (this.#scan?.ino === ino && this.#scan.size === size && this.#scan.mtimeMs === mtimeMs) return
     await this.#open(async (file) => {
-      if (this.#scan && !(await this.#hasOnlyGrown(file, ino, size))) this.#forget()
-      const end = await this.#index(file, this.#scan?.end ?? 0, size)
+      const known = (await this.#hasOnlyGrown(file, ino, size)) ? this.#scan : undefined
+      const offsets = known ? this.#offsets : new Map<number, number>()
+      const end = await this.#index(file, offsets, known?.end ?? 0, size)
+      this.#offsets = offsets
       this.#scan = { ino, size, mtimeMs, end, tail: await tailBefore(file, end) }
     })
   }
@@ -104,14 +117,14 @@ export class History {
   }
 
   /** Indexes the whole lines from `start` on; returns where they end. */
-  async #index(file: FileHandle, start: number, size: number): Promise<number> {
+  async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
     let begun: Buffer[] = []
     let lineStart = start
     for (let at = start; at < size; at += CHUNK_BYTES) {
       const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at))
       let from = 0
       for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
-        this.#see(joined([...begun, chunk.subarray(from, to)]), lineStart)
+        this.#see(offsets, joined([...begun, chunk.subarray(from, to)]), lineStart)
         lineStart = at + to + 1
         from = to + 1
         begun = []
@@ -120,16 +133,16 @@ export class History {
     }
     // A line without its end counts where it is whole: a hand may have written it.
     const rest = joined(begun)
-    if (rest.length > 0 && parseLine(rest.toString())) this.#see(rest, lineStart)
+    if (rest.length > 0 && parseLine(rest.toString())) this.#see(offsets, rest, lineStart)
     return lineStart
   }
 
-  #see(line: Buffer, offset: number): void {
+  #see(offsets: Map<number, number>, line: Buffer, offset: number): void {
     if (line.length === 0) return
     const quick = ID_FIRST.exec(line.toString("latin1", 0, 24))?.[1]
     const id = quick ?? parseLine(line.toString())?.id
     if (id === undefined) return this.#bad(offset)
-    this.#offsets.set(Number(id), offset)
+    offsets.set(Number(id), offset)
     this.#highest = Math.max(this.#highest, Number(id))
   }
 
@@ -143,11 +156,6 @@ export class History {
     const scan = this.#scan
     if (!scan || scan.ino !== ino || size <= scan.size) return false
     return (await tailBefore(file, scan.end)) === scan.tail
-  }
-
-  #forget(): void {
-    this.#offsets.clear()
-    this.#scan = undefined
   }
 
   async #open<Value>(work: (file: FileHandle) => Promise<Value>): Promise<Value | undefined> {
