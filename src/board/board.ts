@@ -3,7 +3,7 @@ import { Changes } from "./changes.ts"
 import type { Threads } from "./ports.ts"
 import { Present, type PresentPorts } from "./present.ts"
 import type { Change, Command } from "./rules/command.ts"
-import { noSuchTask } from "./rules/common.ts"
+import { noSuchTask, threadTask } from "./rules/common.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
   type Actor,
@@ -176,8 +176,8 @@ export class TaskBoard implements Board {
 
   /** The `<Task>` block for a session's next request; undefined where it is no thread. */
   async blockFor(sessionID: string): Promise<string | undefined> {
-    const state = await this.#ports.store.read()
-    const task = state.tasks.find(({ threadId }) => threadId === sessionID)
+    if (!threadTask(await this.#ports.store.read(), sessionID)) return undefined
+    const task = threadTask(await this.#read(), sessionID)
     return task && taskBlock({ task, subtask: await this.subtasksIn(task), state: this.state(task) })
   }
 
@@ -197,8 +197,7 @@ export class TaskBoard implements Board {
   async written(sessionID: string, messageID: string): Promise<void> {
     const { store, runs } = this.#ports
     if (runs.wrote(messageID)) return
-    if ((await store.read()).tasks.some(({ threadId }) => threadId === sessionID))
-      await this.#do({ type: "written", threadId: sessionID })
+    if (threadTask(await store.read(), sessionID)) await this.#do({ type: "written", threadId: sessionID })
   }
 
   async #do(command: Command): Promise<Change> {

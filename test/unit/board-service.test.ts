@@ -538,6 +538,19 @@ describe("two processes", () => {
     expect(refresh).toHaveBeenCalledTimes(1)
   })
 
+  test("tell a thread the same of its task, also the one in which nothing else of the board was asked for", async () => {
+    const { threadId } = await rig.board.create({ title: "a", steps: [{ title: "s" }] }, build)
+    await rig.board.createSubtask("1", 0, { title: "b", owner: "tester" }, USER)
+    await rig.settle()
+    const runs = new FakeRuns(rig.clock)
+    runs.refresh = async () => runs.set("ses_thread2", rig.runs.of("ses_thread2") as RunView)
+    const other = await another({ runs })
+    const block = await other.open.system(threadId as string)
+    expect(block).toContain("Status: active (waits for #2). Owner: build.")
+    expect(block).toContain("0. [ ] s -> subtask #2 (tester): running")
+    expect(await rig.open.system(threadId as string)).toBe(block)
+  })
+
   test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {
     await rig.board.create({ title: "a" }, build)
     await rig.settle()
