@@ -161,6 +161,41 @@ describe("the board's file", () => {
     expect((await make(store)).id).toBe("5")
   })
 
+  test("is not read where it is so long that the host would stand still, or no file at all", async () => {
+    mkdirSync(folder, { recursive: true })
+    const problem = async () => (await problemOf(open().read()))?.split(`${file("tasks.json")}: `)[1]
+    writeFileSync(file("tasks.json"), `{"tasks": []}${" ".repeat(20 * 1024 * 1024)}`)
+    expect(await problem()).toBe(
+      "it has 21 MB; at most 16 are read. It is left as it is; mend or move it, and call again.",
+    )
+    rmSync(file("tasks.json"))
+    symlinkSync("/dev/zero", file("tasks.json"))
+    expect(await problem()).toMatch(/^it is no file\. /)
+  })
+
+  test("does not grow until it cannot be read: what takes off, and what has to be remembered, goes on", async () => {
+    const store = open()
+    const [{ id }, { id: other }] = [await make(store), await make(store)]
+    const hand = board()
+    hand.tasks[0].note = "x".repeat(8 * 1024 * 1024)
+    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    await carryOut(store, { type: "tick" })
+    expect(await problemOf(make(store))).toBe(
+      "conflict: The board is full: with this change its file would have 9 MB, and at most 8 are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.",
+    )
+    expect(existsSync(file("history.jsonl"))).toBe(false)
+    // A hand writes without our indents.
+    writeFileSync(file("tasks.json"), JSON.stringify(board()))
+    await complete(store, other)
+    await complete(store, id)
+    expect((await make(store)).id).toBe("3")
+    // With the indents it would be one that is not read any more.
+    const note = Array(2_000_000).fill(0)
+    writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [{ ...board().tasks[0], note }] }))
+    expect(await problemOf(carryOut(store, { type: "tick" }))).toMatch(/its file would have \d\d MB/)
+    expect((await store.read()).tasks).toHaveLength(1)
+  })
+
   test("whose folder cannot be used is an error with its name", async () => {
     writeFileSync(join(folder, "..", "..", ".opencode"), "a file")
     expect(await problemOf(make(open()))).toMatch(/^unavailable: The board's files in .* cannot be used: ENOTDIR/)

@@ -1,5 +1,5 @@
 import type { FSWatcher } from "node:fs"
-import { mkdir, open, readdir, readFile, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
+import { mkdir, open, readdir, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { type Claim, ifMissing, Lock, type Processes } from "../../lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
@@ -7,6 +7,7 @@ import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
 import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
+import { boardText, MOST_GROWN_BYTES, MOST_READ_BYTES, megabytes } from "./text.ts"
 import { watchFolder } from "./watch.ts"
 
 const BOARD_FILE = "tasks.json"
@@ -147,13 +148,15 @@ export class Store {
   async #write(loaded: Loaded, next: { state: BoardState; archived: readonly ArchivedTask[] }): Promise<boolean> {
     await this.#prepareFolder()
     if ((await signatureOf(this.#file)) !== loaded.signature) return false
-    if (next.archived.length > 0) await this.#history.append(next.archived)
     const tick = next.state.tick ?? new Date(this.#ports.now()).toISOString()
     const file: BoardFile = { state: { ...next.state, tick }, others: loaded.others }
+    const text = formatBoard(file)
+    refuseIfFull(loaded, file, text)
+    if (next.archived.length > 0) await this.#history.append(next.archived)
     // A link that somebody has made of it stays.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
     const temporary = `${target}.${process.pid}.tmp`
-    await writeFlushed(temporary, formatBoard(file), (await stat(target).catch(ifMissing(undefined)))?.mode)
+    await writeFlushed(temporary, text, (await stat(target).catch(ifMissing(undefined)))?.mode)
     // Of this very file: what a hand saves from now on is something else.
     const signature = await signatureOf(temporary)
     await rename(temporary, target)
@@ -173,8 +176,8 @@ export class Store {
   }
 
   async #parse(signature: string): Promise<Loaded> {
-    const [text, { mtime }] = await Promise.all([readFile(this.#file, "utf8"), stat(this.#file)])
-    const parsed = parseBoard(text, mtime.toISOString())
+    const [text, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])
+    const parsed = typeof text === "string" ? parseBoard(text, mtime.toISOString()) : text
     if ("problem" in parsed)
       throw new BoardError(
         "unavailable",
@@ -236,6 +239,18 @@ export class Store {
 async function signatureOf(path: string): Promise<string> {
   const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
   return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
+}
+
+/** What takes off is always allowed, and so is what has to be remembered of tasks, as long as it can be read again. */
+function refuseIfFull(before: BoardFile, after: BoardFile, text: string): void {
+  const bytes = Buffer.byteLength(text)
+  if (bytes <= MOST_GROWN_BYTES) return
+  const grows = after.state.tasks !== before.state.tasks && bytes > Buffer.byteLength(formatBoard(before))
+  if (!grows && bytes <= MOST_READ_BYTES) return
+  throw new BoardError(
+    "conflict",
+    `The board is full: with this change its file would have ${megabytes(bytes)} MB, and at most ${megabytes(MOST_GROWN_BYTES)} are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.`,
+  )
 }
 
 const same = (state: BoardState): Written<BoardState> => ({ state, archived: [], value: state })
