@@ -1,5 +1,4 @@
 import type { FSWatcher } from "node:fs"
-import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
@@ -8,14 +7,15 @@ import { boardFolder, mainCheckout } from "../board/project.ts"
 import { type BoardState, EMPTY } from "../board/state.ts"
 import { stateOf } from "../board/status.ts"
 import { parseBoard } from "../board/store/format.ts"
-import { watchFolder } from "../board/store/watch.ts"
+import { boardText } from "../board/store/text.ts"
+import { watchNearest } from "../board/store/watch.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { isActive, isQueued } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/asks.ts"
 import { decodeRecord } from "../host/record.ts"
 import type { BoardOptions } from "../options.ts"
 
-/** How often a look is taken: at a board that is not there yet, and at what other processes run. */
+/** How often a look is taken at what other processes run, and at what was not heard of. */
 const LOOK_MS = 15_000
 /** How far back other processes' runs are looked for: none lasts longer, whatever its limits. */
 const LOOK_BACK_MS = 24 * 3_600_000
@@ -82,26 +82,30 @@ export function createBoardSource(
     const given = options()
     if (!on || !given) return
     const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
+    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    if (text === undefined) unwatch()
+    watcher ??= heard(folder)
     try {
-      const present = await readFile(join(folder, FILE), "utf8")
-      if (!on || (present === text && !isDue)) return
+      const present = await boardText(join(folder, FILE))
+      if (!on || typeof present !== "string" || (present === text && !isDue)) return
       text = present
       isDue = false
       const parsed = parseBoard(present, "")
       if ("state" in parsed) take(parsed.state)
-      watcher ??= heard(folder)
       const { scheduleOf } = await import("../board/schedule.ts")
       setNextTick(scheduleOf(given.schedule).round(Date.now()).text)
       await readThreads()
     } catch (error) {
       // No board (any more), or one that is being mended: there is another look.
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") gone()
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || text === undefined) return
+      gone()
+      lookAgain = true
     }
   }
 
-  function heard(folder: string): FSWatcher {
-    const made = watchFolder(folder, () => void lookAtFile())
-    made.on("error", unwatch)
+  function heard(folder: string): FSWatcher | undefined {
+    const made = watchNearest(folder, () => void lookAtFile())
+    made?.on("error", unwatch)
     return made
   }
 

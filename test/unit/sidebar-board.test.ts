@@ -14,12 +14,13 @@ import { taskOf } from "../support/tasks.ts"
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
 vi.mock("../../src/board/store/watch.ts", async () => {
-  const { watchFolder } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
+  const { watchNearest } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
     "../../src/board/store/watch.ts",
   )
   return {
-    watchFolder: (...given: Parameters<typeof watchFolder>) => {
-      const watcher = watchFolder(...given)
+    watchNearest: (...given: Parameters<typeof watchNearest>) => {
+      const watcher = watchNearest(...given)
+      if (!watcher) return undefined
       heard = given[1]
       const close = watcher.close.bind(watcher)
       watcher.close = () => {
@@ -147,6 +148,25 @@ test("a board that is deleted is shown no longer, and shown again when it comes 
   await source.look()
   expect(source.tasks()).toHaveLength(1)
   expect(watchers.size).toBe(1)
+})
+
+test("a first board is heard of, and so is the next one where it was deleted, wherever the folders above begin", async () => {
+  await open()
+  for (const first of [".opencode", ".opencode/tasks", ".opencode/tasks/tasks.json"]) {
+    write({})
+    await vi.waitFor(() => expect(source.tasks()).toHaveLength(1), 3000)
+    rmSync(join(folder, first), { recursive: true })
+    await vi.waitFor(() => expect(source.tasks()).toHaveLength(0), 3000)
+    expect(watchers.size).toBe(1)
+  }
+})
+
+test("a file that would hold the terminal up is not read, and what was there stays", async () => {
+  write({})
+  await open()
+  write({ description: "x".repeat(20 * 1024 * 1024), title: "huge" })
+  await source.look()
+  expect(source.tasks()).toMatchObject([{ title: "Migrate" }])
 })
 
 test("it asks for other processes' runs by the clock and where the file has changed, not for each event of its folder", async () => {

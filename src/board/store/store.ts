@@ -8,7 +8,7 @@ import { type BoardState, EMPTY } from "../state.ts"
 import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
 import { boardText, MOST_GROWN_BYTES, MOST_READ_BYTES, megabytes } from "./text.ts"
-import { watchFolder } from "./watch.ts"
+import { watchNearest } from "./watch.ts"
 
 const BOARD_FILE = "tasks.json"
 const HISTORY_FILE = "history.jsonl"
@@ -115,14 +115,7 @@ export class Store {
 
   /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
   watch(changed: () => void): FSWatcher | undefined {
-    for (let { folder } = this.#ports; ; folder = dirname(folder))
-      try {
-        const watcher = watchFolder(folder, changed)
-        watcher.on("error", () => watcher.close())
-        return watcher
-      } catch {
-        if (folder === dirname(folder)) return undefined
-      }
+    return watchNearest(this.#ports.folder, changed)
   }
 
   async #change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {

@@ -1,13 +1,24 @@
 import { type FSWatcher, watch } from "node:fs"
+import { dirname } from "node:path"
 
 const MOMENT_MS = 100
+
+/** As `watchFolder`; while there is no such folder, of the nearest one above. Undefined where none can be watched. */
+export function watchNearest(folder: string, changed: () => void): FSWatcher | undefined {
+  for (let nearest = folder; ; nearest = dirname(nearest))
+    try {
+      return watchFolder(nearest, changed)
+    } catch {
+      if (nearest === dirname(nearest)) return undefined
+    }
+}
 
 /**
  * Calls back a moment after something in a folder has changed; throws where there is none. Which file it was is not
  * asked, nor whether that was all: of events within a millisecond Bun tells the first alone, so of a file that replaces
  * another only that the temporary one was made.
  */
-export function watchFolder(folder: string, changed: () => void): FSWatcher {
+function watchFolder(folder: string, changed: () => void): FSWatcher {
   let timer: ReturnType<typeof setTimeout> | undefined
   const watcher = watch(folder, { persistent: false }, () => {
     timer ??= setTimeout(() => {
@@ -17,5 +28,6 @@ export function watchFolder(folder: string, changed: () => void): FSWatcher {
     timer.unref?.()
   })
   watcher.on("close", () => clearTimeout(timer))
+  watcher.on("error", () => watcher.close())
   return watcher
 }
