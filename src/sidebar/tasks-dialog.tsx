@@ -42,7 +42,7 @@ function TaskList(props: { companion: Companion; sessionID: string; parentID: st
   }
   const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
   const options = (): TuiDialogSelectOption<string>[] => {
-    const all = source.all()
+    const all = [...source.all(), ...source.cleared()]
     return [
       ...(props.parentID ? [wayBack(api, props.parentID)] : []),
       ...tasks().map((each) => optionOf(each, all, clock.now())),

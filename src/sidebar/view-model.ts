@@ -80,10 +80,11 @@ export function sectionOf(
   const ordered = inOrder(seen)
   const running = seen.filter(({ task }) => isActive(task)).length
   const shown = ordered.slice(0, MOST_ROWS)
-  const usage = [...seen, ...below].reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
+  const all = [...seen, ...below]
+  const usage = all.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
   return {
     summary: running > 0 ? `${running} running` : `${seen.length} done`,
-    rows: shown.map((each) => rowOf(each, seen, now)),
+    rows: shown.map((each) => rowOf(each, all, now)),
     more: ordered.length - shown.length,
     batches: batchesOf(seen.map(({ task }) => task)),
     totals: totalsOf(usage, limits),
@@ -100,7 +101,7 @@ export function inOrder(seen: readonly Seen[]): readonly Seen[] {
   ]
 }
 
-/** `all` are the tasks known, to tell whether this one waits for tasks of its own. */
+/** `all` are the tasks known: this one may wait for tasks of its own, and their calls count for it. */
 export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
   const { task } = seen
   const phase = phaseIn(seen, all)
@@ -110,8 +111,8 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
     tone,
     icon: ICONS[tone],
     title: oneLine(task.description),
-    facts: [timeOf(task, now), ...(phase ? [] : callsText(seen))].join(" · "),
-    detail: phase && detailOf(seen, phase),
+    facts: [timeOf(task, now), ...(phase ? [] : callsText(seen, all))].join(" · "),
+    detail: phase && detailOf(seen, phase, all),
   }
 }
 
@@ -152,8 +153,12 @@ function usageOf({ task, progress }: Seen): Usage {
   return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
-const toolCallsOf = ({ task, progress }: Seen): number =>
-  task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
+/** The whole task's, as the list of the tools has them: all its runs, and the tasks that it launched. */
+function toolCallsOf({ task, progress }: Seen, all: readonly Seen[]): number {
+  const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
+  const launched = all.filter((other) => other.task.parentID === task.sessionID)
+  return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
+}
 
 /** What counts for a session beside the tasks in its list: those below them, and those that were cleared. */
 export function belowOf(sessionID: string, all: readonly Seen[], cleared: readonly Seen[] = []): readonly Seen[] {
@@ -226,18 +231,18 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
   return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
 }
 
-function detailOf(seen: Seen, phase: Phase): string {
+function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
   const { progress } = seen
   const ask = progress?.asks[0]
   if (ask && phase !== "queued") return `${phase}: ${oneLine(ask.what)}`
   if (progress?.retry && phase === "retrying") {
     return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
   }
-  return [phase, ...callsText(seen), ...(progress?.recentTools.slice(-1) ?? [])].join(" · ")
+  return [phase, ...callsText(seen, all), ...(progress?.recentTools.slice(-1) ?? [])].join(" · ")
 }
 
-function callsText(seen: Seen): string[] {
-  const calls = toolCallsOf(seen)
+function callsText(seen: Seen, all: readonly Seen[]): string[] {
+  const calls = toolCallsOf(seen, all)
   return calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`]
 }
 

@@ -218,6 +218,15 @@ describe("a row", () => {
     const parent = seen(task({ sessionID: "ses_p" }), {})
     const child = seen(task({ parentID: "ses_p" }), {})
     expect(row(parent, START, [parent, child]).detail).toBe("waiting for its own tasks")
+    expect(sectionOf([parent], START, undefined, [child])?.rows[0]?.detail).toBe("waiting for its own tasks")
+  })
+
+  test("counts the calls of the tasks that the task launched, as the tools' list does", () => {
+    const top = seen(ended({ sessionID: "ses_p" }))
+    const middle = seen(ended({ parentID: "ses_p" }))
+    const low = seen(task({ parentID: middle.task.sessionID }), { toolCalls: 3 })
+    expect(row(top, START, [top, middle, low, seen(ended())]).facts).toBe("12.3s · 17 calls")
+    expect(row(middle, START, [top, middle, low]).facts).toBe("12.3s · 10 calls")
   })
 
   test.each([
