@@ -24,7 +24,7 @@ const plugin: TuiPluginModule = {
     // The host's configuration may come later than the plugin: it is read when it is needed.
     const settings = () => settingsFrom(given, serverOptions(api.state.config, meta))
     const attention = createAttention(api, () => settings().osNotifications)
-    const source = createSource(api, attention)
+    const source = createSource(api, attention, () => settings().maxDepth)
     const actions = createActions(api)
     const board = createBoardSource(api, () => settings().board, attention.onNeed)
     const companion: Companion = { api, source, actions, settings }

@@ -22,15 +22,35 @@ export function keyOf({ type, properties }: RawEvent): string {
 
 const statusOf = (sessionID: string): string => `status of ${sessionID}`
 
-/** The session itself, which may be a task's, and its children: none where it is gone. Rejects what cannot be read. */
-export async function readSessions(api: TuiPluginApi, sessionID: string): Promise<readonly Session[]> {
-  const [session, children] = await Promise.all([
+/**
+ * The session itself, which may be a task's, and its children, theirs too where a session `launches` tasks of its own:
+ * none where it is gone. Rejects what cannot be read.
+ */
+export async function readSessions(
+  api: TuiPluginApi,
+  sessionID: string,
+  launches: (session: Session) => boolean,
+): Promise<readonly Session[]> {
+  const [{ data, error }, below] = await Promise.all([
     api.client.session.get({ sessionID }),
-    api.client.session.children({ sessionID }),
+    readBelow(api, sessionID, launches),
   ])
-  if (isGone(session.error)) return []
-  if (!session.data || !children.data) throw new Error(`session ${sessionID} could not be read`)
-  return [session.data, ...children.data]
+  if (isGone(error)) return []
+  if (!data || !below) throw new Error(`session ${sessionID} could not be read`)
+  return [data, ...below]
+}
+
+/** Undefined where they could not be read. */
+async function readBelow(
+  api: TuiPluginApi,
+  sessionID: string,
+  launches: (session: Session) => boolean,
+): Promise<readonly Session[] | undefined> {
+  const { data, error } = await api.client.session.children({ sessionID })
+  if (isGone(error)) return []
+  if (!data) return undefined
+  const deeper = await Promise.all(data.filter(launches).map(({ id }) => readBelow(api, id, launches)))
+  return deeper.includes(undefined) ? undefined : [...data, ...deeper.flatMap((sessions) => sessions ?? [])]
 }
 
 const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"

@@ -15,6 +15,8 @@ export type Settings = {
   readonly actions: boolean
   /** The statuses that the server half lets a user resume. */
   readonly resumable: Options["resumable"]
+  /** How deep tasks may launch tasks of their own, 0 for any depth. */
+  readonly maxDepth: number
   /** What a session's tasks may use: tokens, and US dollars. */
   readonly limits: SessionLimits
   /** The board's options, where it is on. */
@@ -35,6 +37,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
     actions: server.enabled,
     resumable: server.resumable,
+    maxDepth: server.maxDepth,
     limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
     board: server.board,
     web: server.web !== undefined,

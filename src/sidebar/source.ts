@@ -37,11 +37,13 @@ const EVENTS = [
 
 /**
  * What the companion knows of tasks: the records in the sessions' metadata, and the events of the sessions that run.
- * `onAsk` and `onChange` hear what happens from now on, once each; they must not throw.
+ * `onAsk` and `onChange` hear what happens from now on, once each; they must not throw. `deepest`: how deep tasks may
+ * launch tasks of their own, 0 for any depth; what is deeper is not read.
  */
 export function createSource(
   api: TuiPluginApi,
   listeners: { onChange?: (change: Change) => void; onAsk?: (ask: Ask, change: Change) => void } = {},
+  deepest: () => number = () => 1,
 ) {
   const events = new EventReader()
   const entries = new Map<string, Entry>()
@@ -167,13 +169,21 @@ export function createSource(
 
   const tasksOf = (parentID: string) => [...entries.values()].filter(({ task }) => task.parentID === parentID)
 
+  const launches = (session: Session): boolean => {
+    const task = decodeRecord(session)?.task
+    return task !== undefined && (deepest() === 0 || task.depth < deepest())
+  }
+
   const read = async (sessionID: string, heard: ReadonlySet<string>, messages: number | undefined) => {
-    const before = [...entries].filter(([, { row }]) => row.parentID === sessionID).map(([id]) => id)
-    const sessions = await readSessions(api, sessionID)
+    const before = new Map(entries)
+    const sessions = await readSessions(api, sessionID, launches)
     const there = new Set(sessions.map(({ id }) => id))
+    const parents = new Set([sessionID, ...sessions.filter(launches).map(({ id }) => id)])
     for (const session of sessions) if (!heard.has(session.id)) take(session, false)
-    for (const id of before) if (!there.has(id) && !heard.has(id)) forget(id)
-    await catchUp(api, tasksOf(sessionID), heard, messages)
+    for (const [id, { row }] of before)
+      if (parents.has(row.parentID ?? "") && !there.has(id) && !heard.has(id)) forget(id)
+    const found = [...entries.values()].filter(({ task }) => parents.has(task.parentID))
+    await catchUp(api, found, heard, messages)
     tell()
   }
 

@@ -22,7 +22,7 @@ const setUp = () => {
   const listeners = new Map<string, (event: unknown) => void>()
   const session = {
     get: vi.fn(async (): Promise<unknown> => ({ data: { id: PARENT } })),
-    children: vi.fn(async (): Promise<unknown> => ({ data: [child] })),
+    children: vi.fn(async (_of: { sessionID: string }): Promise<unknown> => ({ data: [child] })),
     messages: vi.fn(async () => ({ data: [] })),
     status: vi.fn(async (): Promise<unknown> => ({ data: {} })),
     update: vi.fn(async () => ({ data: {} })),
@@ -166,6 +166,31 @@ test("what is asked in a folder of its own is found there", async () => {
   const source = createSource(api)
   await source.load(PARENT)
   expect(source.taskIn("ses_away")?.progress?.asks).toMatchObject([{ what: "bash" }])
+})
+
+test("a terminal that comes later knows the tasks of tasks too, as deep as there may be any", async () => {
+  const { api, session, permissions, emit } = setUp()
+  const deep = rowOf("ses_deep", { parentID: child.id, depth: 2 })
+  const rows = new Map<string, unknown[]>([
+    [PARENT, [child, { id: "ses_user", parentID: PARENT }]],
+    [child.id, [{ ...deep, parentID: child.id }]],
+  ])
+  session.children.mockImplementation(async ({ sessionID }) => ({ data: rows.get(sessionID) ?? [] }))
+  permissions.mockResolvedValue({
+    data: [{ id: "per_1", sessionID: "ses_deep", permission: "bash", patterns: ["ls"] }],
+  })
+  await createSource(api).load(PARENT)
+  expect(session.children).toHaveBeenCalledTimes(1)
+  const source = createSource(api, {}, () => 2)
+  await source.load(PARENT)
+  expect(session.children).toHaveBeenCalledTimes(3)
+  expect(source.all().map(({ task }) => task.sessionID)).toEqual([child.id, "ses_deep"])
+  expect(source.taskIn("ses_deep")?.progress?.asks).toMatchObject([{ what: "bash: ls" }])
+  rows.delete(child.id)
+  emit("server.connected")
+  await vi.advanceTimersByTimeAsync(0)
+  expect(ids(source)).toEqual([child.id])
+  expect(source.taskIn("ses_deep")).toBeUndefined()
 })
 
 test("a fork whose session is nobody's child stays in its parent's list", async () => {
