@@ -39,8 +39,8 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     resumable: server.resumable,
     maxDepth: server.maxDepth,
     limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
-    board: server.board,
-    web: server.web !== undefined,
+    board: server.enabled ? server.board : undefined,
+    web: server.enabled && server.web !== undefined,
   }
 }
 

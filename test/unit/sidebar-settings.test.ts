@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS, parseOptions } from "../../src/options.ts"
 import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/sidebar/settings.ts"
 
 type Config = Parameters<typeof serverOptions>[0]
@@ -20,6 +20,12 @@ describe("the key", () => {
   test("has its default when there are no options, or strange ones", () => {
     for (const given of [undefined, null, "x", 3]) expect(settingsFrom(given, DEFAULTS).keybind).toBe(DEFAULT_KEYBIND)
   })
+})
+
+test("there is no board and no page where the server half is off", () => {
+  const server = parseOptions({ board: {}, web: {} }).options
+  expect(settingsFrom({}, server)).toMatchObject({ board: server.board, web: true })
+  expect(settingsFrom({}, { ...server, enabled: false })).toMatchObject({ board: undefined, web: false })
 })
 
 test("nothing can be asked for where the server half is off", () => {
