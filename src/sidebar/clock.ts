@@ -21,5 +21,5 @@ export function createClock(running: Accessor<number>): DrawingClock {
     timer.unref?.()
     onCleanup(() => clearInterval(timer))
   })
-  return { now, spinner: () => FRAMES[Math.floor(now() / TICK_MS) % FRAMES.length] ?? "" }
+  return { now, spinner: () => FRAMES[Math.floor(now() / (period() || TICK_MS)) % FRAMES.length] ?? "" }
 }

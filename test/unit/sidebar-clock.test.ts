@@ -35,3 +35,15 @@ test("there is one timer while something runs, and none before, after, and when 
   dispose()
   expect(vi.getTimerCount()).toBe(0)
 })
+
+test("the spinner moves with each tick, however slow it is", () => {
+  for (const running of [1, 4, 10, 30, 60]) {
+    const { clock, dispose } = createRoot((dispose) => ({ clock: createClock(() => running), dispose }))
+    const frames = Array.from({ length: 5 }, () => {
+      vi.advanceTimersToNextTimer()
+      return clock.spinner()
+    })
+    expect(new Set(frames).size).toBe(5)
+    dispose()
+  }
+})
