@@ -107,15 +107,12 @@ function TaskRow(props: { api: TuiPluginApi; row: Row; spinner: string; columns:
 
 function BatchBar(props: { api: TuiPluginApi; batch: Batch; columns: number }) {
   const theme = () => props.api.theme.current
-  const count = () => `${props.batch.done}/${props.batch.total}`
-  const label = () => cut(props.batch.label, Math.floor(props.columns / 3))
-  const gaps = () => (label() === "" ? 1 : 2)
-  const bar = () => barOf(props.batch, props.columns - count().length - label().length - gaps())
+  const bar = () => barOf(props.batch, props.columns)
   return (
     <text fg={theme().textMuted} wrapMode="none">
-      {label() === "" ? "" : `${label()} `}
+      {bar().before}
       <span style={{ fg: theme().success }}>{bar().filled}</span>
-      {`${bar().rest} ${count()}`}
+      {`${bar().rest}${bar().after}`}
     </text>
   )
 }

@@ -140,11 +140,14 @@ function batchesOf(tasks: readonly Task[]): Batch[] {
   })
 }
 
-/** A bar of `width` columns: the filled part and the rest. It is full only when all is done. */
-export function barOf({ done, total }: Batch, width: number): { filled: string; rest: string } {
-  const columns = Math.max(0, Math.floor(width))
-  const filled = total === 0 ? 0 : Math.floor((columns * done) / total)
-  return { filled: "━".repeat(filled), rest: "─".repeat(columns - filled) }
+/** The line of a batch, of so many columns: the filled part of its bar and the rest. It is full only when all is done. */
+export function barOf({ label, done, total }: Batch, columns: number) {
+  const name = cut(label, Math.floor(columns / 3))
+  const before = name === "" ? "" : `${name} `
+  const after = ` ${done}/${total}`
+  const room = Math.max(0, Math.floor(columns) - columnsOf(before) - after.length)
+  const filled = total === 0 ? 0 : Math.floor((room * done) / total)
+  return { before, filled: "━".repeat(filled), rest: "─".repeat(room - filled), after }
 }
 
 /** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
@@ -189,7 +192,7 @@ export function cut(text: string, columns: number): string {
   let used = 0
   let kept = ""
   for (const { segment } of SEGMENTER.segment(text)) {
-    used += WIDE.test(segment) ? 2 : 1
+    used += columnsOf(segment)
     if (used > columns) return columns < 1 ? "" : `${trimTo(kept, columns - 1)}…`
     kept += segment
   }
@@ -202,16 +205,21 @@ export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").r
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 
+/** How many columns a terminal takes for a text. */
+function columnsOf(text: string): number {
+  return [...SEGMENTER.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0)
+}
+
 const SEGMENTER = new Intl.Segmenter()
 /** What a terminal draws two columns wide: the CJK blocks, full-width forms and emoji. */
 const WIDE =
-  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}|\ufe0f/u
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}|\ufe0f/u
 
 function trimTo(text: string, columns: number): string {
   let used = 0
   let kept = ""
   for (const { segment } of SEGMENTER.segment(text)) {
-    used += WIDE.test(segment) ? 2 : 1
+    used += columnsOf(segment)
     if (used > columns) break
     kept += segment
   }

@@ -22,6 +22,12 @@ const START = 1_000_000
 
 type Given = Partial<Omit<Task, "run">> & { run?: Partial<Task["run"]> }
 
+const columnsOf = (text: string) =>
+  [...new Intl.Segmenter().segment(text)].reduce(
+    (sum, { segment }) => sum + (/[　-鿿가-힣𠀀]|\p{Emoji_Presentation}/u.test(segment) ? 2 : 1),
+    0,
+  )
+
 let made = 0
 const task = ({ run, ...given }: Given = {}): Task => {
   const number = ++made
@@ -286,15 +292,17 @@ describe("the batches", () => {
     expect(batches(...tasks)).toEqual([{ label: "", done: 2, total: 2 }])
   })
 
-  test("have a bar of just the width, full at the end alone", () => {
+  test("have a bar that fills the line, whatever the name is written in, full at the end alone", () => {
+    const names = fc.string({ unit: fc.constantFrom("a", " ", "日", "𠀀", "🙂"), maxLength: 20 })
     fc.assert(
-      fc.property(fc.nat(50), fc.nat(50), fc.integer({ min: -3, max: 80 }), (a, b, width) => {
+      fc.property(names, fc.nat(50), fc.nat(50), fc.integer({ min: 20, max: 80 }), (label, a, b, columns) => {
         const [done, total] = [Math.min(a, b), Math.max(a, b)]
-        const { filled, rest } = barOf({ label: "", done, total }, width)
-        expect(filled.length + rest.length).toBe(Math.max(0, width))
-        if (width > 0 && total > 0) expect(rest === "").toBe(done === total)
+        const { before, filled, rest, after } = barOf({ label, done, total }, columns)
+        expect(columnsOf(before) + filled.length + rest.length + after.length).toBe(columns)
+        if (total > 0) expect(rest === "").toBe(done === total)
       }),
     )
+    expect(barOf({ label: "survey", done: 1, total: 2 }, -3)).toMatchObject({ filled: "", rest: "" })
   })
 })
 
@@ -311,17 +319,12 @@ describe("the badge", () => {
 })
 
 describe("a text that is cut", () => {
-  const columnsOf = (text: string) =>
-    [...new Intl.Segmenter().segment(text)].reduce(
-      (sum, { segment }) => sum + (/[　-鿿가-힣]|\p{Emoji_Presentation}/u.test(segment) ? 2 : 1),
-      0,
-    )
-
   test.each([
     ["short", 10, "short"],
     ["exactly so", 10, "exactly so"],
     ["one too long", 10, "one too l…"],
     ["日本語のテキスト", 7, "日本語…"],
+    ["𠀀𠀀𠀀", 5, "𠀀𠀀…"],
     ["👩‍👩‍👧 family", 5, "👩‍👩‍👧 f…"],
     ["anything", 0, ""],
     ["anything", -4, ""],
@@ -330,7 +333,7 @@ describe("a text that is cut", () => {
   })
 
   test("never takes more room than there is", () => {
-    const texts = fc.string({ unit: fc.constantFrom("a", " ", "é", "日", "글", "🙂"), maxLength: 60 })
+    const texts = fc.string({ unit: fc.constantFrom("a", " ", "é", "日", "𠀀", "글", "🙂"), maxLength: 60 })
     fc.assert(
       fc.property(texts, fc.nat(40), (text, columns) => {
         expect(columnsOf(cut(text, columns))).toBeLessThanOrEqual(columns)
