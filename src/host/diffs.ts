@@ -30,12 +30,17 @@ export function filesOf(patch: string): FileDiff[] {
     .split(/^(?=diff --git )/m)
     .filter((part) => part.startsWith("diff --git "))
     .map((part) => {
-      const lines = part.slice(Math.max(0, part.indexOf("\n@@"))).split("\n")
+      const [, ...hunks] = part.split(/^@@/m)
+      const lines = hunks.join("").split("\n")
       return {
-        file: /^\+\+\+ b\/(.*)$/m.exec(part)?.[1] ?? /^diff --git a\/(.*) b\/\1$/m.exec(part)?.[1] ?? "a file",
+        // Git puts a tab behind a name with blanks in it.
+        file:
+          /^(?:\+\+\+ b\/|rename to )(.*?)\t?$/m.exec(part)?.[1] ??
+          /^diff --git a\/(.*) b\/\1$/m.exec(part)?.[1] ??
+          "a file",
         patch: part,
-        additions: lines.filter((line) => line.startsWith("+") && !line.startsWith("+++ ")).length,
-        deletions: lines.filter((line) => line.startsWith("-") && !line.startsWith("--- ")).length,
+        additions: lines.filter((line) => line.startsWith("+")).length,
+        deletions: lines.filter((line) => line.startsWith("-")).length,
       }
     })
 }

@@ -84,6 +84,8 @@ export async function diffText(
     "--no-color",
     "--no-ext-diff",
     "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
     "--submodule=short",
     "--find-renames",
     from,

@@ -40,7 +40,7 @@ const MOST_ERROR_CHARS = 600
 
 /**
  * For every command: no hook of the user's, no helper that stays, no clean-up, no second file for an index, files one
- * after the other, texts as they are, patience with a git of the user's that packs refs.
+ * after the other, texts and names as they are, patience with a git of the user's that packs refs.
  */
 const ALWAYS = [
   "core.hooksPath=/dev/null",
@@ -51,6 +51,7 @@ const ALWAYS = [
   "checkout.workers=1",
   "submodule.recurse=false",
   "core.safecrlf=false",
+  "core.quotePath=false",
   "diff.ignoreSubmodules=none",
   "i18n.commitEncoding=UTF-8",
   "i18n.logOutputEncoding=UTF-8",

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { filesOf } from "../../src/host/diffs.ts"
 import { Bench, ID, Repository, text } from "../support/repository.ts"
 
 /** Repositories, settings and surroundings that make git do other than it is meant to, or work be lost. */
@@ -203,11 +204,17 @@ describe("settings of the user's", () => {
     const umlaut = new Repository(join(user.top, "ünï"))
     umlaut.write("b", "b")
     const child = await bench.ready({ folder: umlaut.top })
-    child.write("../a", text({ 1: "theirs" }))
+    child
+      .write("../a", text({ 1: "theirs" }))
+      .write("b", "theirs")
+      .write("a b", "theirs")
     await bench.places.putAway(ID, umlaut.top)
     expect(shared()).toEqual(before)
-    expect((await bench.places.show(ID, umlaut.top, 300)).diff).toContain("\n+theirs")
-    expect(await bench.places.merge(ID, umlaut.top)).toMatchObject({ kind: "merged", files: ["a"] })
+    const files = ["a", "ünï/a b", "ünï/b"]
+    const { diff } = await bench.places.show(ID, umlaut.top, 300)
+    expect(diff).toContain("\n+theirs")
+    expect(filesOf(diff).map(({ file }) => file)).toEqual(files)
+    expect(await bench.places.merge(ID, umlaut.top)).toMatchObject({ kind: "merged", files })
   })
 
   test("for bare repositories leave no worktree behind", async () => {

@@ -3,19 +3,23 @@ import { diffSince, filesOf } from "../../src/host/diffs.ts"
 
 const PATCH = `diff --git a/src/a b.ts b/src/a b.ts
 index 1..2 100644
---- a/src/a b.ts
-+++ b/src/a b.ts
+--- a/src/a b.ts\t
++++ b/src/a b.ts\t
 @@ -1,2 +1,3 @@
  one
--two
+--- a comment
 +zwei
-+drei
++++drei
 diff --git a/old.ts b/old.ts
 deleted file mode 100644
 --- a/old.ts
 +++ /dev/null
 @@ -1 +0,0 @@
 -gone
+diff --git a/one name.ts b/another name.ts
+similarity index 100%
+rename from one name.ts
+rename to another name.ts
 diff --git a/pic.png b/pic.png
 Binary files a/pic.png and b/pic.png differ
 `
@@ -24,9 +28,10 @@ test("a patch of several files is told apart, with what each gained and lost", (
   expect(filesOf(PATCH).map(({ file, additions, deletions }) => [file, additions, deletions])).toEqual([
     ["src/a b.ts", 2, 1],
     ["old.ts", 0, 1],
+    ["another name.ts", 0, 0],
     ["pic.png", 0, 0],
   ])
-  expect(filesOf(PATCH)[0]?.patch).toContain("+drei")
+  expect(filesOf(PATCH)[0]?.patch).toContain("+++drei")
   expect(filesOf("")).toEqual([])
 })
 
