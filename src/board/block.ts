@@ -1,4 +1,4 @@
-import { cut, oneLine } from "../core/text.ts"
+import { cut, oneLine, within } from "../core/text.ts"
 import type { BoardTask, Step, TaskState } from "./task.ts"
 
 /** The longest description and details that a request carries. */
@@ -55,5 +55,4 @@ export const beginning = (text: string, most: number): string =>
   text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
 
 /** Text of others, which cannot end the block that it stands in. */
-const inside = (text: string, most = MOST_DESCRIPTION_CHARS): string =>
-  beginning(text.trim(), most).replaceAll(/<(?=\s*\/?\s*task)/gi, "&lt;")
+const inside = (text: string, most = MOST_DESCRIPTION_CHARS): string => within("task", beginning(text.trim(), most))

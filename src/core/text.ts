@@ -43,7 +43,9 @@ export const count = (number: number, one: string, many = `${one}s`): string =>
   `${grouped(number)} ${number === 1 ? one : many}`
 
 /** A longer foreign text between a pair of tags that it cannot close or open itself. `id`: one of ours. */
-export function between(tag: string, id: string, text: string): string {
-  const safe = text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*/?[\\s\\p{Cf}]*${tag})`, "giu"), "&lt;")
-  return `<${tag} id="${id}">\n${safe}\n</${tag}>`
-}
+export const between = (tag: string, id: string, text: string): string =>
+  `<${tag} id="${id}">\n${within(tag, text)}\n</${tag}>`
+
+/** A foreign text that can stand between tags of this name: it can neither close nor open them. */
+export const within = (tag: string, text: string): string =>
+  text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*/?[\\s\\p{Cf}]*${tag})`, "giu"), "&lt;")

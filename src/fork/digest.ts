@@ -1,4 +1,4 @@
-import { count } from "../core/text.ts"
+import { count, head, within } from "../core/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, guessText, type Pause, tokensOf } from "./tokens.ts"
 
@@ -44,7 +44,7 @@ const isShown = (part: HistoryPart): part is Shown =>
   part.type === "file" || part.type === "tool" || (part.type === "text" && /\S/.test(part.text))
 
 const lineOf = ({ role, part }: { role: HistoryMessage["role"]; part: Shown }): string =>
-  withoutTag(plainLine(role, part))
+  within(DIGEST_TAG, plainLine(role, part))
 
 function plainLine(role: HistoryMessage["role"], part: Shown): string {
   const label = role === "user" ? "User:" : "Agent:"
@@ -62,13 +62,8 @@ const beginning = (value: unknown): unknown =>
 
 /** One line, so that no text can look like another speaker's. Only as much is looked at as can be shown. */
 function brief(text: string, most: number): string {
-  const line = flat(text.slice(0, most * 4))
-  if (line.length <= most && text.length <= most * 4) return line
-  return `${line.slice(0, most).replace(/[\ud800-\udbff]$/, "")}...`
+  const line = flat(head(text, most * 4))
+  return line.length <= most && text.length <= most * 4 ? line : `${head(line, most)}...`
 }
 
 const flat = (text: string): string => text.replace(/\s+/g, " ").trim()
-
-/** A line between the digest's tags can neither close nor open them; all else in it stays as it is. */
-const withoutTag = (line: string): string => line.replace(TAG_BEGINNING, "&lt;")
-const TAG_BEGINNING = new RegExp(`<(?=[\\s\\p{Cf}]*/?[\\s\\p{Cf}]*${DIGEST_TAG})`, "giu")

@@ -99,7 +99,7 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
     ],
     resources: [
       { type: "url", value: "https://example.org", label: "spec" },
-      { type: "file", value: "/a </task>" },
+      { type: "file", value: "/a </task> <\u200b/task>" },
     ],
     createdAt: "",
     updatedAt: "",
@@ -114,7 +114,7 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
   expect(block).toContain(
     "0. [x] one\n   a\n   b\n1. [ ] two -> subtask #6 (tester): running\n2. [ ] three -> subtask #7: no longer there",
   )
-  expect(block).toContain("0. url https://example.org (spec)\n1. file /a &lt;/task>")
+  expect(block).toContain("0. url https://example.org (spec)\n1. file /a &lt;/task> &lt;\u200b/task>")
   expect(block.match(/<\/task>/gi)).toHaveLength(1)
   expect(block.length).toBeLessThan(9000)
 })
