@@ -1,7 +1,10 @@
 import { defineConfig } from "vitest/config"
 
-// The tests expect this zone's times, wherever they run: each process that they start has it too.
+// The tests expect this zone's times and no settings of git, wherever they run: each process that they start has it so.
 process.env.TZ = "UTC"
+for (const name of Object.keys(process.env)) if (name.startsWith("GIT_")) delete process.env[name]
+process.env.GIT_CONFIG_NOSYSTEM = "1"
+process.env.GIT_CONFIG_GLOBAL = "/dev/null"
 
 /** The unit and property tests alone, without a real host: what the mutation tests run. */
 export default defineConfig({
