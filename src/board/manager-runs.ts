@@ -4,9 +4,7 @@ import { neverBegan } from "../core/verdict.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import type { TaskView } from "../manager/view.ts"
 import type { RunRequest, Runs, RunView } from "./ports.ts"
-
-/** How far back another process's runs are looked for: none lasts longer, whatever its limits. */
-const LOOK_BACK_MS = 24 * 3_600_000
+import { LOOK_BACK_MS } from "./status.ts"
 
 /** The board's runs as the manager of background tasks has them. */
 export class ManagerRuns implements Runs {

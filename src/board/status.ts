@@ -1,3 +1,4 @@
+import { DAY_MS } from "../core/bill.ts"
 import { cut, oneLine } from "../core/text.ts"
 import type { RunView } from "./ports.ts"
 import { type BoardState, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
@@ -16,6 +17,9 @@ export type Moment = {
 }
 
 const MOST_REASON_CHARS = 160
+
+/** How far back another process's runs are looked for: one that goes on has its session written to every few minutes. */
+export const LOOK_BACK_MS = DAY_MS
 
 /** Whether a run of the task is under way, or handed to the manager. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"

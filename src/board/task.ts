@@ -1,12 +1,12 @@
 /**
  * The board's words: a board task (`#5`) is work with steps that outlives a conversation; a thread is the OpenCode
  * session in which its owner works on it. Not to be confused with a background task (`bg_…`) of the core. Everything
- * here is plain data, as it stands in the files; a board changes only in `rules.ts`.
+ * here is plain data, as it stands in the files; a board changes only in `rules/`.
  */
 
-export type BoardStatus = "draft" | "active" | "done" | "canceled"
+export const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
 
-export const BOARD_STATUSES: readonly BoardStatus[] = ["draft", "active", "done", "canceled"]
+export type BoardStatus = (typeof BOARD_STATUSES)[number]
 
 /** Ids have at most 15 digits: the files are not read with longer ones, which could not be counted on any more. */
 export const MOST_ID = 999_999_999_999_999

@@ -6,9 +6,9 @@
 
 import type { Receipt } from "./receipt.ts"
 
-export type Status = "running" | "completed" | "error" | "cancelled" | "resumed"
+export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
 
-export const STATUSES: readonly Status[] = ["running", "completed", "error", "cancelled", "resumed"]
+export type Status = (typeof STATUSES)[number]
 
 /** What a task that has not ended is doing. Derived by `phaseOf`, never stored. */
 export type Phase =
@@ -24,22 +24,25 @@ export type Phase =
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
 export type Reason = { readonly code: ReasonCode; readonly text: string }
 
-export type ReasonCode =
-  | "provider"
-  | "host"
-  | "empty"
-  | "timeout"
-  | "silence"
-  | "tokens"
-  | "budget"
-  | "after"
-  | "interrupted"
-  | "cancelled"
-  | "aborted"
-  | "deleted"
-  | "parent-ended"
-  | "place"
-  | "check"
+export const REASON_CODES = [
+  "provider",
+  "host",
+  "empty",
+  "timeout",
+  "silence",
+  "tokens",
+  "budget",
+  "after",
+  "interrupted",
+  "cancelled",
+  "aborted",
+  "deleted",
+  "parent-ended",
+  "place",
+  "check",
+] as const
+
+export type ReasonCode = (typeof REASON_CODES)[number]
 
 export type Model = { readonly provider: string; readonly id: string; readonly variant?: string }
 

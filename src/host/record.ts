@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Owner, TaskRecord, TaskRequest } from "../core/ports.ts"
-import type { Task, TaskDraft } from "../core/task.ts"
+import { REASON_CODES, STATUSES, type Task, type TaskDraft } from "../core/task.ts"
 import type { Signer } from "./signature.ts"
 
 /** The key of our record among a session's metadata. */
@@ -20,26 +20,7 @@ const Usage = z.object({
   atLeast: z.literal(true).optional(),
 })
 
-const Reason = z.object({
-  code: z.enum([
-    "provider",
-    "host",
-    "empty",
-    "timeout",
-    "silence",
-    "tokens",
-    "budget",
-    "after",
-    "interrupted",
-    "cancelled",
-    "aborted",
-    "deleted",
-    "parent-ended",
-    "place",
-    "check",
-  ]),
-  text: z.string(),
-})
+const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
 
 const Run = z.object({
   generation: z.int().min(0),
@@ -140,7 +121,7 @@ const Draft = z.object({
   createdAt: z.number(),
   earlier: z.object({ toolCalls: z.number(), usage: Usage }),
   fingerprint: z.string(),
-  status: z.enum(["running", "completed", "error", "cancelled", "resumed"]),
+  status: z.enum(STATUSES),
   run: Run,
   outcome: Outcome.optional(),
   delivery: Delivery,

@@ -5,8 +5,8 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { boardFolder, mainCheckout } from "../board/project.ts"
 import { type BoardState, EMPTY } from "../board/state.ts"
-import { stateOf } from "../board/status.ts"
-import { parseBoard } from "../board/store/format.ts"
+import { LOOK_BACK_MS, stateOf } from "../board/status.ts"
+import { BOARD_FILE, parseBoard } from "../board/store/format.ts"
 import { boardText } from "../board/store/text.ts"
 import { watchNearest } from "../board/store/watch.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
@@ -17,13 +17,10 @@ import type { BoardOptions } from "../options.ts"
 
 /** How often a look is taken at what other processes run, and at what was not heard of. */
 const LOOK_MS = 15_000
-/** How far back other processes' runs are looked for: none lasts longer, whatever its limits. */
-const LOOK_BACK_MS = 24 * 3_600_000
 /** Clocks of two processes, and a write that was under way. */
 const SLACK_MS = 5000
 /** The host may be gone: its answer is not waited for longer. */
 const LIST_LIMIT_MS = 5000
-const FILE = "tasks.json"
 
 export type BoardSource = ReturnType<typeof createBoardSource>
 
@@ -86,7 +83,7 @@ export function createBoardSource(
     if (text === undefined) unwatch()
     watcher ??= heard(folder)
     try {
-      const present = await boardText(join(folder, FILE))
+      const present = await boardText(join(folder, BOARD_FILE))
       if (!on || typeof present !== "string" || (present === text && !isDue)) return
       text = present
       isDue = false

@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { needsBill, type SpendingLimits } from "../core/spending.ts"
-import { STATUSES, type Status } from "../core/task.ts"
+import { STATUSES } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { TaskManager } from "../manager/task-manager.ts"
 import { MOST_BATCH_CHARS } from "./arguments.ts"
@@ -16,10 +16,7 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      status: z
-        .enum(STATUSES as [Status, ...Status[]])
-        .optional()
-        .describe("Only tasks with this status; one at work again is `resumed`."),
+      status: z.enum(STATUSES).optional().describe("Only tasks with this status; one at work again is `resumed`."),
       batch: z
         .string()
         .trim()

@@ -1,6 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { type Archived, type Board, USER } from "../board/service.ts"
+import { BOARD_STATUSES } from "../board/task.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import { taskRow } from "./rows.ts"
@@ -30,7 +31,7 @@ const patch = z
     title: z.string().optional(),
     description: z.string().optional(),
     owner: z.string().optional(),
-    status: z.enum(["draft", "active", "done", "canceled"]).optional(),
+    status: z.enum(BOARD_STATUSES).optional(),
   })
   .refine((fields) => Object.values(fields).some((value) => value !== undefined), {
     error: "Nothing to change: give a title, description, owner or status.",

@@ -1,8 +1,9 @@
 import { z } from "zod"
 import type { ArchivedTask } from "../rules/archive.ts"
-import type { BoardState } from "../state.ts"
+import { type BoardState, WAKE_CAUSES } from "../state.ts"
 import { BOARD_STATUSES, type BoardStatus, type BoardTask, IS_ID, MOST_ID } from "../task.ts"
 
+export const BOARD_FILE = "tasks.json"
 /** The version of the format, where a file names one. */
 const VERSION = 1
 
@@ -26,7 +27,7 @@ const taskSchema = (writtenAt: string) =>
     description: z.string().default(""),
     owner: z.string(),
     createdBy: z.string().default("user"),
-    status: z.enum(["draft", "active", "done", "canceled"]),
+    status: z.enum(BOARD_STATUSES),
     steps: z.array(StepSchema).default([]),
     resources: z.array(ResourceSchema).default([]),
     threadId: absent(z.string()),
@@ -36,7 +37,7 @@ const taskSchema = (writtenAt: string) =>
 
 const PulseSchema = z.looseObject({
   wake: z
-    .object({ at: z.string(), cause: z.enum(["created", "activated", "subtask", "hand", "clock"]) })
+    .object({ at: z.string(), cause: z.enum(WAKE_CAUSES) })
     .optional()
     .catch(undefined),
   ran: z.string().optional().catch(undefined),

@@ -1,16 +1,16 @@
 import type { FSWatcher } from "node:fs"
 import { mkdir, open, readdir, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { messageOf } from "../../core/errors.ts"
 import { type Claim, ifMissing, Lock, type Processes } from "../../lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
-import { type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
+import { BOARD_FILE, type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
 import { History } from "./history.ts"
 import { boardText, MOST_GROWN_BYTES, MOST_READ_BYTES, megabytes } from "./text.ts"
 import { watchNearest } from "./watch.ts"
 
-const BOARD_FILE = "tasks.json"
 const HISTORY_FILE = "history.jsonl"
 /** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
 const LOCK_FOLDER = ".locks"
@@ -223,7 +223,7 @@ export class Store {
       return await work()
     } catch (error) {
       if (error instanceof BoardError) throw error
-      const text = error instanceof Error ? error.message : String(error)
+      const text = messageOf(error)
       throw new BoardError("unavailable", `The board's files in ${this.#ports.folder} cannot be used: ${text}.`)
     }
   }

@@ -1,5 +1,6 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
+import { BOARD_STATUSES } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderArchived, renderHistory, renderList, renderTask } from "./render.ts"
 
@@ -50,7 +51,7 @@ Not for what you can do now, for a quick answer from another agent, or for what 
         title: z.string().optional(),
         description: z.string().optional(),
         owner: z.string().optional().describe("It goes on in the same thread, with the next run."),
-        status: z.enum(["draft", "active", "done", "canceled"]).optional(),
+        status: z.enum(BOARD_STATUSES).optional(),
       },
       async run({ task_id, ...patch }, by) {
         const change = await board.update(task_id, patch, by)
