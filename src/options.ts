@@ -10,6 +10,8 @@ const zeroOrFrom = (least: number) =>
   count.refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
 const dollars = z.number().min(0)
 
+export const DEFAULT_SCHEDULE = "0 6-21 * * *"
+
 /**
  * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
  */
@@ -124,7 +126,7 @@ export const OptionsSchema = z.strictObject({
       schedule: z
         .string()
         .min(1)
-        .default("0 6-21 * * *")
+        .default(DEFAULT_SCHEDULE)
         .describe("When the owners of active tasks are woken: a cron pattern, in local time."),
       maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once. 0: any."),
     })

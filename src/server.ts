@@ -4,6 +4,7 @@ import { join } from "node:path"
 import type { Plugin } from "@opencode-ai/plugin"
 import { customAlphabet } from "nanoid"
 import type { AgentConfig, OpenBoard } from "./board/index.ts"
+import { DAY_MS } from "./core/bill.ts"
 import type { HostEvent, LogFields, Owner } from "./core/ports.ts"
 import { TokenCounter } from "./fork/counter.ts"
 import { systemClock } from "./host/clock.ts"
@@ -33,7 +34,6 @@ const CHECK_OPTIONS = "superagents: check your options"
 const WRONG_HOST = "superagents: another OpenCode is needed"
 /** Where tasks' worktrees are made. */
 const WORKTREES = join(dataFolder(), "worktrees")
-const DAY_MS = 24 * 3_600_000
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
 /** Beside this file, built or not. One for all instances in the process; no thread runs until a fork needs it. */

@@ -1,6 +1,6 @@
 import { Cron } from "croner"
+import { DEFAULT_SCHEDULE } from "../options.ts"
 
-export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 /** No further away a weekday is the nearest of its name. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 

@@ -1,4 +1,5 @@
 import type { FSWatcher } from "node:fs"
+import { messageOf } from "../core/errors.ts"
 import type { Claim } from "../lock.ts"
 import type { Clock, Runs, RunView, Surroundings } from "./ports.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
@@ -101,7 +102,7 @@ export class Scheduler {
     try {
       await this.#lookAround()
     } catch (error) {
-      this.#ports.surroundings.log("warn", "the board could not be looked at", { error: textOf(error) })
+      this.#ports.surroundings.log("warn", "the board could not be looked at", { error: messageOf(error) })
     }
     if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
   }
@@ -131,7 +132,7 @@ export class Scheduler {
       try {
         if (this.#lease && !this.#stopped) await this.#look()
       } catch (error) {
-        this.#ports.surroundings.log("warn", "the board could not be worked on", { error: textOf(error) })
+        this.#ports.surroundings.log("warn", "the board could not be worked on", { error: messageOf(error) })
         return
       }
     } while (this.#again)
@@ -272,7 +273,7 @@ export class Scheduler {
     } catch (error) {
       this.#flights.delete(sessionID)
       const startedAt = new Date(clock.now()).toISOString()
-      await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: textOf(error) } })
+      await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: messageOf(error) } })
     }
   }
 
@@ -292,5 +293,3 @@ function resultOf({ result }: RunView): RunResult {
   if (result?.begun === false) return { kind: "unbegun", ...asked }
   return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
 }
-
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -50,9 +50,10 @@ function costSince(task: Task, { cost: latest, atLeast }: Usage, since: number):
   return { ...NO_USAGE, cost, ...(counts && atLeast && { atLeast }) }
 }
 
-/** What the next run of an ended task has to remember of those before it; `cost` is that of the last one. */
-export function recentRuns({ run }: Task, cost: number, now: number): Task["run"]["recent"] {
+/** What the next run of an ended task has to remember of those before it. */
+export function recentRuns({ run, outcome }: Task, now: number): Task["run"]["recent"] {
   const { endedAt = now, recent = [] } = run
+  const { cost } = outcome?.usage ?? NO_USAGE
   const kept = [...recent, { endedAt, cost }].filter((each) => each.cost > 0 && each.endedAt > now - DAY_MS)
   return kept.length > 0 ? kept : undefined
 }

@@ -6,7 +6,6 @@
 
 const SUFFIX_LENGTH = 14
 const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})[A-Z][0-9a-z]{5}$/
-const TASK_ID = /^bg_[a-z0-9]{8}$/
 
 export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check"
 
@@ -22,8 +21,6 @@ const KIND_LETTER: Record<MessageKind, string> = {
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */
 export const taskID = (random: () => string): string => `bg_${random()}`
-
-export const isTaskID = (text: string): boolean => TASK_ID.test(text)
 
 /** The message of this kind that belongs to a run of a task. `at` is only for the order among other messages. */
 export function messageID(kind: MessageKind, task: string, generation: number, at: number): string {

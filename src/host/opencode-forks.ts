@@ -1,4 +1,5 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { modelKey } from "../core/limits.ts"
 import { type Host, HostError } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
 import type { TokenCounter } from "../fork/counter.ts"
@@ -126,8 +127,8 @@ export class OpencodeForks implements ForkHost {
     return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
   }
 
-  async #limit({ provider, id }: Model): Promise<Limit | undefined> {
-    return (await this.#limits.get()).get(`${provider}/${id}`)
+  async #limit(model: Model): Promise<Limit | undefined> {
+    return (await this.#limits.get()).get(modelKey(model))
   }
 
   async #readLimits(): Promise<ReadonlyMap<string, Limit>> {

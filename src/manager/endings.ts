@@ -1,4 +1,5 @@
 import { batchProgress } from "../core/batch.ts"
+import { modelKey } from "../core/limits.ts"
 import type { Message } from "../core/ports.ts"
 import {
   type Ask,
@@ -103,7 +104,7 @@ export class Endings {
       task: taskID,
       session: after.sessionID,
       description: after.description,
-      model: after.model && `${after.model.provider}/${after.model.id}`,
+      model: after.model && modelKey(after.model),
       status: after.status,
       reason: outcome.reason?.code,
       duration: elapsed(after, now),
@@ -299,6 +300,8 @@ export class Endings {
       this.end(own.id, own.run.generation, PARENT_ENDED, { wake: false })
   }
 }
+
+export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
 export const PARENT_ENDED: Ending = {
   type: "cancelled",

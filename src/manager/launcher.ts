@@ -129,7 +129,7 @@ export class Launcher {
       timeout: request.timeout ?? options.taskTimeout,
       budget: this.#ports.allowance.budget(request.maxCost, task.id),
       ...checkOf(request),
-      recent: recentRuns(current, current.outcome?.usage.cost ?? 0, now),
+      recent: recentRuns(current, now),
     }
     const change = store.apply(task.id, { type: "resumed", run }, now)
     if (!change) throw alreadyResumed(task.id)

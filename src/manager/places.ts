@@ -1,3 +1,4 @@
+import { DAY_MS } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
@@ -270,8 +271,6 @@ export class Places {
 }
 
 const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
-
-const DAY_MS = 24 * 3_600_000
 
 function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, merge?: Merge): Work {
   return {

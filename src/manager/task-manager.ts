@@ -6,7 +6,7 @@ import { type Ending, isActive, isQueued, isUnattended, isUnmerged, type Status,
 import type { Shown } from "../place/worktrees.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { type Caller, permitEdit } from "./checks.ts"
-import { PARENT_ENDED } from "./endings.ts"
+import { DELETED, PARENT_ENDED } from "./endings.ts"
 import type { WordInRequest } from "./last-words.ts"
 import type { LaunchRequest, ResumeRequest } from "./launcher.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./lookup.ts"
@@ -30,7 +30,6 @@ const CANCELLED: Ending = {
   reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
 }
 const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
-const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
 /**
  * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Holds no state of

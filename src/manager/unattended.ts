@@ -72,7 +72,7 @@ export class Unattended {
   }
 
   #next(task: Task): Run {
-    const recent = recentRuns(task, task.outcome?.usage.cost ?? 0, this.#parts.clock.now())
+    const recent = recentRuns(task, this.#parts.clock.now())
     return { ...this.#run(task.id, task.run.generation + 1), recent }
   }
 

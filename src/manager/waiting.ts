@@ -2,7 +2,7 @@ import { nameOf } from "../core/account.ts"
 import { fateOf, stranded, waitsFor } from "../core/after.ts"
 import { namedBatch } from "../core/batch.ts"
 import { CallError } from "../core/errors.ts"
-import { isActive, isQueued, type Task } from "../core/task.ts"
+import { isQueued, type Task } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { Endings } from "./endings.ts"
 import { findTask, knownBatches } from "./lookup.ts"
@@ -81,6 +81,6 @@ export class Waiting {
 
   /** True where a task that has not begun waits for this one: it is not forgotten. */
   isWaitedFor(id: string): boolean {
-    return this.#parts.store.active().some((task) => isActive(task) && isQueued(task) && task.run.after?.includes(id))
+    return this.#parts.store.active().some((task) => isQueued(task) && task.run.after?.includes(id))
   }
 }

@@ -5,7 +5,7 @@ import { needsBill } from "../core/spending.ts"
 import { type Ask, type Ending, isActive, isQueued, type Task } from "../core/task.ts"
 import { emptyAnswers, judge, keptTodos } from "../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS } from "../core/watchdog.ts"
-import type { Circumstances, Endings } from "./endings.ts"
+import { type Circumstances, DELETED, type Endings } from "./endings.ts"
 import type { LastWords } from "./last-words.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Parts } from "./parts.ts"
@@ -34,8 +34,6 @@ export type WatcherPorts = {
   /** Asked when a run is about to end as completed: false where it goes on, and will be looked at again. */
   readonly mayComplete: (task: Task) => Promise<boolean>
 }
-
-const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
 /**
  * Finds out how runs fare. Events are hints, polling is the truth; both end in `inspect`, which reads the session's

@@ -1,3 +1,4 @@
+import { AUTOMATIC } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
 import { messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
@@ -129,7 +130,7 @@ export class Checks {
     const question = messageID("check", id, run.generation, at)
     store.tracker(id)?.expect(question)
     const text = [
-      `Automatic message, not written by the user. The check of your work, \`${command}\`, did not pass: ${how}.`,
+      `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
       "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
       between("check_output", id, output),
     ].join("\n")

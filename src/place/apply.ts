@@ -15,6 +15,7 @@ import {
   unlink,
 } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
+import { messageOf } from "../core/errors.ts"
 import { at, type Checkout } from "./checkout.ts"
 import { type Change, type Entry, EXECUTABLE } from "./diff.ts"
 import type { Fault } from "./fault.ts"
@@ -174,7 +175,7 @@ async function exchange(top: string, changes: readonly Change[], work: Exchange)
     try {
       for (const change of done.reverse()) await putBack(top, change, work)
     } catch (failure) {
-      throw new HalfDone(`${textOf(error)}; and it could not be put back: ${textOf(failure)}`)
+      throw new HalfDone(`${messageOf(error)}; and it could not be put back: ${messageOf(failure)}`)
     }
     throw error
   }
@@ -279,5 +280,3 @@ async function stat(path: string): Promise<Stats | undefined> {
     throw error
   }
 }
-
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

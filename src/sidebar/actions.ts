@@ -1,7 +1,8 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { messageOf } from "../core/errors.ts"
 import type { Ask } from "../core/task.ts"
 import { answerText } from "../core/verdict.ts"
-import { toMessage } from "../host/convert.ts"
+import { toError, toMessage } from "../host/convert.ts"
 import { REQUEST_KEY } from "../host/record.ts"
 import type { Seen } from "./view-model.ts"
 
@@ -27,8 +28,7 @@ export function createActions(api: TuiPluginApi) {
     try {
       return await work()
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error)
-      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: reason })
+      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
       return undefined
     }
   }
@@ -116,12 +116,6 @@ type Metadata = Record<string, unknown>
 /** SDK calls do not throw by themselves. */
 async function dataOf<Data>(call: Promise<{ data?: Data; error?: unknown }>): Promise<Data> {
   const { data, error } = await call
-  if (error !== undefined) throw new Error(messageOf(error))
+  if (error !== undefined) throw new Error(toError(error).message)
   return data as Data
-}
-
-function messageOf(error: unknown): string {
-  const { data, message } = (error ?? {}) as { data?: { message?: unknown }; message?: unknown }
-  const text = [data?.message, message].find((candidate) => typeof candidate === "string" && candidate !== "")
-  return typeof text === "string" ? text : "OpenCode refused it."
 }

@@ -2,6 +2,7 @@ import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { duration } from "../core/duration.ts"
 import { usageText } from "../core/figures.ts"
+import { modelKey } from "../core/limits.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
 import { between, count, grouped, head, oneLine, tail } from "../core/text.ts"
@@ -210,8 +211,7 @@ const ago = (ms: number): string => (ms < 1000 ? "just now" : `${duration(Math.f
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 
-const agentOf = ({ agent, model }: Task): string =>
-  `${nameLike(agent)}${model ? ` (${oneLine(`${model.provider}/${model.id}`)})` : ""}`
+const agentOf = ({ agent, model }: Task): string => `${nameLike(agent)}${model ? ` (${oneLine(modelKey(model))})` : ""}`
 
 function result(view: TaskView, lines: readonly string[]): ToolResult {
   const { task } = view

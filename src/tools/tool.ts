@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { CallError } from "../core/errors.ts"
+import { CallError, messageOf } from "../core/errors.ts"
 import { HostError } from "../core/ports.ts"
 import type { Caller } from "../manager/checks.ts"
 import { parseArguments } from "./arguments.ts"
@@ -50,7 +50,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
         return await tool.run(args, context)
       } catch (error) {
         if (error instanceof CallError) throw error
-        const text = error instanceof Error ? error.message : String(error)
+        const text = messageOf(error)
         throw new CallError(
           error instanceof HostError
             ? `OpenCode did not do its part (${text}). Nothing was lost; try the call again.`

@@ -1,4 +1,5 @@
 import type { Board } from "../board/service.ts"
+import { messageOf } from "../core/errors.ts"
 import type { Clock } from "../core/ports.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
@@ -231,7 +232,7 @@ async function read(board: Board): Promise<Read> {
     const [list, [newest]] = await Promise.all([listOf(board), board.history(1)])
     return { list, problem: "", ended: newest ? `${newest.id} ${newest.archivedAt}` : "" }
   } catch (error) {
-    return { problem: error instanceof Error ? error.message : String(error), ended: "" }
+    return { problem: messageOf(error), ended: "" }
   }
 }
 

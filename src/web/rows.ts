@@ -1,11 +1,12 @@
 import type { Board, BoardTask } from "../board/service.ts"
+import { batchName } from "../core/batch.ts"
+import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
 import type { TaskView } from "../manager/view.ts"
 import type { AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400
-const NAMED = "name:"
 
 /** A background task as the page sees it. Figures that tick by themselves are left to the page's clock. */
 export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
@@ -17,8 +18,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     parentID: task.parentID,
     description: task.description,
     agent: task.agent,
-    model: model && `${model.provider}/${model.id}`,
-    batch: task.batch.startsWith(NAMED) ? task.batch.slice(NAMED.length) : undefined,
+    model: model && modelKey(model),
+    batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
     forked: task.fork !== undefined,

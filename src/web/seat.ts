@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto"
+import { messageOf } from "../core/errors.ts"
 import type { Clock } from "../core/ports.ts"
 import { ensureToken, readAddress, writeAddress } from "./address.ts"
 import { proofOf } from "./app.ts"
@@ -56,7 +57,7 @@ export class Seat {
     try {
       await this.#look()
     } catch (error) {
-      log("warn", "the page cannot be served", { error: error instanceof Error ? error.message : String(error) })
+      log("warn", "the page cannot be served", { error: messageOf(error) })
       this.#state = this.#stopped() ? "stopped" : "following"
     }
     if (this.#stopped()) return this.#close()

@@ -93,16 +93,18 @@ describe("the day", () => {
 })
 
 describe("a resume remembers", () => {
+  const ran = (cost: number, run: Partial<Task["run"]> = {}) =>
+    task("a", "p", { run, outcome: outcomeOf({ usage: spent(cost) }) })
+
   test("what the runs of the last day cost", () => {
     const recent = [{ endedAt: NOW - DAY_MS, cost: 9 }]
-    const run = { recent, ...ended(2) }
-    expect(recentRuns(task("a", "p", { run }), 3, NOW)).toEqual([{ ...ended(2), cost: 3 }])
+    expect(recentRuns(ran(3, { recent, ...ended(2) }), NOW)).toEqual([{ ...ended(2), cost: 3 }])
   })
 
   test("nothing of runs that cost nothing, or ended long ago", () => {
-    expect(recentRuns(task("a", "p", { run: ended(2) }), 0, NOW)).toBeUndefined()
-    expect(recentRuns(task("a", "p", { run: ended(30) }), 1, NOW)).toBeUndefined()
-    expect(recentRuns(task("a", "p"), 1, NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
+    expect(recentRuns(ran(0, ended(2)), NOW)).toBeUndefined()
+    expect(recentRuns(ran(1, ended(30)), NOW)).toBeUndefined()
+    expect(recentRuns(ran(1), NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
   })
 })
 

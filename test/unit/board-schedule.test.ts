@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
-import { DEFAULT_SCHEDULE, Schedule } from "../../src/board/schedule.ts"
+import { Schedule } from "../../src/board/schedule.ts"
+import { DEFAULT_SCHEDULE } from "../../src/options.ts"
 
 /** Thousands of times a year, each of which takes the system's calendar. */
 vi.setConfig({ testTimeout: 60_000 })

@@ -4,7 +4,7 @@ import type { BoardTask } from "../task.ts"
 import { touch } from "./archive.ts"
 import type { Change, Facts } from "./command.ts"
 
-/** The task, if it is still open. Ids come with or without `#`. */
+/** The task, if it is still open. */
 export function openTask(state: BoardState, id: string, { ended }: Facts): BoardTask {
   const task = findTask(state, id)
   if (task) return task

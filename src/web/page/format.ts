@@ -1,10 +1,10 @@
+import { DAY_MS } from "../../core/bill.ts"
 import { duration } from "../../core/duration.ts"
 import { oneLine } from "../../core/text.ts"
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
-const DAY_MS = 86_400_000
 
 /** Foreign text in a sentence of ours: whatever it is written in, our words stay where they are. */
 export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
