@@ -49,12 +49,16 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
   const from = await checkoutAround(folder)
   const target = await targetOf(ports, from, taskID)
   const directory = join(target, from.prefix)
-  const marker = await readMarker(target)
-  if (marker?.state === "held" && existsSync(target)) {
+  if (await readMarker(target)) await clean(ports, target, taskID)
+  if (existsSync(target)) {
+    const marker = await readMarker(target)
+    if (marker?.state !== "held")
+      throw new CallError(
+        `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
+      )
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
     return { directory, conflicts: await goOn(ports, from, marker, taskID) }
   }
-  if (marker) await clean(ports, target, taskID)
   const { top, gitDir, commonDir } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
   try {

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process"
-import { existsSync, mkdirSync, readdirSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -45,6 +45,24 @@ describe("work that git itself would lose", () => {
     await merge()
     await bench.ready({ again: true })
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
+  })
+
+  test("in such a repository, where the folder was not put away before it is asked for again", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    Repository.init(join(child.top, "nested")).write("x", "precious").commit()
+    const again = await bench.ready({ again: true })
+    expect([again.top, again.read("nested/x")]).toEqual([child.top, "precious"])
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
+  })
+
+  test("in a folder of which nothing can be told any more", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    child.write("b", "precious")
+    writeFileSync(`${child.top}.json`, "")
+    await expect(bench.ready({ again: true })).rejects.toThrow(`${child.top} is there already`)
+    expect(child.read("b")).toBe("precious")
   })
 
   test.each<[string, (inner: Repository) => void]>([
