@@ -17,10 +17,10 @@ import {
 import { basename, dirname, join } from "node:path"
 import { messageOf } from "../core/errors.ts"
 import { at, type Checkout } from "./checkout.ts"
-import { type Change, type Entry, EXECUTABLE } from "./diff.ts"
+import { type Change, changesBetween, type Entry, EXECUTABLE } from "./diff.ts"
 import type { Fault } from "./fault.ts"
 import { git, gitList } from "./git.ts"
-import { withIndex } from "./snapshot.ts"
+import { filesOf, withIndex } from "./snapshot.ts"
 
 const LONG_MS = 900_000
 
@@ -55,7 +55,7 @@ export async function applyChanges(
   await mkdir(join(stage, "old"), { recursive: true })
   try {
     await writeNew(checkout, changes, `${stage}/new/`, tree)
-    const seen = await look(checkout, changes)
+    const seen = await look(checkout, changes, tree)
     fault("merge: staged")
     await exchange(checkout.top, changes, { stage, keep, fault, seen })
   } finally {
@@ -100,14 +100,14 @@ const withEntries = <Value>(
   })
 
 /** What stands where each change will be made. Throws `InTheWay` where that is not what the change expects. */
-async function look(checkout: Checkout, changes: readonly Change[]): Promise<Map<string, Stats>> {
+async function look(checkout: Checkout, changes: readonly Change[], tree: string): Promise<Map<string, Stats>> {
   const seen = new Map<string, Stats>()
   // How old they are, and only then what is in them: so what is written from here on differs in one or the other.
   for (const { path, from } of changes) {
     const found = from && (await stat(join(checkout.top, path)))
     if (found) seen.set(path, found)
   }
-  const inTheWay = new Set(await differing(checkout, changes))
+  const inTheWay = new Set(await differing(checkout, changes, tree))
   const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
   for (const change of changes) {
     const found = await stat(join(checkout.top, change.path))
@@ -118,14 +118,24 @@ async function look(checkout: Checkout, changes: readonly Change[]): Promise<Map
 }
 
 /** The files that are not what the changes start from. */
-function differing(checkout: Checkout, changes: readonly Change[]): Promise<string[]> {
+async function differing(checkout: Checkout, changes: readonly Change[], tree: string): Promise<string[]> {
   const entries = changes.flatMap(({ path, from }) => (from ? [{ path, ...from }] : []))
-  return withEntries(checkout, entries, async (index) => {
+  const names = await withEntries(checkout, entries, async (index) => {
     const run = { ...at(checkout), index, timeLimit: LONG_MS }
     await git(["update-index", "-q", "--refresh"], { ...run, accept: [1] })
     return gitList(["diff-files", "-z", "--name-only"], run)
   })
+  if (names.length === 0) return names
+  // What git would store of a file changes with its settings for line ends and filters; one that it has looked at before
+  // is to git what it was. The changes start from what git sees.
+  const now = await filesOf(checkout, tree, "whole")
+  const seen = new Map((await changesBetween(checkout, tree, now.tree)).map(({ path, to }) => [path, to]))
+  const wanted = new Map(entries.map((entry) => [entry.path, entry]))
+  return names.filter((name) => !isSame(seen.get(name), wanted.get(name)))
 }
+
+const isSame = (one: Entry | undefined, other: Entry | undefined): boolean =>
+  one?.oid === other?.oid && one?.mode === other?.mode
 
 async function blocked(
   top: string,

@@ -12,28 +12,38 @@ const LONG_MS = 900_000
 /** Git gives up where a file goes while it looks, as those of programs do that run here. Then it looks again. */
 const VANISHED = /No such file or directory|short read/
 
-export type Snapshot = { readonly commit: string; readonly tree: string; readonly nested: readonly string[] }
+export type Files = { readonly tree: string; readonly nested: readonly string[] }
+export type Snapshot = Files & { readonly commit: string }
+
+/** "whole": with what git was told not to look at; "without index": where the checkout has none any more. */
+export type How = "as git sees it" | "whole" | "without index"
 
 /**
- * A commit of a checkout's state as it is: changed and untracked files, whatever is staged or not; what git ignores is
- * left out, and so are repositories of their own within it (`nested`), which git could only name. "whole": with what git
- * was told not to look at; "without index": where the checkout has none any more, the first parent's is taken. Index,
- * HEAD, branches, stash and files stay as they are. All of `parents` are the commit's ancestors; where one of them is that state
- * already, it is taken as it is.
+ * A commit of a checkout's state as it is, see `filesOf`. Index, HEAD, branches, stash and files stay as they are. All
+ * of `parents` are the commit's ancestors; where one of them is that state already, it is taken as it is.
  */
 export async function snapshot(
   checkout: Checkout,
   parents: readonly string[],
   message: string,
-  how: "as git sees it" | "whole" | "without index" = "as git sees it",
+  how: How = "as git sees it",
 ): Promise<Snapshot> {
+  const files = await filesOf(checkout, parents[0] ?? "HEAD", how)
+  return { ...files, commit: await commitOf(checkout, files.tree, parents, message) }
+}
+
+/**
+ * The tree of a checkout's files: changed and untracked ones, whatever is staged or not; what git ignores is left out,
+ * and so are repositories of their own within it (`nested`), which git could only name. Where there is no index, that
+ * of `instead` is taken.
+ */
+export function filesOf(checkout: Checkout, instead: string, how: How): Promise<Files> {
   return withIndex(async (index) => {
     const copied = how !== "without index" && (await copyIndex(checkout, index))
-    if (!copied) await git(["read-tree", parents[0] ?? "HEAD"], { ...at(checkout), index })
+    if (!copied) await git(["read-tree", instead], { ...at(checkout), index })
     if (copied && how === "whole") await lookAtAll(checkout, index)
     const nested = await patiently(VANISHED, () => addAll(checkout, index))
-    const tree = await gitLine(["write-tree"], { ...at(checkout), index })
-    return { commit: await commitOf(checkout, tree, parents, message), tree, nested }
+    return { tree: await gitLine(["write-tree"], { ...at(checkout), index }), nested }
   })
 }
 
