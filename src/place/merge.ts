@@ -4,7 +4,7 @@ import { applyChanges, HalfDone, InTheWay } from "./apply.ts"
 import { at, type Checkout, treeOf } from "./checkout.ts"
 import { type Change, changesBetween, isHostsOwn, isSubmodule } from "./diff.ts"
 import type { Fault } from "./fault.ts"
-import { git, gitLine } from "./git.ts"
+import { git, gitLine, gitList } from "./git.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, snapshot, withIndex } from "./snapshot.ts"
 
@@ -104,8 +104,9 @@ export async function mergeTrees(checkout: Checkout, mine: string, theirs: strin
 }
 
 /**
- * A conflict's tree with `mine` of each file in which git can make no marks, such as a binary: it has left `theirs`
- * there, and left as it is, that would come home in the place of the user's.
+ * A conflict's tree with `mine` of each file without marks that could be known again: one in which git can make none,
+ * such as a binary, where it has left `theirs`; and one that goes through a program of the user's, which stores the marks
+ * as something else. Left as they are, those would come home in the place of the user's.
  */
 export async function withMine(
   checkout: Checkout,
@@ -114,6 +115,7 @@ export async function withMine(
   mine: string,
 ): Promise<string> {
   const marked = new Set((await changesBetween(checkout, theirs, tree)).map(({ path }) => path))
+  for (const path of await filtered(checkout, paths)) marked.delete(path)
   const sides = await changesBetween(checkout, theirs, mine)
   const back = sides.filter((change) => change.from && paths.includes(change.path) && !marked.has(change.path))
   const input = back.flatMap(({ path, to }) => (to ? [`${to.mode} ${to.oid}\t${path}\0`] : [])).join("")
@@ -124,6 +126,13 @@ export async function withMine(
     await git(["update-index", "-z", "--index-info"], { ...run, input })
     return gitLine(["write-tree"], run)
   })
+}
+
+/** Those of these files that a program of the user's reads and writes for git, as for large files. */
+async function filtered(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
+  const input = paths.map((path) => `${path}\0`).join("")
+  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...at(checkout), input })
+  return paths.filter((_, nth) => !/^(unspecified|unset|set)$/.test(told[3 * nth + 2] ?? "unset"))
 }
 
 /** The files of a state in which the marks of a conflict that was given to the agent to solve still stand. */

@@ -217,11 +217,15 @@ describe("a conflict", () => {
   })
 
   test("in files without marks: left unsolved, they come home as the user's", async () => {
+    user.git("config", "filter.large.clean", "base64")
+    user.git("config", "filter.large.smudge", "base64 -d")
     user
+      .write(".gitattributes", "filtered filter=large\n")
       .write("bin", Buffer.from([0, 1]))
       .link("link", "bin")
       .write("edited", text())
       .write("removed", text())
+      .write("filtered", text())
       .commit()
     await bench.worked((child) => {
       child
@@ -229,15 +233,15 @@ describe("a conflict", () => {
         .remove("link")
         .link("link", "edited")
         .write("new", "theirs\n")
-      child.remove("edited").write("removed", text({ 1: "theirs" }))
+      child.remove("edited").write("removed", text({ 1: "theirs" })).write("filtered", text({ 1: "theirs" }))
     })
     user
       .write("bin", Buffer.from([0, 3]))
       .remove("link")
       .link("link", "removed")
-    user.write("edited", text({ 1: "mine" })).remove("removed")
-    expect(await merge()).toEqual({ kind: "conflict", files: ["bin", "edited", "link", "removed"] })
-    const { bin, link, edited } = user.files()
+    user.write("edited", text({ 1: "mine" })).remove("removed").write("filtered", text({ 1: "mine" }))
+    expect(await merge()).toEqual({ kind: "conflict", files: ["bin", "edited", "filtered", "link", "removed"] })
+    const { bin, link, edited, filtered } = user.files()
     await bench.worked(
       (child) => {
         expect(child.git("show", `refs/superagents/${ID}^1:bin`)).toBe("\0\x02")
@@ -245,7 +249,7 @@ describe("a conflict", () => {
       { again: true },
     )
     expect(await merge()).toMatchObject({ kind: "merged", files: ["new", "removed"] })
-    expect(user.files()).toMatchObject({ bin, link, edited })
+    expect(user.files()).toMatchObject({ bin, link, edited, filtered })
   })
 
   test.each([
