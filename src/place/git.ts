@@ -116,8 +116,9 @@ export const gitLine = async (args: readonly string[], options: GitOptions): Pro
 export const gitList = async (args: readonly string[], options: GitOptions): Promise<string[]> =>
   (await git(args, options)).out.split("\0").filter((item) => item !== "")
 
-/** Of git's own variables those are handed on that say where the user's configuration is. */
-const isOurs = (name: string): boolean => !name.startsWith("GIT_") || /^GIT_CONFIG_(?!PARAMETERS$)/.test(name)
+/** Of git's variables those are handed on that say where the user's configuration is, and how a remote is spoken to. */
+const isOurs = (name: string): boolean => !name.startsWith("GIT_") || HANDED_ON.test(name)
+const HANDED_ON = /^GIT_(CONFIG_(?!PARAMETERS$)|LFS_|SSH|SSL_)/
 
 /** Variables by which whoever started the host has told git which repository, files or index to take. */
 const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"]

@@ -197,6 +197,21 @@ describe("variables of whoever started the host", () => {
       expect((await bench.ready({ id: SECOND })).has("secret")).toBe(false)
     })
   })
+
+  test("that tell Git LFS to fetch nothing, and how a remote is spoken to, are heeded", async () => {
+    const variables = { GIT_LFS_SKIP_SMUDGE: "1", GIT_SSH_COMMAND: "my-ssh", GIT_SSL_CAINFO: "my-ca" }
+    user.write(".gitattributes", "*.big filter=large\n").write("a.big", "x\n").commit()
+    user.git(
+      "config",
+      "filter.large.smudge",
+      `echo ${Object.keys(variables)
+        .map((name) => `$${name}`)
+        .join(" ")}`,
+    )
+    await under(variables, async () => {
+      expect((await bench.ready()).read("a.big")).toBe("1 my-ssh my-ca\n")
+    })
+  })
 })
 
 describe("settings of the user's", () => {
