@@ -19,8 +19,9 @@ export type Swept = { readonly taskID: string; readonly what: string }
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
+  const keep = await keptIn(home, folder)
   return holding(mergeLock(ports, home), async () => {
-    await finishAll(ports, home)
+    await finishAll(ports, home, keep)
     const busy = await underWay(home)
     if (busy)
       throw new CallError(`Not merged: the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
@@ -30,7 +31,6 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
     if (theirs === base) return { kind: "nothing" }
     const marks = await marksIn(home, taskID, theirs)
     if (marks.length > 0) return { kind: "conflict", files: marks }
-    const keep = relative(home.top, await realpath(folder))
     const brought = await mergeInto(home, { taskID, theirs, base, keep, finishing: false, fault: ports.fault })
     if (brought.kind === "conflict") {
       await writeRefs(home, taskID, { conflict: brought.mine })
@@ -69,29 +69,37 @@ export async function stateToMerge(ports: WorktreePorts, home: Checkout, base: s
   return (await betweenMerges(ports, home, read)).commit
 }
 
-/** Finishes the merges into this checkout that a crash cut off. */
-export async function finishMerges(ports: WorktreePorts, home: Checkout): Promise<readonly Swept[]> {
+/** The folder that somebody works in, below the checkout's top: it stays where a merge leaves nothing in it. */
+const keptIn = async (home: Checkout, folder: string): Promise<string> => relative(home.top, await realpath(folder))
+
+/** Finishes the merges into this checkout, in whose `folder` somebody works, that a crash cut off. */
+export async function finishMerges(ports: WorktreePorts, home: Checkout, folder: string): Promise<readonly Swept[]> {
   const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
-  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home))
+  const keep = await keptIn(home, folder)
+  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, keep))
   // Whoever looks at a lock removes what the dead have left of it.
   await mergeLock(ports, home).isTaken()
   return []
 }
 
-async function finishAll(ports: WorktreePorts, home: Checkout): Promise<readonly Swept[]> {
+async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Promise<readonly Swept[]> {
   const finished: Swept[] = []
   for (const { taskID, trees } of await remembered(home)) {
     if (trees.merge === undefined) continue
     const cut = await cutOff(home, taskID)
-    if (cut) finished.push({ taskID, what: await finish(ports, home, taskID, cut) })
+    if (cut) finished.push({ taskID, what: await finish(ports, home, { taskID, keep, cut }) })
   }
   return finished
 }
 
 /** What was applied is there already, on both sides of this merge; what is missing comes; what changed since stays. */
-async function finish(ports: WorktreePorts, home: Checkout, taskID: string, cut: CutOff): Promise<string> {
+async function finish(
+  ports: WorktreePorts,
+  home: Checkout,
+  { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: CutOff },
+): Promise<string> {
   const { journal, mine, theirs, result } = cut
-  const merging = { taskID, theirs: result, base: mine, keep: "", finishing: true, fault: ports.fault }
+  const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
   const brought = await mergeInto(home, merging)
   if (brought.kind === "conflict") {
     await writeRefs(home, taskID, { conflict: journal, merge: undefined })

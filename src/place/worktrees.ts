@@ -139,7 +139,7 @@ export class Worktrees {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
       }
     }
-    return [...swept, ...(await finishMerges(this.#ports, home))]
+    return [...swept, ...(await finishMerges(this.#ports, home, folder))]
   }
 }
 

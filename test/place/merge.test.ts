@@ -164,6 +164,19 @@ describe("a merge", () => {
     expect(await bench.places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
     expect(existsSync(join(user.top, "sub"))).toBe(true)
   })
+
+  test("keeps that folder, too, where another process finishes what was cut off", async () => {
+    const sub = join(user.top, "sub")
+    user.write("sub/only", "x").write("a", "a").commit()
+    ;(await bench.ready({ folder: sub })).remove("only")
+    await bench.places.putAway(ID, sub)
+    const fault = (moment: string) => {
+      if (moment === "merge: begun") throw new Error("cut off")
+    }
+    await expect(bench.worktrees({ fault }).merge(ID, sub)).rejects.toThrow("cut off")
+    expect(await bench.worktrees().sweep(sub, () => false)).toHaveLength(1)
+    expect([existsSync(sub), user.has("sub/only")]).toEqual([true, false])
+  })
 })
 
 test("ten tasks that change one file in ten places all come home, every change there", async () => {
