@@ -7,7 +7,8 @@ export class GitError extends Error {
   override readonly name = "GitError"
   readonly missing: boolean
   constructor(args: readonly string[], text: string, missing = false) {
-    super(`git ${args[0] ?? ""}: ${text}`)
+    const command = args.find((arg, nth) => arg !== "-c" && args[nth - 1] !== "-c")
+    super(`git ${command ?? ""}: ${text}`)
     this.missing = missing
   }
 }

@@ -66,12 +66,15 @@ async function openUp(folder: string): Promise<void> {
 
 /**
  * Checks out the submodules that are checked out in `original`, at the commits that the worktree names, from the
- * repositories that are there: without a network, and with commits that nobody has pushed.
+ * repositories that are there: without a network, and with commits that nobody has pushed. One whose commit is not there
+ * stays empty.
  */
 export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
+  const commits = await linksOf(worktree)
   for (const { name, path } of await submodules(worktree)) {
     const source = await innerOf(original.top, path)
-    if (!source) continue
+    const commit = commits.get(path)
+    if (!source || !commit || !(await hasAll(source, commit))) continue
     const settings = [
       `submodule.${name}.url=${source.gitDir}`,
       `submodule.${name}.active=true`,
@@ -94,6 +97,23 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
   }
 }
 
+/** The commits of other repositories that a checkout names, by their paths. */
+async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
+  const entries = await gitList(["ls-files", "--stage", "-z"], at(checkout))
+  return new Map(
+    entries.flatMap((entry) => {
+      const [, commit = ""] = entry.split(" ")
+      return entry.startsWith(SUBMODULE) ? [[entry.slice(entry.indexOf("\t") + 1), commit] as const] : []
+    }),
+  )
+}
+
+/** Whether a repository has all of these commits, a line each. */
+async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
+  const { out } = await git(["cat-file", "--batch-check"], { ...at(repository), input: commits })
+  return !/ missing$/m.test(out)
+}
+
 type Submodule = { readonly name: string; readonly path: string }
 
 /** The submodules that a checkout names. */
@@ -113,10 +133,8 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
  * folder `original`, nor known to be at a remote.
  */
 export async function unsavedWithin(original: string, worktree: Checkout): Promise<readonly string[]> {
-  const entries = await gitList(["ls-files", "--stage", "-z"], at(worktree))
-  const paths = entries.flatMap((entry) => (entry.startsWith(SUBMODULE) ? entry.slice(entry.indexOf("\t") + 1) : []))
   const unsaved: string[] = []
-  for (const path of paths) {
+  for (const path of (await linksOf(worktree)).keys()) {
     const inner = await innerOf(worktree.top, path)
     if (inner && !(await isElsewhere(inner, original, path))) unsaved.push(path)
   }
@@ -129,11 +147,7 @@ async function isElsewhere(inner: Checkout, original: string, path: string): Pro
   if (changed.length > 0) return false
   const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], at(inner))).out
   const source = await innerOf(original, path)
-  if (commits !== "") {
-    if (!source) return false
-    const { out } = await git(["cat-file", "--batch-check"], { ...at(source), input: commits })
-    if (/ missing$/m.test(out)) return false
-  }
+  if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
   return (await unsavedWithin(join(original, path), inner)).length === 0
 }
 

@@ -412,6 +412,28 @@ describe("submodules", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
+  test("that are no more than a repository in a folder, still named as one, are none", async () => {
+    user.git("rm", "--quiet", "--cached", "vendor/lib")
+    user.write(".gitignore", "vendor/\n").commit()
+    expect(Object.keys((await bench.ready()).files()).sort()).toEqual([".gitignore", ".gitmodules", "a"])
+  })
+
+  test("stay empty at a resume where the commit is not to be had from the parent's own, and as they were", async () => {
+    library.write("lib.txt", "v2\n").commit()
+    const child = await bench.ready()
+    const inner = new Repository(join(child.top, "vendor/lib"))
+    inner.git("remote", "set-url", "origin", library.top)
+    inner.git("fetch", "--quiet")
+    inner.git("checkout", "--quiet", "origin/main")
+    const put = await bench.places.putAway(ID, user.top)
+    expect(put).toMatchObject({ submodules: ["vendor/lib"], unsaved: [] })
+    const named = () => user.git("ls-tree", `refs/superagents/${ID}`, "vendor/lib")
+    const before = named()
+    const again = await bench.worked((child) => child.write("b", "b\n"), { again: true })
+    expect(again).toMatchObject({ files: ["b"], submodules: ["vendor/lib"], unsaved: [] })
+    expect(named()).toBe(before)
+  })
+
   test("are never merged, but named, and work in them is not lost", async () => {
     const child = await bench.ready()
     child.write("vendor/lib/lib.txt", "the child's\n").write("b", "b\n")
