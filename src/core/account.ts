@@ -7,6 +7,8 @@ import { neverBegan } from "./verdict.ts"
 const MOST_FILES = 50
 /** What went wrong may need more words than a name. */
 const MOST_REASON_CHARS = 500
+/** With the end of what a setup command wrote: what it died of stands last. */
+const MOST_PLACE_REASON_CHARS = 1500
 
 const INTERRUPTED_ADVICE = "To go on: launch the task again, and tell the agent what is done already."
 
@@ -16,7 +18,9 @@ export function accountOf(task: Task): string[] {
   if (!outcome) return []
   const { reason, note, openTodos, receipt } = outcome
   return [
-    ...(reason ? [`Reason: ${oneLine(reason.text, MOST_REASON_CHARS)}`] : []),
+    ...(reason
+      ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
+      : []),
     ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine(outcome),

@@ -38,7 +38,8 @@ export type Receipt = {
 
 /** Commands that a receipt names: the last ones. */
 const MOST_COMMANDS = 8
-const MOST_COMMAND_CHARS = 120
+/** Longest command in a line for readers. */
+export const MOST_COMMAND_CHARS = 120
 
 /** The receipt of a run from the commands in its messages, oldest first; undefined where none ran. */
 export function receiptOf(ran: readonly Command[]): Receipt | undefined {

@@ -2,9 +2,9 @@ import { AUTOMATIC } from "../core/account.ts"
 import { duration } from "../core/duration.ts"
 import { messageOf } from "../core/errors.ts"
 import { messageID, partID } from "../core/ids.ts"
-import { type CheckResult, NO_RECEIPT } from "../core/receipt.ts"
+import { type CheckResult, MOST_COMMAND_CHARS, NO_RECEIPT } from "../core/receipt.ts"
 import type { Outcome, Task } from "../core/task.ts"
-import { between, tail } from "../core/text.ts"
+import { between, oneLine, tail } from "../core/text.ts"
 import type { CommandResult } from "../place/run-command.ts"
 import type { Closing, Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
@@ -145,7 +145,7 @@ export class Checks {
 
   #fail(task: Task, { command, how, runs }: CheckResult): void {
     const times = runs === 1 ? "once" : `${runs} times`
-    const text = `Its check \`${command}\` did not pass (run ${times}; the last time: ${how}).`
+    const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).`
     this.#endings().end(task.id, task.run.generation, { type: "failed", reason: { code: "check", text } })
   }
 }

@@ -2,6 +2,8 @@ import { existsSync } from "node:fs"
 import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
+import { MOST_COMMAND_CHARS } from "../core/receipt.ts"
+import { oneLine, tail } from "../core/text.ts"
 import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
 import { changesBetween, isSubmodule } from "./diff.ts"
@@ -10,7 +12,7 @@ import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
-import { lastLines, runCommand } from "./run-command.ts"
+import { type CommandResult, lastLines, runCommand } from "./run-command.ts"
 import { commitOf, snapshot, stamped } from "./snapshot.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
 
@@ -38,7 +40,9 @@ type Start = {
   readonly toldFrom?: string
 }
 
+/** Of what a setup that failed wrote: its end, and no more of it than can be told. */
 const SETUP_LINES = 30
+const SETUP_CHARS = 1000
 
 /**
  * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
@@ -140,11 +144,16 @@ async function startOf(ports: WorktreePorts, from: Checkout, taskID: string, now
 
 async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
   if (setup === "") return
-  const { exitCode, why, output } = await runCommand(setup, { cwd, timeLimit, signal })
-  if (exitCode === 0) return
-  const how =
-    why === "time" ? "ran out of time" : why === "stopped" ? "was stopped" : `ended with exit code ${exitCode}`
+  const result = await runCommand(setup, { cwd, timeLimit, signal })
+  if (result.exitCode === 0) return
+  const end = tail(lastLines(result.output, SETUP_LINES), SETUP_CHARS)
   throw new CallError(
-    `The option worktree.setup (\`${setup}\`) ${how} in the task's worktree. The end of its output:\n${lastLines(output, SETUP_LINES)}`,
+    `The option worktree.setup (\`${oneLine(setup, MOST_COMMAND_CHARS)}\`) ${howOf(result)} in the task's worktree. The end of its output:\n${end}`,
   )
+}
+
+function howOf({ why, exitCode }: CommandResult): string {
+  if (why === "time") return "ran out of time"
+  if (why === "stopped") return "was stopped"
+  return why === "not started" ? "could not be started" : `ended with exit code ${exitCode}`
 }

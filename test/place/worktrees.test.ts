@@ -106,6 +106,11 @@ describe("a fresh worktree", () => {
     expect((await bench.ready()).read("made")).toBe("yes\n")
     bench.places = bench.worktrees({ settings: { setup: "echo first; echo the reason >&2; exit 3", copy: [] } })
     await expect(bench.ready({ id: "bg_bbbbbbbb" })).rejects.toThrow(/exit code 3.*\nfirst\nthe reason$/s)
+    const long = "for i in 1 2 3 4 5 6 7 8 9; do printf '%0300d\\n' $i; done; echo the cause; exit 4"
+    bench.places = bench.worktrees({ settings: { setup: long, copy: [] } })
+    await expect(bench.ready({ id: "bg_dddddddd" })).rejects.toThrow(
+      /^.{0,350}The end of its output:\n.{0,991}the cause$/s,
+    )
     bench.places = bench.worktrees({ settings: { setup: "sleep 60", copy: [] } })
     await expect(bench.ready({ id: "bg_cccccccc", timeLimit: 200 })).rejects.toThrow(/ran out of time/)
     expect(bench.leftovers().sort()).toEqual([ID, `${ID}.json`])

@@ -76,6 +76,13 @@ describe("what is said of work in a worktree", () => {
     expect(accountOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
   })
 
+  test("of a worktree whose setup failed has the end of what that wrote", () => {
+    const text = `The option worktree.setup ended with exit code 1. The end of its output:\n${"line\n".repeat(200)}cause`
+    const told = (code: "place" | "host") => accountOf(taskOf({ outcome: outcomeOf({ reason: { code, text } }) }))[0]
+    expect(told("place")).toMatch(/^Reason: The option .* cause$/)
+    expect(told("host")).toHaveLength("Reason: ".length + 500)
+  })
+
   test("of a task that never began has its own advice alone", () => {
     const ending = judge([], "orphaned")
     const [line, ...more] = accountOf(taskOf({ status: "error", outcome: outcomeOf({ reason: ending?.reason }) }))
