@@ -183,7 +183,7 @@ export interface Host {
   openAsks(): Promise<readonly Ask[]>
   /**
    * Writes the task into its session's metadata, or removes it; the keys of others stay. Rejects as taken over where
-   * this process has not written for so long that another one took the task.
+   * another process looks after it by now, or has begun a later run.
    */
   saveRecord(sessionID: string, task: Task | undefined): Promise<void>
   /** Removes the companion's request of this id from the session's metadata. */

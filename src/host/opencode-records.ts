@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, HostError, LEASE_MS, type TaskRecord } from "../core/ports.ts"
-import type { Task, TaskDraft } from "../core/task.ts"
+import { isActive, isOwed, type Task, type TaskDraft } from "../core/task.ts"
 import { call } from "./opencode.ts"
 import { ownerNow, ownershipOf } from "./owner.ts"
 import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "./record.ts"
@@ -59,11 +59,13 @@ export class OpencodeRecords {
       else
         await this.#edit(sessionID, (metadata, session) => {
           if (isNewerVersion(metadata)) return undefined
-          this.#refuseTakenOver(session)
+          this.#refuseTakenOver(session, task)
           const { [RECORD_KEY]: _ours, ...others } = metadata
           return { ...others, ...record }
         })
-      this.renewed(sessionID, at)
+      // One that has ended and was told of is anybody's to resume.
+      if (task && isLookedAfter(task)) this.renewed(sessionID, at)
+      else this.#renewals.delete(sessionID)
     })
   }
 
@@ -83,15 +85,24 @@ export class OpencodeRecords {
     remember(this.#renewals, sessionID, at, MOST_RENEWALS)
   }
 
-  /** Whether nobody can have taken this session's task over since the last write: not so after a long sleep. */
+  /**
+   * Whether nobody can have taken this session's task over since the last write: not so after a long sleep, nor once it
+   * is over.
+   */
   #holds(sessionID: string): boolean {
     return this.#ports.clock.now() - (this.#renewals.get(sessionID) ?? Number.NEGATIVE_INFINITY) < LEASE_MS
   }
 
-  #refuseTakenOver(session: Session): void {
+  /** What another living process has is its own, but for a new run of what is over; and no later run is written over. */
+  #refuseTakenOver(session: Session, task: Task | undefined): void {
     const record = this.in(session)
-    if (record && ownershipOf(record.owner, this.#ports.instance) === "alive")
-      throw new HostError(`another process has taken task ${record.task.id} over`, { takenOver: true })
+    const ownership = record && ownershipOf(record.owner, this.#ports.instance)
+    if (!record || ownership === "ours") return
+    const { id, run } = record.task
+    const ahead = task ? task.run.generation - run.generation : 0
+    if (ahead > 0 && !isLookedAfter(record.task)) return
+    if (ahead < 0 || ownership === "alive")
+      throw new HostError(`another process has taken task ${id} over`, { takenOver: true })
   }
 
   /** Reads, merges and writes; `undefined` leaves the metadata as they are. */
@@ -116,3 +127,6 @@ export class OpencodeRecords {
     return done
   }
 }
+
+/** It runs, or its end is still to be told. */
+const isLookedAfter = (task: Task): boolean => isActive(task) || isOwed(task)

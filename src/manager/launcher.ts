@@ -110,6 +110,9 @@ export class Launcher {
       )
     const { record } = session
     if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
+    // Another process has resumed it since it ended here.
+    const { run } = store.get(task.id) ?? task
+    if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { ...request, merge: false })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
@@ -122,7 +125,7 @@ export class Launcher {
     const now = clock.now()
     const generation = current.run.generation + 1
     const promptID = messageID("prompt", task.id, generation, now)
-    const run: Run = {
+    const next: Run = {
       generation,
       promptID,
       createdAt: now,
@@ -131,7 +134,7 @@ export class Launcher {
       ...checkOf(request),
       recent: recentRuns(current, now),
     }
-    const change = store.apply(task.id, { type: "resumed", run }, now)
+    const change = store.apply(task.id, { type: "resumed", run: next }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
     await this.#ports.queue.enqueue(change.after, request.prompt)

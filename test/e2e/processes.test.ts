@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { notificationsOf, statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -20,6 +20,9 @@ afterAll(async () => {
 
 const metadataOf = async (session: string) =>
   (await unwrap(host.client.session.get({ sessionID: session }))).metadata ?? {}
+
+const recordIn = async (where: Host, session: string) =>
+  (await unwrap(where.client.session.get({ sessionID: session }))).metadata?.superagents
 
 describe("the companion's requests", () => {
   test("a cancel written into the session's metadata is carried out once and removed; the record and others' keys stay", async () => {
@@ -110,6 +113,25 @@ describe("two OpenCode processes on one project", () => {
     } finally {
       await second.stop()
       await host.restart()
+    }
+  })
+
+  test("what ended and was told of in the first is resumed in the second, and the first then leaves it alone", async () => {
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "quick in the first process" })
+    await notified(host, session)
+    const second = await startHost({ model, plugin: [[PACKAGE, {}]], home: host.home })
+    try {
+      await eventually(async () => JSON.stringify(await recordIn(second, child)).includes("confirmed"))
+      const resumed = await callTool(second, model, session, "superagents_task", { resume: id, prompt: "HANG there" })
+      expect(resumed.status).toBe("completed")
+      await eventually(async () => (await statuses(second, model, session)).get(id) === "resumed")
+      await eventually(async () => JSON.stringify(await messages(second, child)).includes("HANG there"))
+      await callTool(host, model, session, "superagents_output", { task_id: id })
+      await callTool(host, model, session, "superagents_clear", {})
+      expect(await recordIn(second, child)).toMatchObject({ task: { status: "resumed", run: { generation: 1 } } })
+    } finally {
+      await second.stop()
     }
   })
 })

@@ -22,6 +22,8 @@ const clientOf = (row: { id: string; parentID: string; metadata: object }) => {
   return { calls, client: { session: { get, update } } as unknown as OpencodeClient }
 }
 
+const TOLD = { state: "confirmed", wake: true, done: 1, total: 1, running: 0 } as const
+
 const row = () => ({ id: "ses_child", parentID: "ses_parent", metadata: {} as { [key: string]: unknown } })
 
 test("an owner that slept longer than its lease looks before it writes: what was taken over meanwhile is left alone", async () => {
@@ -72,6 +74,44 @@ test("a write that failed renews no lease: what was taken over meanwhile is left
   await clock.advance(1)
   await expect(host.saveRecord("ses_child", taskOf())).rejects.toMatchObject({ takenOver: true })
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
+})
+
+test.each([
+  ["what it stamps there", taskOf({ status: "completed", delivery: TOLD, retrievedAt: 2000 })],
+  ["what it asks of it", taskOf({ status: "resumed", run: { generation: 1 } })],
+  ["that it is forgotten", undefined],
+])(
+  "a task that has ended and was told of is anybody's to resume: %s is not written over another's run",
+  async (_what, next) => {
+    const session = row()
+    const { client } = clientOf(session)
+    const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+    const hear = () => host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+    await host.saveRecord("ses_child", taskOf())
+    hear()
+    await host.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
+    hear()
+    const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
+    const theirs = encodeRecord(resumed, ownerNow(registerInstance()), SIGNER)
+    session.metadata = { [RECORD_KEY]: theirs }
+    await expect(host.saveRecord("ses_child", next)).rejects.toMatchObject({ takenOver: true })
+    expect(session.metadata[RECORD_KEY]).toEqual(theirs)
+  },
+)
+
+test("what another process has ended and told of is resumed, and no run that a dead one has left is written over by an earlier", async () => {
+  const session = row()
+  const { client } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const told = taskOf({ status: "completed", delivery: TOLD })
+  session.metadata = { [RECORD_KEY]: encodeRecord(told, ownerNow(registerInstance()), SIGNER) }
+  const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
+  await host.saveRecord("ses_child", resumed)
+  expect((await host.session("ses_child"))?.record?.task).toEqual(resumed)
+  session.metadata = { [RECORD_KEY]: encodeRecord(resumed, ownerNow("a dead one"), SIGNER) }
+  const late = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  await expect(late.saveRecord("ses_child", told)).rejects.toMatchObject({ takenOver: true })
+  await late.saveRecord("ses_child", resumed)
 })
 
 test("that a parent's user has undone something is not believed of an old event: nothing is told to it until that is over", async () => {

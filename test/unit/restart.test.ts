@@ -291,6 +291,22 @@ describe("another process on the same project", () => {
     },
   )
 
+  test("goes on from the last run there was, in whichever process that was", async () => {
+    const rig = new Rig()
+    const { id } = await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(20_000)
+    const { other } = second(rig)
+    await other.manager.ready(rig.parent)
+    const asked = { ...rig.caller }
+    await other.manager.resume(id, { prompt: "again" }, asked)
+    await rig.clock.advance(60_000)
+    await rig.manager.resume(id, { prompt: "and again" }, asked)
+    await rig.clock.advance(20_000)
+    const { run, earlier } = rig.task(id)
+    expect([run.generation, earlier.usage.cost]).toEqual([2, 0.002])
+    expect(rig.notices().map(({ visible }) => visible.split(" ")[1])).toEqual(["**Agent", "**Resume", "**Resume"])
+  })
+
   test("a call that waits for it comes back when it ends there", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
