@@ -37,13 +37,14 @@ export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Accoun
       return task ? whole(task) : NO_USAGE
     },
     session,
-    day: [...accounts].map(([task, { lastRun }]) => costSince(task, lastRun, now - DAY_MS)).reduce(addUsage, NO_USAGE),
+    day: [...accounts].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
   }
 }
 
-/** What those of a task's runs cost that had not ended by `since`. */
-function costSince(task: Task, { cost: latest, atLeast }: Usage, since: number): Usage {
+/** What those of a task's runs cost that had not ended 24 hours ago, without the tasks that it launched. */
+export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: number): Usage {
   const { run } = task
+  const since = now - DAY_MS
   const counts = isActive(task) || (run.endedAt ?? 0) > since
   const earlier = (run.recent ?? []).filter(({ endedAt }) => endedAt > since)
   const cost = earlier.reduce((total, each) => total + each.cost, counts ? latest : 0)

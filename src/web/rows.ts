@@ -1,6 +1,7 @@
 import type { Board, BoardTask } from "../board/service.ts"
 import { batchName } from "../core/batch.ts"
 import { modelKey } from "../core/limits.ts"
+import { costOfDay } from "../core/bill.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
 import type { TaskView } from "../manager/view.ts"
@@ -12,6 +13,7 @@ const LAST_TEXT_CHARS = 400
 export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
   const { task } = view
   const { run, outcome, model } = task
+  const day = costOfDay(task, view.thisRun.usage, now)
   return {
     id: task.id,
     sessionID: task.sessionID,
@@ -37,6 +39,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     tokens: billedTokens(view.whole.usage),
     cost: view.whole.usage.cost,
     atLeast: view.whole.usage.atLeast ?? false,
+    dayCost: day.cost,
+    dayAtLeast: day.atLeast ?? false,
     asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
     retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
     reason: outcome?.reason?.text,

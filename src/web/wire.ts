@@ -43,10 +43,13 @@ export type AgentRow = {
   readonly lastText: string
   readonly lastSignAt?: number
   readonly tokens: number
-  /** In US dollars. */
+  /** In US dollars, as all costs: of all its runs, and of the tasks that it launched. */
   readonly cost: number
   /** The cost of a step that was cut off is not known. */
   readonly atLeast: boolean
+  /** What itself cost in the last 24 hours, as the day's budget counts it. */
+  readonly dayCost: number
+  readonly dayAtLeast: boolean
   readonly asks: readonly AskRow[]
   readonly retry?: string
   /** Why it ended in anything but a plain success. */

@@ -1,4 +1,4 @@
-import { type Ask, NO_FIGURES, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
+import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
 import type { FileDiff } from "../../src/host/diffs.ts"
 import type { TaskView } from "../../src/manager/view.ts"
 import type { Agents } from "../../src/web/ports.ts"
@@ -15,7 +15,7 @@ export const viewOf = ({ task, toolCalls = 0, usage, ...more }: Shown = {}): Tas
   elapsed: 0,
   waited: 0,
   whole: { toolCalls, usage: { ...NO_USAGE, ...usage } },
-  thisRun: NO_FIGURES,
+  thisRun: { toolCalls, usage: { ...NO_USAGE, ...usage } },
   recentTools: [],
   lastText: "",
   asks: [] as readonly Ask[],

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest"
+import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { connect, errorIn } from "../../src/web/page/connection.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay, ticking } from "../../src/web/page/format.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
 import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
-import { agentState, columnOf, matches, needsPerson, ofLastDay, sumCost, taskTone } from "../../src/web/page/select.ts"
+import { agentState, columnOf, matches, needsPerson, ofLastDay, spentOf, taskTone } from "../../src/web/page/select.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
 import { viewOf } from "../support/fake-agents.ts"
@@ -137,23 +138,23 @@ describe("the last day's lanes", () => {
     expect(two?.bars[0]).toMatchObject({ line: 0, to: 1 })
   })
 
-  test("and the day's sum count what a task's own tasks cost once", () => {
-    const row = (id: string, parentID: string, agent: string, cost: number, atLeast?: true) =>
-      rowOf({ task: { id, sessionID: `ses_${id}`, parentID, agent }, usage: { cost, ...(atLeast && { atLeast }) } })
-    const agents = [row("a", "ses_root", "one", 1), row("b", "ses_a", "two", 0.75), row("c", "ses_b", "two", 0.25)]
-    expect(sumCost(agents)).toBe(1)
-    const lanes = lanesOf(agents, { from: 0, to: now }, now)
-    expect(lanes.map(({ agent, cost }) => [agent, cost])).toEqual([
-      ["one", 0.25],
-      ["two", 0.75],
+  test("and the day's sum count what tasks themselves cost in 24 hours, not what earlier runs did before", () => {
+    const HOUR = 60 * MINUTE
+    const row = (id: string, agent: string, recent: Task["run"]["recent"], cost: number, atLeast = false) => {
+      const task = { id, agent, status: "completed", run: { createdAt: now - HOUR, endedAt: now, recent } } as const
+      const thisRun = { toolCalls: 0, usage: { ...NO_USAGE, cost, ...(atLeast && { atLeast }) } }
+      return agentRow(viewOf({ task, thisRun, usage: { cost: 7 } }), false, now)
+    }
+    const recent = [
+      { endedAt: now - 23 * HOUR, cost: 0.5 },
+      { endedAt: now - 25 * HOUR, cost: 4 },
+    ]
+    const agents = [row("a", "one", recent, 0.25), row("b", "two", undefined, 1, true)]
+    expect(spentOf(agents)).toEqual({ cost: 1.75, atLeast: true })
+    expect(lanesOf(agents, { from: 0, to: now }, now)).toMatchObject([
+      { agent: "one", cost: 0.75, atLeast: false },
+      { agent: "two", cost: 1, atLeast: true },
     ])
-    expect(lanes.map(({ atLeast }) => atLeast)).toEqual([false, false])
-    const [, two] = lanesOf(
-      [row("a", "ses_root", "one", 1), row("d", "ses_root", "two", 1, true)],
-      lanes[0] as never,
-      1,
-    )
-    expect(two?.atLeast).toBe(true)
   })
 
   test("have a few times on their axis, and a letter for each batch", () => {

@@ -1,6 +1,6 @@
 import { createEffect, createMemo, Show } from "solid-js"
 import { dollars, plural } from "./format.ts"
-import { isActive, isAtLeast, needsPerson, ofLastDay, sumCost } from "./select.ts"
+import { isActive, needsPerson, ofLastDay, spentOf } from "./select.ts"
 import { link, now, state } from "./state.ts"
 
 /** Where one is, whether the page is live, and the last day in four figures. */
@@ -13,6 +13,7 @@ export function Header() {
       Object.values(state.tasks).filter((task) => task.state === "needs you").length,
   )
   const lastDay = createMemo(() => ofLastDay(agents(), Math.floor(now() / 60_000) * 60_000))
+  const spent = createMemo(() => spentOf(agents()))
   const ended = createMemo(() => lastDay().filter((agent) => !isActive(agent)).length)
   createEffect(() => {
     const waiting = needs() > 0 ? `(${needs()}) ` : ""
@@ -29,7 +30,7 @@ export function Header() {
           <Figure value={String(running())} name="at work" />
           <Figure value={String(needs())} name={needs() === 1 ? "needs you" : "need you"} alert={needs() > 0} />
           <Figure value={String(ended())} name="ended in 24 h" />
-          <Figure value={dollars(sumCost(lastDay()), isAtLeast(lastDay()))} name="spent on these" />
+          <Figure value={dollars(spent().cost, spent().atLeast)} name="spent in 24 h" />
         </ul>
         <Show when={state.board}>
           <a class="button main" href="#/new">

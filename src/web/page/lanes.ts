@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
-import { isAtLeast, oldestFirst, sumCost } from "./select.ts"
+import { oldestFirst, spentOf } from "./select.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000
@@ -14,7 +14,7 @@ export type Bar = { readonly id: string; readonly line: number; readonly from: n
 
 export type Lane = {
   readonly agent: string
-  /** Of its tasks themselves: what others did for them is in the others' lanes. */
+  /** In the last 24 hours, of its tasks themselves: what others did for them is in the others' lanes. */
   readonly cost: number
   readonly atLeast: boolean
   readonly lines: number
@@ -38,7 +38,7 @@ export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): L
     const own = agents.filter((each) => each.agent === agent)
     const bars = pack(own.toSorted(oldestFirst), span, now)
     const lines = Math.max(1, ...bars.map(({ line }) => line + 1))
-    return { agent, cost: Math.max(0, sumCost(own, agents)), atLeast: isAtLeast(own), lines, bars }
+    return { agent, ...spentOf(own), lines, bars }
   })
 }
 

@@ -53,14 +53,11 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** What tasks have cost together. A row's cost has that of the tasks that it launched: they are counted once. */
-export function sumCost(agents: readonly AgentRow[], all = agents): number {
-  const cost = (sum: number, row: AgentRow) => sum + row.cost
-  const own = new Set(agents.map(({ sessionID }) => sessionID))
-  return agents.reduce(cost, 0) - all.filter(({ parentID }) => own.has(parentID)).reduce(cost, 0)
-}
-
-export const isAtLeast = (agents: readonly AgentRow[]): boolean => agents.some(({ atLeast }) => atLeast)
+/** What tasks have cost together in the last 24 hours. */
+export const spentOf = (agents: readonly AgentRow[]): { readonly cost: number; readonly atLeast: boolean } => ({
+  cost: agents.reduce((sum, { dayCost }) => sum + dayCost, 0),
+  atLeast: agents.some(({ dayAtLeast }) => dayAtLeast),
+})
 
 /** A word for what an agent is doing or how it ended. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
