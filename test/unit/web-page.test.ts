@@ -1,14 +1,15 @@
 import { describe, expect, test } from "vitest"
-import { NO_USAGE, type Task } from "../../src/core/task.ts"
+import { NO_USAGE, NOBODY, type Task } from "../../src/core/task.ts"
 import { connect, errorIn } from "../../src/web/page/connection.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay, ticking } from "../../src/web/page/format.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
 import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
-import { agentState, columnOf, matches, needsPerson, ofLastDay, spentOf, taskTone } from "../../src/web/page/select.ts"
+import { agentState, columnOf, matches, ofLastDay, spentOf, taskTone, waitingFor } from "../../src/web/page/select.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
+import type { TaskRow } from "../../src/web/wire.ts"
 import { viewOf } from "../support/fake-agents.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { askOf } from "../support/tasks.ts"
@@ -178,8 +179,6 @@ test("states have a word and a tone each", () => {
   expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
-  expect(needsPerson(rowOf({ asks: [askOf()] }))).toBe(true)
-  expect(needsPerson(rowOf({ task: { status: "error", run }, asks: [askOf()] }))).toBe(false)
   const columns = (["needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const).map((state) =>
     columnOf({ state }),
   )
@@ -190,6 +189,16 @@ test("states have a word and a tone each", () => {
     "done",
     "rest",
   ])
+})
+
+test("a person is waited for once by each question, also where it is that of a board task's run", () => {
+  const asks = [askOf(), askOf({ id: "per_2" })]
+  const agent = (id: string, task: Partial<Task>) => rowOf({ task: { id, ...task }, asks })
+  const unattended = { parentID: NOBODY, description: "#5 Grind" }
+  const rows = [agent("b", {}), agent("a", unattended), agent("c", { status: "error" })]
+  const tasks = (["needs you", "needs you", "running"] as const).map((state, index) => ({ id: `${5 + index}`, state }))
+  const { asking, waiting, count } = waitingFor(rows, tasks as unknown as TaskRow[])
+  expect([asking.map(({ id }) => id), waiting.map(({ id }) => id), count]).toEqual([["a", "b"], ["6"], 5])
 })
 
 test("the last day is what runs or ended in 24 hours, midnight or not; a filter wants all its words", () => {

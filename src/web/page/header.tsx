@@ -1,17 +1,13 @@
 import { createEffect, createMemo, Show } from "solid-js"
 import { dollars, plural } from "./format.ts"
-import { isActive, needsPerson, ofLastDay, spentOf } from "./select.ts"
+import { isActive, ofLastDay, spentOf, waitingFor } from "./select.ts"
 import { link, now, state } from "./state.ts"
 
 /** Where one is, whether the page is live, and the last day in four figures. */
 export function Header() {
   const agents = createMemo(() => Object.values(state.agents))
   const running = createMemo(() => agents().filter(isActive).length)
-  const needs = createMemo(
-    () =>
-      agents().filter(needsPerson).length +
-      Object.values(state.tasks).filter((task) => task.state === "needs you").length,
-  )
+  const needs = createMemo(() => waitingFor(agents(), Object.values(state.tasks)).count)
   const lastDay = createMemo(() => ofLastDay(agents(), Math.floor(now() / 60_000) * 60_000))
   const spent = createMemo(() => spentOf(agents()))
   const ended = createMemo(() => lastDay().filter((agent) => !isActive(agent)).length)

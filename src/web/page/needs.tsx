@@ -3,24 +3,19 @@ import type { AgentRow, TaskRow } from "../wire.ts"
 import { ago } from "./format.ts"
 import { AgentName, Badge, ThreadLink } from "./parts.tsx"
 import { agentLink, taskLink } from "./route.ts"
-import { byId, needsPerson, oldestFirst } from "./select.ts"
+import { waitingFor } from "./select.ts"
 import { now, state } from "./state.ts"
 
 /** What goes no further without a person. Comes first, and stays where it is while it is empty. */
 export function NeedsYou() {
-  const agents = createMemo(() => Object.values(state.agents).filter(needsPerson).sort(oldestFirst))
-  const tasks = createMemo(() =>
-    Object.values(state.tasks)
-      .filter((task) => task.state === "needs you")
-      .sort(byId),
-  )
+  const needs = createMemo(() => waitingFor(Object.values(state.agents), Object.values(state.tasks)))
   return (
     <section class="panel needs" aria-labelledby="needs-title">
       <h2 id="needs-title">Needs you</h2>
-      <Show when={agents().length + tasks().length > 0} fallback={<p class="quiet">Nothing waits for you.</p>}>
+      <Show when={needs().count > 0} fallback={<p class="quiet">Nothing waits for you.</p>}>
         <ul class="plain">
-          <For each={tasks()}>{(task) => <TaskNeed task={task} />}</For>
-          <For each={agents()}>{(agent) => <AgentNeed agent={agent} />}</For>
+          <For each={needs().waiting}>{(task) => <TaskNeed task={task} />}</For>
+          <For each={needs().asking}>{(agent) => <AgentNeed agent={agent} />}</For>
         </ul>
       </Show>
     </section>

@@ -5,7 +5,13 @@ import type { AgentRow, TaskRow } from "../wire.ts"
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
-export const needsPerson = (agent: AgentRow): boolean => isActive(agent) && agent.asks.length > 0
+/** What goes no further without a person. A board task whose run asks is that run's question, and no second one. */
+export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[]) {
+  const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
+  const asked = new Set(asking.map(({ boardTask }) => boardTask))
+  const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
+  return { asking, waiting, count: waiting.length + asking.reduce((sum, { asks }) => sum + asks.length, 0) }
+}
 
 export type Column = "needs you" | "working" | "waiting" | "draft"
 
