@@ -246,13 +246,19 @@ describe("a conflict", () => {
         .remove("link")
         .link("link", "edited")
         .write("new", "theirs\n")
-      child.remove("edited").write("removed", text({ 1: "theirs" })).write("filtered", text({ 1: "theirs" }))
+      child
+        .remove("edited")
+        .write("removed", text({ 1: "theirs" }))
+        .write("filtered", text({ 1: "theirs" }))
     })
     user
       .write("bin", Buffer.from([0, 3]))
       .remove("link")
       .link("link", "removed")
-    user.write("edited", text({ 1: "mine" })).remove("removed").write("filtered", text({ 1: "mine" }))
+    user
+      .write("edited", text({ 1: "mine" }))
+      .remove("removed")
+      .write("filtered", text({ 1: "mine" }))
     expect(await merge()).toEqual({ kind: "conflict", files: ["bin", "edited", "filtered", "link", "removed"] })
     const { bin, link, edited, filtered } = user.files()
     await bench.worked(

@@ -506,6 +506,21 @@ describe("what is kept", () => {
     expect(places.calls).toEqual([])
     expect(rig.host.calls).not.toContain("move")
   })
+
+  test('fifty that are told to work "here" make the very calls of fifty that are told nothing', async () => {
+    const callsOf = async (place?: "here") => {
+      const options = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 }
+      const rig = new Rig({ options, worktrees: () => Promise.reject(new Error("not asked for")) })
+      const prompts = Array.from({ length: 50 }, (_, nth) => `FIND ${nth}`)
+      const tasks = await Promise.all(prompts.map((prompt) => rig.launch({ prompt, place })))
+      for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
+      expect([rig.notices().length, rig.errors()]).toEqual([50, []])
+      return rig.host.calls
+    }
+    const calls = await callsOf()
+    expect(calls.length).toBeGreaterThanOrEqual(4 * 50)
+    expect(await callsOf("here")).toEqual(calls)
+  })
 })
 
 test("a check is asked for at the launch and at a resume: without leave nothing is launched", async () => {
