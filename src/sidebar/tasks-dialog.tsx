@@ -70,7 +70,6 @@ function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelec
     title: `${row.icon ?? "⠿"} ${row.title}`,
     description: stateText(seen, all),
     footer: row.facts,
-    category: isActive(seen.task) ? "Running" : "Ended",
     value: seen.task.sessionID,
   }
 }
