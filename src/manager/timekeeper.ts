@@ -20,6 +20,8 @@ const MIN_TICK_MS = 100
 const HEARD_POLL_MS = 12_000
 /** How often the tasks that another process looks after are looked at, in ms. */
 const FOREIGN_LOOK_MS = 10_000
+/** How often the lease of what runs here is renewed. */
+const RENEW_MS = LEASE_MS / 3
 /** How long a question may stay open before the parent's model hears of it, in ms. */
 const HINT_AFTER_MS = 15_000
 /** A tick that is so late, in ms, was not kept by work: the process slept. */
@@ -180,7 +182,7 @@ export class Timekeeper {
   /** Tells other processes, by a write now and then, that what runs here is still looked after. */
   #renewLeases(): void {
     const { clock, store, background, journal } = this.#parts
-    if (clock.now() - this.#leasesRenewedAt < LEASE_MS / 3) return
+    if (clock.now() - this.#leasesRenewedAt < RENEW_MS) return
     this.#leasesRenewedAt = clock.now()
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
   }
@@ -213,6 +215,7 @@ export class Timekeeper {
     const { pollInterval } = options
     if (isRunning && pollInterval > 0) yield now + (isHeard ? Math.max(pollInterval, HEARD_POLL_MS) : pollInterval)
     if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS
+    if (store.activeCount > 0) yield now + RENEW_MS
   }
 
   #isIdle(): boolean {

@@ -456,6 +456,23 @@ describe("another process on the same project", () => {
     expect(rig.errors()).toEqual([])
   })
 
+  test.each([
+    ["runs", {}],
+    ["waits", { after: ["bg_aaaaaaa1"] }],
+  ])(
+    "learns now and then that one that %s is looked after, also where nothing is polled and no limit is near",
+    async (_how, request) => {
+      const { rig, id } = await running({ pollInterval: 0, stallTimeout: 0, taskTimeout: 0 })
+      const { sessionID } = "after" in request ? await rig.launch(request) : rig.task(id)
+      await rig.clock.advance(1000)
+      for (let look = 0; look < 3; look++) {
+        const seenAt = (await rig.host.session(sessionID))?.record?.owner.seenAt ?? 0
+        await rig.clock.advance(LEASE_MS - 1000)
+        expect((await rig.host.session(sessionID))?.record?.owner.seenAt).toBeGreaterThan(seenAt)
+      }
+    },
+  )
+
   test("writes nothing of a task that the first one looks after, though it has ended", async () => {
     const rig = new Rig()
     rig.onPrompt("AGAIN", { text: "second", delay: 30_000 })
