@@ -1,7 +1,7 @@
 import type { Board, BoardTask } from "../board/service.ts"
 import { batchName } from "../core/batch.ts"
-import { modelKey } from "../core/limits.ts"
 import { costOfDay } from "../core/bill.ts"
+import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
 import type { TaskView } from "../manager/view.ts"
