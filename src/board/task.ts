@@ -15,6 +15,9 @@ export const IS_ID = /^[1-9]\d{0,14}$/
 
 export const MOST_STEP_TITLE_CHARS = 60
 
+/** Of one task's steps, and of its resources. */
+export const MOST_ITEMS = 100
+
 export type Step = {
   readonly title: string
   readonly details?: string

@@ -1,10 +1,11 @@
 import type { Context } from "hono"
 import { bodyLimit } from "hono/body-limit"
 import type { z } from "zod"
-import { grouped } from "../core/text.ts"
+import { cut, grouped } from "../core/text.ts"
 import { WebError } from "./errors.ts"
 
 export const MOST_BODY_BYTES = 1_048_576
+const MOST_PROBLEM_CHARS = 1000
 
 export const limitBody = bodyLimit({
   maxSize: MOST_BODY_BYTES,
@@ -19,15 +20,15 @@ export async function bodyOf<Schema extends z.ZodType>(context: Context, schema:
     throw new WebError(400, 'A body must be JSON, and say so: "content-type: application/json".')
   const parsed = schema.safeParse(await json(context))
   if (parsed.success) return parsed.data
-  throw new WebError(400, problemsOf(parsed.error))
+  throw new WebError(400, cut(problemsOf(parsed.error), MOST_PROBLEM_CHARS))
 }
 
 async function json(context: Context): Promise<unknown> {
-  const text = await context.req.text()
+  const bytes = await context.req.arrayBuffer()
   try {
-    return JSON.parse(text)
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes))
   } catch {
-    throw new WebError(400, "The body is not valid JSON.")
+    throw new WebError(400, "The body is not valid JSON in UTF-8.")
   }
 }
 

@@ -1,13 +1,16 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { type Archived, type Board, USER } from "../board/service.ts"
-import { BOARD_STATUSES } from "../board/task.ts"
+import { BOARD_STATUSES, MOST_ITEMS } from "../board/task.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import { taskRow } from "./rows.ts"
 import type { Ended, TaskList } from "./wire.ts"
 
 const MOST_HISTORY = 1000
+
+/** Counted before its entries are looked at: each that is wrong costs time and a line of the answer. */
+const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))
 
 const resource = z.strictObject({
   type: z.enum(["url", "file"]),
@@ -22,8 +25,8 @@ const newTask = z.strictObject({
   description: z.string().optional(),
   owner: z.string(),
   status: z.enum(["draft", "active"]).optional(),
-  steps: z.array(step).optional(),
-  resources: z.array(resource).optional(),
+  steps: listOfAtMost(step).optional(),
+  resources: listOfAtMost(resource).optional(),
 })
 
 const patch = z

@@ -34,7 +34,8 @@ async function ask(method: string, path: string, { body, headers = {} }: Extra =
   const all: Record<string, string | undefined> = { host: HOST, authorization: `Bearer ${TOKEN}`, ...headers }
   if (body !== undefined) all["content-type"] ??= "application/json"
   const sent = Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined)
-  const text = typeof body === "string" || body === undefined ? body : JSON.stringify(body)
+  const isRaw = typeof body === "string" || body instanceof Uint8Array || body === undefined
+  const text = isRaw ? (body as string | Buffer<ArrayBuffer> | undefined) : JSON.stringify(body)
   const response = await app.request(path, { method, headers: sent, body: text })
   const raw = await response.text()
   return { status: response.status, headers: response.headers, raw, json: raw.startsWith("{") ? JSON.parse(raw) : raw }
@@ -81,12 +82,25 @@ describe("POST /api/tasks", () => {
     ["a subtask's link in a step", { title: "x", owner: "build", steps: [{ title: "a", taskId: "1" }] }, /taskId/],
     ["a list", [], /expected object/],
     ["broken JSON", '{"title": ', /not valid JSON/],
+    ["what is not UTF-8", Buffer.from('{"title": "Käse", "owner": "build"}', "latin1"), /not valid JSON in UTF-8/],
     ["nothing", "", /not valid JSON/],
   ])("refuses %s with 400 and why", async (_what, body, error) => {
     const { status, json } = await ask("POST", "/api/tasks", { body })
     expect(status).toBe(400)
     expect(json.error).toMatch(error)
     expect(board.tasks.size).toBe(0)
+  })
+
+  test("refuses lists that are too long without a word for each entry", async () => {
+    for (const list of ["steps", "resources"]) {
+      const { json } = await ask("POST", "/api/tasks", {
+        body: { title: "x", owner: "build", [list]: Array(101).fill(1) },
+      })
+      expect(json.error).toMatch(new RegExp(`^"${list}": [^;]*100[^;]*$`))
+    }
+    const keys = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`key${index}`, 1]))
+    const { status, json } = await ask("POST", "/api/tasks", { body: { title: "x", owner: "build", ...keys } })
+    expect([status, json.error.length > 1000]).toEqual([400, false])
   })
 
   test("refuses a body that does not say it is JSON: a form can be posted by any page", async () => {

@@ -1,6 +1,6 @@
 import { listed, nearest } from "../../core/errors.ts"
 import { BoardError, type NewStep, type StepPatch } from "../service.ts"
-import { MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
+import { MOST_ITEMS, MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
 
 /**
  * What comes from a model, a page or a request is checked here, whatever its type says. Each check returns the value
@@ -10,7 +10,6 @@ import { MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
 const MOST_TITLE_CHARS = 200
 const MOST_TEXT_CHARS = 20_000
 const MOST_VALUE_CHARS = 2000
-const MOST_ITEMS = 100
 
 const invalid = (message: string): BoardError => new BoardError("invalid", message)
 
