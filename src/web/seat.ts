@@ -40,6 +40,8 @@ export class Seat {
   #state: "looking" | "serving" | "following" | "stopped" = "looking"
   #listener: Listener | undefined
   #followed = ""
+  /** As it was said last: it may last for as long as OpenCode runs. */
+  #problem = ""
   #later: () => void = () => {}
 
   constructor(ports: SeatPorts) {
@@ -56,8 +58,11 @@ export class Seat {
     const { log, clock } = this.#ports
     try {
       await this.#look()
+      this.#problem = ""
     } catch (error) {
-      log("warn", "the page cannot be served", { error: messageOf(error) })
+      const problem = messageOf(error)
+      if (problem !== this.#problem) log("warn", "the page cannot be served", { error: problem })
+      this.#problem = problem
       this.#state = this.#stopped() ? "stopped" : "following"
     }
     if (this.#stopped()) return this.#close()
