@@ -107,7 +107,12 @@ async function send(response: Response, outgoing: ServerResponse, gone: AbortSig
 
 function drained(outgoing: ServerResponse, gone: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    outgoing.once("drain", resolve)
-    gone.addEventListener("abort", () => resolve(), { once: true })
+    const end = () => {
+      outgoing.off("drain", end)
+      gone.removeEventListener("abort", end)
+      resolve()
+    }
+    outgoing.on("drain", end)
+    gone.addEventListener("abort", end)
   })
 }

@@ -8,6 +8,7 @@ import { eventually } from "../support/eventually.ts"
 const open: Listener[] = []
 
 afterEach(async () => {
+  vi.restoreAllMocks()
   for (const listener of open.splice(0)) await listener.close()
 })
 
@@ -60,6 +61,26 @@ test("a stream goes out piece by piece, and its request is aborted when the read
   expect(await next()).toBe("two")
   stop.abort()
   await eventually(() => aborted)
+})
+
+test("a long stream leaves nothing behind while it goes on", async () => {
+  const added = vi.spyOn(AbortSignal.prototype, "addEventListener")
+  const removed = vi.spyOn(AbortSignal.prototype, "removeEventListener")
+  const chunk = new Uint8Array(1_000_000)
+  let left = 30
+  const url = await start(() => {
+    const pull = (controller: ReadableStreamDefaultController) => (left-- > 0 ? controller.enqueue(chunk) : undefined)
+    return new Response(new ReadableStream({ pull }))
+  })
+  const socket = await dial(url)
+  let size = 0
+  socket.on("data", (data) => {
+    size += data.length
+  })
+  socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+  await eventually(() => size > 30_000_000)
+  expect(added.mock.calls.length - removed.mock.calls.length).toBeLessThan(10)
+  socket.destroy()
 })
 
 test("who asks for the head of the events alone is no reader of them", async () => {
