@@ -39,6 +39,8 @@ function streamOf(feed: Teller, signal: AbortSignal): ReadableStream<Uint8Array>
           }
         }
         const send = (event: string, data: string) => {
+          // Left while the whole was being read.
+          if (signal.aborted) return
           if ((controller.desiredSize ?? 0) < 0) return end()
           controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
         }

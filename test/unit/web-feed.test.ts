@@ -1,5 +1,6 @@
 import { Hono } from "hono"
 import { beforeEach, describe, expect, test } from "vitest"
+import type { BoardTask } from "../../src/board/task.ts"
 import { eventsRoute } from "../../src/web/events.ts"
 import { Feed } from "../../src/web/feed.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
@@ -264,6 +265,18 @@ describe("the stream", () => {
     expect(feed.readers).toBe(1)
     gone.abort()
     expect(feed.readers).toBe(0)
+  })
+
+  test("of who leaves before it begins is nobody's, and no failure", async () => {
+    let read = (_tasks: BoardTask[]) => {}
+    board.list = () => new Promise((resolve) => (read = resolve))
+    const gone = new AbortController()
+    await open(gone.signal)
+    await flush()
+    gone.abort()
+    read([])
+    await flush()
+    expect([feed.readers, view.pending, logged]).toEqual([0, 0, []])
   })
 
   test("cuts off who does not read", async () => {
