@@ -32,6 +32,9 @@ export type Merging = {
  */
 export async function mergeInto(checkout: Checkout, merging: Merging): Promise<Brought> {
   const { taskID, base, fault, keep, finishing } = merging
+  const stage = stageOf(checkout, taskID)
+  // What a merge that was cut off has left there stands in the commits, too.
+  await rm(stage, { recursive: true, force: true })
   const { commit: mine } = await snapshot(checkout, [base], "superagents: before a merge")
   fault("merge: mine kept")
   const { theirs, submodules } = await withoutSubmodules(checkout, base, merging.theirs)
@@ -40,11 +43,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   const changes = (await changesBetween(checkout, mine, merged.tree)).filter((change) => !isHostsOwn(change))
   const unreadable = changes.filter(({ path }) => path.includes("\uFFFD"))
   if (unreadable.length > 0) return { kind: "conflict", paths: unreadable.map(({ path }) => path), mine }
-  const stage = stageOf(checkout, taskID)
-  if (changes.length === 0) {
-    await rm(stage, { recursive: true, force: true })
-    return { kind: "merged", changes, submodules }
-  }
+  if (changes.length === 0) return { kind: "merged", changes, submodules }
   if (!finishing)
     await writeRefs(checkout, taskID, { merge: await journalOf(checkout, merged.tree, mine, merging.theirs) })
   fault("merge: begun")

@@ -249,6 +249,7 @@ describe("a merge", () => {
     const [swept] = await bench.places.sweep(user.top, () => false)
     expect(swept?.what).toMatch(/was cut off.*: b; merge it again/)
     expect(user.state()).toEqual(before)
+    nothingLeft()
     expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
   })
 
