@@ -14,16 +14,15 @@ const COLOURS = /\u001b\[[0-9;]*m/g
 /** Longer ones report nothing. So no line takes long to read, whatever a program writes. */
 const MOST_LINE_CHARS = 300
 
-const figure = (text: string, word: string): number => {
-  const found = new RegExp(`(\\d+) (?:${word})\\b`, "i").exec(text)
-  return found ? Number(found[1]) : 0
-}
+/** All that is told under one of these words. */
+const figure = (text: string, words: string): number =>
+  [...text.matchAll(new RegExp(`(\\d+) (?:${words})\\b`, "gi"))].reduce((sum, [, found]) => sum + Number(found), 0)
 
 /** `Tests  1 failed | 12 passed`, `Tests: 1 failed, 2 skipped, 12 passed, 15 total`, `== 12 passed, 1 error in 0.1s ==` */
 const inWords = (text: string): Partial<TestCount> => ({
   passed: figure(text, "passed|passing|xpassed"),
-  failed: figure(text, "failed|failing") + figure(text, "errors?"),
-  skipped: figure(text, "skipped|todo|pending|xfailed|ignored"),
+  failed: figure(text, "failed|failing|errors?"),
+  skipped: figure(text, "skipped|todo|pending|xfailed|expected fail|ignored"),
 })
 
 const NUMBER = "\\d+"
@@ -32,7 +31,7 @@ const WORDS = "(?:passed|failed|skipped|errors?|xfailed|xpassed|deselected|warni
 /** Known forms, each with the programs that write so. */
 const FORMS: readonly Form[] = [
   // vitest
-  { line: /^ *Tests {2,}((?:\d+ [a-z]+(?: \| )?)+) \(\d+\)/gm, read: ([, words = ""]) => inWords(words) },
+  { line: /^ *Tests {2,}((?:\d+ (?:expected )?[a-z]+(?: \| )?)+) \(\d+\)/gm, read: ([, words = ""]) => inWords(words) },
   // jest
   { line: /^Tests: +(.*\d+ total)$/gm, read: ([, words = ""]) => inWords(words) },
   // pytest

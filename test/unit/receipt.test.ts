@@ -16,6 +16,11 @@ describe("tests that a command reported", () => {
       [12, 1, 2],
     ],
     [
+      "vitest, with all that it tells apart",
+      "      Tests  1 failed | 12 passed | 2 expected fail | 3 skipped | 4 todo (22)\n",
+      [12, 1, 9],
+    ],
+    [
       "vitest in colour",
       `${GREEN} Test Files ${PLAIN} 1 passed (1)\n${GREEN}      Tests ${PLAIN} ${GREEN}3 passed${PLAIN} (3)\n`,
       [3, 0, 0],
@@ -23,7 +28,7 @@ describe("tests that a command reported", () => {
     [
       "jest",
       "Test Suites: 1 failed, 1 total\nTests:       1 failed, 2 skipped, 3 todo, 12 passed, 18 total\nSnapshots:   0 total\n",
-      [12, 1, 2],
+      [12, 1, 5],
     ],
     ["mocha", "\n  12 passing (34ms)\n  2 pending\n  1 failing\n\n  1) it fails\n", [12, 1, 2]],
     ["mocha, all well", "\n  12 passing (1s)\n\n", [12, 0, 0]],
@@ -35,7 +40,7 @@ describe("tests that a command reported", () => {
       [12, 2, 2],
     ],
     ["pytest -q", "...\n12 passed in 0.12s\n", [12, 0, 0]],
-    ["pytest, long", "=== 2 passed, 1 xfailed in 75.31s (0:01:15) ===\n", [2, 0, 1]],
+    ["pytest, long", "=== 1 passed, 1 xfailed, 1 xpassed in 75.31s (0:01:15) ===\n", [2, 0, 1]],
     ["unittest", "Ran 3 tests in 0.001s\n\nFAILED (failures=1, errors=0, skipped=1)\n", [1, 1, 1]],
     ["unittest, all well", "Ran 3 tests in 0.001s\n\nOK\n", [3, 0, 0]],
     [
