@@ -176,7 +176,13 @@ export async function copyIgnored(from: Checkout, to: Checkout, patterns: readon
 }
 
 async function copyOne(from: string, to: string): Promise<void> {
-  await mkdir(dirname(to), { recursive: true })
+  try {
+    await mkdir(dirname(to), { recursive: true })
+  } catch (error) {
+    // A file or a link is there where the folder would be.
+    if (/^(EEXIST|ENOTDIR)$/.test((error as { code?: string }).code ?? "")) return
+    throw error
+  }
   if (existsSync(to)) return
   if ((await lstat(from)).isSymbolicLink()) await symlink(await readlink(from), to)
   else await copyFile(from, to, constants.COPYFILE_FICLONE)

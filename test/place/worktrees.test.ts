@@ -100,6 +100,15 @@ describe("a fresh worktree", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [] })
   })
 
+  test("has none of them where the task has made a file of their folder", async () => {
+    user.write(".gitignore", "*.env\n").write("config/a", "a").write("deep/er/a", "a").commit()
+    user.write("config/my.env", "1").write("deep/er/my.env", "2").write("my.env", "3")
+    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env"] } })
+    await bench.worked((child) => child.remove("config").write("config", "x").remove("deep").write("deep", "x"))
+    const again = await bench.ready({ again: true })
+    expect(Object.keys(again.files()).sort()).toEqual([".gitignore", "config", "deep", "my.env"])
+  })
+
   test("is set up by the option's command; one that fails leaves nothing behind", async () => {
     user.write("a", "a").write(".gitignore", "made\n").commit()
     bench.places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [] } })
