@@ -192,13 +192,13 @@ export class Outbox {
   }
 
   /** Tries until it is told, the parent is gone or nothing is to be told any more. */
-  async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<void>): Promise<void> {
+  async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
     const { host, isKnown, told } = this.#ports
     for (let attempt = 0; ; attempt++) {
       await this.#untilFree(task.parentID, lane)
       if (!this.#isOpen(task.parentID, lane) || !isKnown(task.id)) return
       try {
-        return await tell(attempt)
+        if (await tell(attempt)) return
       } catch (error) {
         if (error instanceof HostError && error.notFound) return told(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
@@ -234,15 +234,23 @@ export class Outbox {
     }
   }
 
-  async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<void> {
+  /** False where nothing may be sent any more: that it may was seen before the message was made. */
+  async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<boolean> {
     const { host, told } = this.#ports
     const { wake, maybeTold } = item
     item.notice ??= await this.#ports.compose(task)
     const { notice } = item
     const id = notificationID(task)
-    if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS)))
-      return told(task, "confirmed", notice.handsOver)
+    if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS))) {
+      await told(task, "confirmed", notice.handsOver)
+      return true
+    }
     const persona = await this.#persona(task.parentID, attempt)
+    if ((await host.parent(task.parentID))?.reverted) {
+      // By the time that it may, there may be other things to tell.
+      if (attempt === 0) item.notice = undefined
+      return false
+    }
     const last = lane.items.length === 1
     const wakes = wake || lane.owed !== undefined
     lane.idled = false
@@ -252,6 +260,7 @@ export class Outbox {
     await told(task, "confirmed", notice.handsOver)
     lane.owed = !last && wakes ? prompt : undefined
     if (last && wakes) lane.waking = { prompt, nudges: 0 }
+    return true
   }
 
   /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */

@@ -154,9 +154,9 @@ export class Timekeeper {
   async #hint(task: Task, ask: Ask): Promise<boolean> {
     const { host } = this.#parts
     const { generation, startedAt = 0 } = task.run
+    const persona = await host.persona(task.parentID)
     const [parent, activity] = await Promise.all([host.parent(task.parentID), host.activity()])
     if (parent?.reverted || activity.has(task.parentID)) return false
-    const persona = await host.persona(task.parentID)
     const text = `${AUTOMATIC} Background task ${nameOf(task)} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}. Tell the user when you next speak to them.`
     await host.prompt({
       sessionID: task.parentID,

@@ -56,4 +56,30 @@ describe("what a parent's user has undone", () => {
     await rig.clock.advance(60_000)
     expect(hints()).toBe(1)
   })
+
+  test.each(["a notification", "a hint about an open question"])(
+    "just as %s is being made is not deleted by it",
+    async (what) => {
+      const rig = new Rig({ options: { permissionTimeout: 0 } })
+      rig.host.asking.add("bash")
+      rig.onPrompt("FIND", what === "a notification" ? { text: "the answer" } : { tools: [{ name: "bash", args: {} }] })
+      const later = rig.host.say(rig.parent, "never mind")
+      await rig.clock.advance(1000)
+      let making = false
+      rig.host.onCall = (method, session) => {
+        if (method !== "persona" || session !== rig.parent) return undefined
+        making = true
+        return { slow: 1000 }
+      }
+      await rig.launch()
+      await rig.clock.until(() => making)
+      rig.host.undo(rig.parent, later)
+      await rig.clock.advance(60_000)
+      const said = () => rig.host.stored(rig.parent).messages
+      expect(said().at(-2)?.id).toBe(later)
+      rig.host.redo(rig.parent)
+      await rig.clock.advance(60_000)
+      expect(JSON.stringify(said().slice(said().findIndex(({ id }) => id === later)))).toContain("Automatic message")
+    },
+  )
 })
