@@ -23,8 +23,7 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
   return holding(mergeLock(ports, home), async () => {
     await finishAll(ports, home, keep)
     const busy = await underWay(home)
-    if (busy)
-      throw new CallError(`Not merged: the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
+    if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
     const [theirs, base] = await Promise.all([readRef(home, "state", taskID), readRef(home, "base", taskID)])
     if (!theirs || !base)
       throw new CallError(`There is nothing to merge: no work of task ${taskID} is kept in this repository.`)

@@ -67,6 +67,7 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
 function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, worktree }: Options) {
   const text = (most: number) => z.string().trim().min(1).max(most)
   const cost = z.number().positive()
+  const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
   return {
     description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user. Needed for a new task."),
@@ -95,10 +96,10 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, workt
     timeout: z
       .int()
       .min(1)
-      .max(maxTimeout || MAX_TIMER_MS)
+      .max(maxTimeout || MAX_TIMER_MS, maxTimeout > 0 ? atMost(maxTimeout, "taskTimeout") : undefined)
       .optional()
       .describe("Longest time the task may take, in ms."),
-    max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask) : cost)
+    max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask, atMost(maxCostPerTask, "maxCostPerTask")) : cost)
       .optional()
       .describe("Most that this run may cost, in US dollars."),
     after: z

@@ -395,7 +395,7 @@ describe("a conflict", () => {
     await bench.worked((child) => child.write("b", "b"))
     expect(() => user.git("merge", "other")).toThrow()
     const before = user.state()
-    await expect(merge()).rejects.toThrow(/in the middle of a merge/)
+    await expect(merge()).rejects.toThrow(/^the checkout is in the middle of a merge\. Finish or abort it/)
     expect(user.state()).toEqual(before)
   })
 })

@@ -123,7 +123,11 @@ describe("a malformed call makes no session, changes nothing, and names what is 
     ["superagents_task", { ...valid, timeout: 0 }, /`timeout`/],
     ["superagents_task", { ...valid, timeout: -5 }, /`timeout`/],
     ["superagents_task", { ...valid, timeout: 1.5 }, /`timeout`/],
-    ["superagents_task", { ...valid, timeout: 1_800_001 }, /`timeout`/],
+    [
+      "superagents_task",
+      { ...valid, timeout: 1_800_001 },
+      /`timeout`: at most 1800000 is allowed \(option taskTimeout\)\. Got 1800001/,
+    ],
     ["superagents_task", { ...valid, timeout: "60000" }, /`timeout`/],
     ["superagents_task", { ...valid, constructor: 1 }, /Unknown argument `constructor`/],
     ["superagents_task", JSON.parse('{"__proto__": {"prompt": "x"}, "prompt": "x"}'), /Unknown argument `__proto__`/],
