@@ -35,10 +35,11 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
       resolve(answer)
       api.ui.dialog.clear()
     }
+    const send = (own: string | undefined) => resolve(own === undefined ? undefined : [...ticked(), own])
     const choose = (value: string) => {
       if (value === REFUSE.value) return close("refused")
       if (value === SEND.value) return close(ticked())
-      if (value === OWN_ANSWER.value) return void typeAnswer(api, question).then(resolve)
+      if (value === OWN_ANSWER.value) return void typeAnswer(api, question).then(send)
       if (!question.multiple) return close([value])
       setTicked((labels) => (labels.includes(value) ? labels.filter((label) => label !== value) : [...labels, value]))
     }
@@ -68,9 +69,9 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
   })
 }
 
-function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
+function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const close = (answer: Answer) => {
+    const close = (answer: string | undefined) => {
       resolve(answer)
       api.ui.dialog.clear()
     }
@@ -79,7 +80,7 @@ function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> 
         <api.ui.DialogPrompt
           title={readable(question.question)}
           onCancel={() => close(undefined)}
-          onConfirm={(text) => text.trim() !== "" && close([text.trim()])}
+          onConfirm={(text) => text.trim() !== "" && close(text.trim())}
         />
       ),
       () => resolve(undefined),

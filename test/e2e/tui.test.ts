@@ -429,6 +429,34 @@ describe.each([
     const answer = (await unwrap(host.client.session.messages({ sessionID: child }))).at(-1)
     expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Cheese/)
   })
+
+  test.runIf(name === "narrow")("sends what is typed along with what is ticked", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    const options = ["Apples", "Bread"].map((label) => ({ label, description: `some ${label.toLowerCase()}` }))
+    const question = { question: "What is to be fetched?", header: "Shopping", multiple: true, options }
+    model.use((request) => {
+      if (request.lastUser !== "Fetch it") return undefined
+      const [result] = request.toolResults
+      return result
+        ? { text: `They said ${result.content}` }
+        : { tools: [{ name: "question", args: { questions: [question] } }] }
+    })
+    const child = await launch(sessionID, "Fetch it")
+    await screen.waitFor("select all that apply")
+    await openTasks(screen)
+    await choose(screen, /Fetch it general, waiting for/)
+    await choose(screen, "Answer its question")
+    await choose(screen, /\[ \] Apples some/)
+    await choose(screen, /\[x\] Apples some/, "Down", "Down", "Down")
+    await screen.waitFor("Enter text")
+    await sleep(DIALOG_MS)
+    await screen.type("Salt")
+    await screen.keys("Enter")
+    await idle(host, child)
+    const answer = (await unwrap(host.client.session.messages({ sessionID: child }))).at(-1)
+    expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Salt/)
+  })
 })
 
 test("the key that opens the tasks is the user's to choose", async () => {
