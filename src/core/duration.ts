@@ -6,3 +6,6 @@ export function duration(ms: number): string {
   if (ms < 59_950) return prettyMilliseconds(ms, { secondsDecimalDigits: 1, keepDecimalsOnWholeSeconds: false })
   return prettyMilliseconds(Math.round(ms / 1000) * 1000, { unitCount: 2, secondsDecimalDigits: 0 })
 }
+
+/** One that still grows: in whole seconds, so that it stands still between two of them. */
+export const ticking = (ms: number): string => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000))

@@ -38,6 +38,12 @@ export const tail = (text: string, most: number): string => text.slice(-most).re
 /** `1,234,567`. */
 export const grouped = (number: number): string => number.toLocaleString("en-US")
 
+/** `950`, `12.3K`, `1.2M`: for where there is little room. */
+export function short(number: number): string {
+  if (number < 1000) return String(number)
+  return number < 999_950 ? `${(number / 1000).toFixed(1)}K` : `${(number / 1_000_000).toFixed(1)}M`
+}
+
 /** `1 task`, `1,200 tasks`; `many` where the plural is not made with an s. */
 export const count = (number: number, one: string, many = `${one}s`): string =>
   `${grouped(number)} ${number === 1 ? one : many}`

@@ -1,7 +1,7 @@
 import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { payer } from "../core/bill.ts"
-import { duration } from "../core/duration.ts"
+import { duration, ticking } from "../core/duration.ts"
 import { budget as budgetText } from "../core/money.ts"
 import {
   addUsage,
@@ -17,7 +17,7 @@ import {
   type Usage,
   waited,
 } from "../core/task.ts"
-import { oneLine } from "../core/text.ts"
+import { oneLine, short } from "../core/text.ts"
 
 /** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
 
@@ -180,11 +180,10 @@ function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly strin
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
-/** Whole seconds while the time runs, so that the line stands still between two of them. */
+/** How long it has run, or waited in the queue. */
 export function timeOf(task: Task, now: number): string {
   if (!isActive(task)) return duration(elapsed(task, now))
-  const ms = task.run.startedAt === undefined ? waited(task, now) : elapsed(task, now)
-  return ms < 60_000 ? `${Math.floor(ms / 1000)}s` : duration(ms)
+  return ticking(isQueued(task) ? waited(task, now) : elapsed(task, now))
 }
 
 /** Cut to so many columns, with an ellipsis where something went; the text keeps to one line. */
@@ -252,11 +251,6 @@ function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
 function callsText(seen: Seen, all: readonly Seen[]): string[] {
   const calls = toolCallsOf(seen, all)
   return calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`]
-}
-
-function short(count: number): string {
-  if (count < 1000) return String(count)
-  return count < 999_950 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
 }
 
 const NO_PROGRESS: Progress = Object.freeze({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { between, count, cut, head, MOST_LINE_CHARS, oneLine } from "../../src/core/text.ts"
+import { between, count, cut, head, MOST_LINE_CHARS, oneLine, short } from "../../src/core/text.ts"
 
 test("foreign text becomes one line", () => {
   expect(oneLine("  a\r\n\tb \u2028 c\u0085d\u0000e\u001b[31mf ")).toBe("a b c d e [31mf")
@@ -42,6 +42,10 @@ test("a beginning splits no pair", () => {
   expect(head("a😀b", 3)).toBe("a😀")
   expect(head("a😀", 3)).toBe("a😀")
   expect(head("ab", 0)).toBe("")
+})
+
+test("figures are short where there is little room", () => {
+  expect([950, 12_345, 999_960, 1_234_567].map(short)).toEqual(["950", "12.3K", "1.0M", "1.2M"])
 })
 
 test("counts have grammar", () => {

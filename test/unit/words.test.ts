@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { batchFor, batchName, batchProgress, namedBatch } from "../../src/core/batch.ts"
-import { duration } from "../../src/core/duration.ts"
+import { duration, ticking } from "../../src/core/duration.ts"
 import { CallError, listed, messageOf, nearest } from "../../src/core/errors.ts"
 import { messageID, partID, taskID } from "../../src/core/ids.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -22,6 +22,11 @@ describe("a duration reads", () => {
   ])("%i as %s", (ms, text) => {
     expect(duration(ms)).toBe(text)
   })
+})
+
+test("a duration that still grows has whole seconds, from its beginning on", () => {
+  const times = [-5, 0, 999, 1999, 59_999, 61_999, 3_700_000].map(ticking)
+  expect(times).toEqual(["0s", "0s", "0s", "1s", "59s", "1m 1s", "1h 1m"])
 })
 
 describe("ids", () => {

@@ -1,6 +1,7 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
+import { ticking } from "../../core/duration.ts"
 import type { AgentRow } from "../wire.ts"
-import { ago, dollars, plural, short, shortTime, ticking } from "./format.ts"
+import { ago, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge, Long } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState, agentTexts, isActive, matches, newestFirst, oldestFirst } from "./select.ts"

@@ -1,6 +1,5 @@
 import { DAY_MS } from "../../core/bill.ts"
-import { duration } from "../../core/duration.ts"
-import { oneLine } from "../../core/text.ts"
+import { oneLine, short as shortOf } from "../../core/text.ts"
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
@@ -8,9 +7,6 @@ const HOUR_MS = 3_600_000
 
 /** Foreign text in a sentence of ours: whatever it is written in, our words stay where they are. */
 export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
-
-/** A duration that ticks: whole seconds, so that its width changes seldom. */
-export const ticking = (ms: number): string => duration(Math.max(0, Math.floor(ms / SECOND_MS) * SECOND_MS))
 
 /** `just now`, `12s ago`, `5m ago`, `3h ago`, `2d ago`. */
 export function ago(ms: number): string {
@@ -25,12 +21,8 @@ export function ago(ms: number): string {
 export const dollars = (cost: number, atLeast = false): string =>
   `${atLeast ? "≥ " : ""}$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
 
-/** `950`, `12.3K`, `1.2M`. `atLeast`: not all of it is known. */
-export function short(count: number, atLeast = false): string {
-  if (atLeast) return `≥ ${short(count)}`
-  if (count < 1000) return String(count)
-  return count < 999_950 ? `${(count / 1000).toFixed(1)}K` : `${(count / 1_000_000).toFixed(1)}M`
-}
+/** `12.3K`; `atLeast`: not all of it is known. */
+export const short = (count: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${shortOf(count)}`
 
 export const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`
 

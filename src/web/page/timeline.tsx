@@ -1,6 +1,7 @@
 import { createMemo, For, Show } from "solid-js"
+import { ticking } from "../../core/duration.ts"
 import type { AgentRow } from "../wire.ts"
-import { clockTime, dollars, ticking } from "./format.ts"
+import { clockTime, dollars } from "./format.ts"
 import { type Bar, batchMarks, type Lane, lanesOf, spanOf, ticksOf } from "./lanes.ts"
 import { AgentName } from "./parts.tsx"
 import { agentLink } from "./route.ts"
