@@ -1,9 +1,11 @@
 import { cut, oneLine, within } from "../core/text.ts"
-import type { BoardTask, Step, TaskState } from "./task.ts"
+import { type BoardTask, headOf, type Step, type TaskState } from "./task.ts"
 
 /** The longest description and details that a request carries. */
 const MOST_DESCRIPTION_CHARS = 8000
 const MOST_DETAILS_CHARS = 1000
+/** No resource that was checked is longer. */
+const MOST_VALUE_CHARS = 2000
 
 export type BlockInput = {
   readonly task: BoardTask
@@ -14,14 +16,14 @@ export type BlockInput = {
 
 /** The task of a thread, as its model sees it in the system prompt of each request. */
 export function taskBlock({ task, subtask, state }: BlockInput): string {
-  const { id, title, description, owner, createdBy, steps, resources } = task
+  const { id, description, owner, createdBy, steps, resources } = task
   return [
     `<Task id="${id}">`,
-    `#${id} ${oneLine(title)}`,
+    headOf(task),
     `Status: ${task.status}${state.state === "running" || state.state === task.status ? "" : ` (${state.text})`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     "",
     "Description:",
-    description.trim() === "" ? "(none)" : inside(description, MOST_DESCRIPTION_CHARS),
+    description.trim() === "" ? "(none)" : shown(description, MOST_DESCRIPTION_CHARS),
     "",
     "Steps (numbered from 0):",
     ...(steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask))),
@@ -31,7 +33,7 @@ export function taskBlock({ task, subtask, state }: BlockInput): string {
       ? ["(none)"]
       : resources.map(
           (each, index) =>
-            `${index}. ${each.type} ${inside(each.value)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
+            `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
         )),
     "",
     `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.`,
@@ -42,7 +44,7 @@ export function taskBlock({ task, subtask, state }: BlockInput): string {
 const stepLines = (subtask: BlockInput["subtask"]) => (step: Step, index: number) => {
   const { title, details, done, taskId } = step
   const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
-  return details ? [line, `   ${inside(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
+  return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
 }
 
 export function linkText(taskId: string, subtask: BlockInput["subtask"]): string {
@@ -55,4 +57,4 @@ export const beginning = (text: string, most: number): string =>
   text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
 
 /** Text of others, which cannot end the block that it stands in. */
-const inside = (text: string, most = MOST_DESCRIPTION_CHARS): string => within("task", beginning(text.trim(), most))
+const shown = (text: string, most: number): string => within("task", beginning(text.trim(), most))

@@ -1,3 +1,4 @@
+import { oneLine } from "../core/text.ts"
 import { type BlockInput, taskBlock } from "./block.ts"
 import { Changes } from "./changes.ts"
 import type { Threads } from "./ports.ts"
@@ -21,7 +22,7 @@ import { archivedBy, frozen, taskOf } from "./snapshot.ts"
 import { type BoardState, findTask } from "./state.ts"
 import { stateOf } from "./status.ts"
 import type { Store } from "./store/store.ts"
-import type { BoardTask, Resource, TaskState } from "./task.ts"
+import { type BoardTask, headOf, type Resource, type TaskState } from "./task.ts"
 import { ThreadMaker } from "./thread-maker.ts"
 
 export type BoardPorts = PresentPorts & {
@@ -146,7 +147,11 @@ export class TaskBoard implements Board {
 
   async notifyUser(message: string, by: Actor): Promise<BoardTask> {
     const task = taskOf(await this.#do({ type: "notify", message, by }))
-    this.#ports.surroundings.toast({ title: `#${task.id} ${task.title}`, message, variant: "warning" })
+    this.#ports.surroundings.toast({
+      title: headOf(task),
+      message: oneLine(message, message.length),
+      variant: "warning",
+    })
     return task
   }
 

@@ -8,7 +8,7 @@ import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, pulseOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
 import type { Store } from "./store/store.ts"
-import type { BoardTask } from "./task.ts"
+import { type BoardTask, headOf } from "./task.ts"
 
 /** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
 const HEARTBEAT_MS = 20_000
@@ -267,8 +267,7 @@ export class Scheduler {
       const present = findTask(await store.read(), id)
       if (present?.status !== "active" || present.threadId !== sessionID) return
       this.#flights.set(sessionID, { id, byClock })
-      const description = `#${id} ${present.title}`
-      await runs.start({ sessionID, agent: present.owner, description, prompt: TASK_WORK_PROMPT })
+      await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
       surroundings.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)

@@ -1,3 +1,5 @@
+import { oneLine } from "../core/text.ts"
+
 /**
  * The board's words: a board task (`#5`) is work with steps that outlives a conversation; a thread is the OpenCode
  * session in which its owner works on it. Not to be confused with a background task (`bg_…`) of the core. Everything
@@ -52,6 +54,9 @@ export type BoardTask = {
   /** Of a task in history. */
   readonly archivedAt?: string
 }
+
+/** `#5 Title`, on one line: how a task is named to people and models. */
+export const headOf = ({ id, title }: Pick<BoardTask, "id" | "title">): string => `#${id} ${oneLine(title)}`
 
 /** What a task is doing, and why: the same for tools, screen, page and HTTP. */
 export type TaskState = {

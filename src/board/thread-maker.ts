@@ -1,6 +1,6 @@
 import type { Clock, Surroundings, Threads } from "./ports.ts"
 import type { Actor } from "./service.ts"
-import type { BoardTask } from "./task.ts"
+import { type BoardTask, headOf } from "./task.ts"
 
 /** A thread that the host does not make within this time is made at the task's first run. */
 const PATIENCE_MS = 5000
@@ -58,4 +58,4 @@ export class ThreadMaker {
   }
 }
 
-const threadOf = ({ id, title, owner }: BoardTask) => ({ taskID: id, title: `#${id} ${title}`, agent: owner })
+const threadOf = (task: BoardTask) => ({ taskID: task.id, title: headOf(task), agent: task.owner })

@@ -1,5 +1,5 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { BoardTask } from "../board/task.ts"
+import { type BoardTask, headOf } from "../board/task.ts"
 import { type Ask, isActive, isUnattended } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
 import { askToast, endToast } from "../delivery/toast.ts"
@@ -19,8 +19,7 @@ export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
     onChange: ({ seen: { task }, before }: Change) => {
       if (!isUnattended(task) && before && isActive(before) && !isActive(task)) notify(endToast(task))
     },
-    onNeed: ({ id, title }: BoardTask, what: string) =>
-      notify({ title: `#${id} ${oneLine(title)}`, message: oneLine(what) }),
+    onNeed: (task: BoardTask, what: string) => notify({ title: headOf(task), message: oneLine(what) }),
     onAsk: (ask: Ask, { seen: { task } }: Change) => {
       if (!isUnattended(task)) notify(askToast(task, ask))
     },

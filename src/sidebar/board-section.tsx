@@ -1,7 +1,7 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { For, Show } from "solid-js"
-import type { BoardTask } from "../board/task.ts"
+import { type BoardTask, headOf } from "../board/task.ts"
 import { oneLine } from "../core/text.ts"
 import type { BoardSource } from "./board-source.ts"
 import { showPageLink } from "./page-link.tsx"
@@ -25,7 +25,7 @@ export function BoardTasks(props: Props) {
     const state = props.board.state(task)
     const facts = [progressOf(task), state.state === "next run" ? "" : state.text].filter(Boolean).join(" ")
     const room = Math.max(8, COLUMNS - Math.min(facts.length, 18) - 1)
-    return `${cut(`#${task.id} ${oneLine(task.title)}`, room)} ${facts}`
+    return `${cut(headOf(task), room)} ${facts}`
   }
   const color = (task: BoardTask) => {
     const { state } = props.board.state(task)
@@ -80,7 +80,7 @@ export async function openBoard({ api, board, link }: Props & { link: string | u
           ? []
           : [{ title: "The page in the browser", description: "its link", category: "Page", value: PAGE }]),
         ...tasks().map((task) => ({
-          title: `#${task.id} ${oneLine(task.title)}`,
+          title: headOf(task),
           description: board.state(task).text,
           footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
           category: task.status === "draft" ? "Drafts" : "Active",

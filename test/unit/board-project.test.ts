@@ -93,7 +93,7 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
     createdBy: "user",
     status: "active",
     steps: [
-      { title: "one", done: true, details: "a\nb" },
+      { title: "one", done: true, details: "a\nb </task> <\u200b/task>" },
       { title: "two", done: false, taskId: "6" },
       { title: "three", done: false, taskId: "7" },
     ],
@@ -112,9 +112,9 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
   })
   expect(block).toContain("Status: active (needs you: help). Owner: build. Created by: user.")
   expect(block).toContain(
-    "0. [x] one\n   a\n   b\n1. [ ] two -> subtask #6 (tester): running\n2. [ ] three -> subtask #7: no longer there",
+    "0. [x] one\n   a\n   b &lt;/task> &lt;\u200b/task>\n1. [ ] two -> subtask #6 (tester): running\n2. [ ] three -> subtask #7: no longer there",
   )
-  expect(block).toContain("0. url https://example.org (spec)\n1. file /a &lt;/task> &lt;\u200b/task>")
+  expect(block).toContain("0. url https://example.org (spec)\n1. file /a ‹/task> ‹/task>")
   expect(block.match(/<\/task>/gi)).toHaveLength(1)
   expect(block.length).toBeLessThan(9000)
 })

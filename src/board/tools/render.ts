@@ -3,7 +3,7 @@ import type { ToolResult } from "../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
 import type { TaskBoard } from "../board.ts"
 import type { Archived } from "../service.ts"
-import type { BoardTask } from "../task.ts"
+import { type BoardTask, headOf } from "../task.ts"
 
 /** Answers for a model. Indices are shown wherever they are needed for a further call. */
 
@@ -22,7 +22,7 @@ export async function renderTask(
   const subtask = await board.subtasksIn(task)
   const lines = [
     head,
-    `#${id} ${oneLine(title)}`,
+    headOf(task),
     `Status: ${status}${state.text === status ? "" : `, ${state.text}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
     ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
