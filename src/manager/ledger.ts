@@ -19,6 +19,7 @@ export class Ledger {
   #elsewhere: readonly Task[] = []
   #costs: ReadonlyMap<string, number> = new Map()
   #lookedAt = Number.NEGATIVE_INFINITY
+  #looking: Promise<void> = Promise.resolve()
 
   constructor(parts: Parts) {
     this.#parts = parts
@@ -61,10 +62,18 @@ export class Ledger {
 
   /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */
   async lookElsewhere(): Promise<void> {
-    const { host, options, store, clock } = this.#parts
+    const { options, clock } = this.#parts
+    if (options.maxCostPerDay === 0) return
     const now = clock.now()
-    if (options.maxCostPerDay === 0 || Math.abs(now - this.#lookedAt) < ELSEWHERE_MS) return
-    this.#lookedAt = now
+    if (Math.abs(now - this.#lookedAt) >= ELSEWHERE_MS) {
+      this.#lookedAt = now
+      this.#looking = this.#look(now)
+    }
+    await this.#looking
+  }
+
+  async #look(now: number): Promise<void> {
+    const { host, store } = this.#parts
     try {
       const records = await host.recordsSince(now - DAY_MS, "project")
       const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))

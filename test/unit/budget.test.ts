@@ -185,6 +185,19 @@ describe("the day's budget", () => {
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
   })
 
+  test("holds for launches that come together: each waits for what others have spent", async () => {
+    const other = rigged({})
+    await other.ended((await other.launch(spend)).id)
+    const rig = new Rig({
+      options: { maxCostPerDay: 0.03 },
+      share: { clock: other.clock, database: other.host.database },
+    })
+    rig.host.onCall = (method) => (method === "recordsSince" ? { slow: 50 } : undefined)
+    const launches = Promise.allSettled([rig.launch(spend), rig.launch(spend)])
+    await rig.clock.advance(1000)
+    expect((await launches).map(({ status }) => status)).toEqual(["rejected", "rejected"])
+  })
+
   test("asks for those of all folders of the project", async () => {
     const rig = rigged({ maxCostPerDay: 1 })
     const asked = vi.spyOn(rig.host, "recordsSince")
