@@ -87,7 +87,9 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
   const which = allowed.length > 0 ? `Only ${allowed.join(" or ")} tasks can be resumed` : NOTHING_RESUMABLE
   throw new CallError(
     `${which}; task ${task.id} is ${task.status}. ${
-      task.status === "running" ? "Wait until it has finished." : "Start a new superagents_task instead."
+      task.status === "running"
+        ? `Say it now with superagents_task(tell="${task.id}", prompt)${allowed.length > 0 ? ", or wait until it has finished" : ""}.`
+        : "Start a new superagents_task instead."
     }`,
   )
 }

@@ -124,7 +124,7 @@ describe("a resume is refused", () => {
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
     await expect(rig.manager.resume(id, { prompt: "more" }, rig.caller)).rejects.toThrow(
-      `Only completed tasks can be resumed; task ${id} is running. Wait until it has finished.`,
+      `Only completed tasks can be resumed; task ${id} is running. Say it now with superagents_task(tell="${id}", prompt), or wait until it has finished.`,
     )
   })
 
@@ -139,7 +139,9 @@ describe("a resume is refused", () => {
 
   test("where the option resumable names no status, whatever its status", async () => {
     const rig = new Rig({ options: { resumable: [] } })
-    const { id } = await rig.ended((await rig.launch()).id)
+    const { id } = await rig.launch()
+    await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow(/tell="bg_\w+", prompt\)\.$/)
+    await rig.ended(id)
     await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow(
       `No task can be resumed (option resumable); task ${id} is completed. Start a new superagents_task instead.`,
     )
