@@ -135,6 +135,16 @@ describe("open todos", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
+  test("are waited for as long where the machine sleeps meanwhile", async () => {
+    const rig = withTodos({ todoGrace: 60_000 })
+    const { id } = await rig.launch()
+    await rig.clock.advance(20_000)
+    await rig.clock.sleep(8 * 3_600_000)
+    await rig.clock.advance(30_000)
+    expect(rig.task(id).status).toBe("running")
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
   test("end the wait when somebody goes on with them", async () => {
     const rig = withTodos()
     const { id, sessionID } = await rig.launch()

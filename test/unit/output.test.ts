@@ -30,6 +30,21 @@ describe("looking at a task", () => {
     expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(first.view.task.retrievedAt)
   })
 
+  test("that was fetched is written down with the next look at the host, where others run", async () => {
+    const rig = new Rig({ options: { notifyAnswerChars: 0 } })
+    rig.onPrompt("LONG", { hang: true })
+    await rig.launch({ prompt: "LONG" })
+    const { id, sessionID } = await rig.launch()
+    await rig.ended(id)
+    await rig.clock.advance(LATER_MS)
+    await rig.manager.output(id, rig.caller)
+    const written = async () => (await rig.host.session(sessionID))?.record?.task.retrievedAt
+    expect(await written()).toBeUndefined()
+    await rig.manager.tick()
+    await rig.settle()
+    expect(await written()).toBe(rig.clock.now())
+  })
+
   test("hands out frozen copies", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
@@ -297,7 +312,8 @@ describe("the record", () => {
     const sessionID = host.openSession()
     const task = taskOf({ sessionID })
     const stop = new AbortController()
-    const journal = new Journal(host, clock, stop.signal, { newest: () => task, takenOver: () => {} })
+    const timers = clock.view()
+    const journal = new Journal(host, timers, stop.signal, { newest: () => task, takenOver: () => {} })
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)
@@ -312,6 +328,7 @@ describe("the record", () => {
     await journal.erase(task)
     journal.saveLater(task)
     stop.abort()
+    expect(timers.pending).toBe(0)
     await clock.advance(LATER_MS)
     expect(host.calls).toHaveLength(3)
   })

@@ -190,6 +190,26 @@ describe("a task in a worktree", () => {
     rmSync(folder, { recursive: true })
   })
 
+  test("is put away when the tasks that it launched are, whose places are made of its own", async () => {
+    rig = new Rig({ options: { maxDepth: 2 }, worktrees: async () => places as never as Worktrees })
+    rig.onPrompt("FIND", { hang: true })
+    const { id, sessionID } = await rig.launch(IN_WORKTREE)
+    await rig.clock.advance(100)
+    const own = await rig.launch(IN_WORKTREE, sessionID)
+    await rig.clock.advance(100)
+    const order: string[] = []
+    places.putAway = async (taskID) => {
+      order.push(`begun ${taskID}`)
+      if (taskID === own.id) await new Promise<void>((resolve) => rig.clock.after(1000, resolve))
+      order.push(`done ${taskID}`)
+      return CHANGED
+    }
+    const cancelled = rig.manager.cancel({ type: "all" }, rig.caller)
+    await rig.clock.advance(5000)
+    await cancelled
+    expect(order).toEqual([`begun ${own.id}`, `done ${own.id}`, `begun ${id}`, `done ${id}`])
+  })
+
   test("of a process that died is moved home, kept, and told as interrupted", async () => {
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch(IN_WORKTREE)

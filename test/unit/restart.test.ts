@@ -402,13 +402,29 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("forgets what the first one cleared, and looks at it no more", async () => {
-    const { rig } = await running()
+  test.each([
+    ["forgets what the first one cleared, and looks at it no more", {}],
+    ["the same of what is still to be paid for", { maxCostPerSession: 100 }],
+  ])("%s", async (_what, options) => {
+    const rig = new Rig({ options })
+    rig.script(({ lastUser, toolResults }) =>
+      lastUser === "FIND"
+        ? toolResults.length > 0
+          ? { hang: true }
+          : { tools: [{ name: "read", args: {} }] }
+        : undefined,
+    )
+    const { id } = await rig.launch()
+    await rig.clock.advance(100)
     const { other } = second(rig)
     await other.manager.recover()
+    const waiting = other.manager.output(id, rig.caller, 600_000).catch((error: Error) => error.message)
+    const begun = rig.clock.now()
     await rig.manager.clear(rig.parent)
+    await rig.clock.until(() => other.manager.list(rig.parent).length === 0)
+    expect(await waiting).toContain("was cleared")
+    expect(rig.clock.now() - begun).toBeLessThan(20_000)
     await rig.clock.advance(20_000)
-    expect(other.manager.list(rig.parent)).toEqual([])
     expect(other.timers.pending).toBe(0)
   })
 

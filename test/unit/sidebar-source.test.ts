@@ -39,7 +39,7 @@ const setUp = () => {
     },
   } as unknown as TuiPluginApi
   const emit = (type: string, properties: object = {}) => listeners.get(type)?.({ type, properties })
-  return { api, session, permissions, questions, emit }
+  return { api, session, permissions, questions, emit, listeners }
 }
 
 /** A child's row with this state of its task. */
@@ -231,8 +231,8 @@ test("what another process runs is read again, of which nothing is heard here; w
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test("leaves no timer behind when it ends, whatever it was doing", async () => {
-  const { api, session } = setUp()
+test("leaves no timer and no listener behind when it ends, whatever it was doing", async () => {
+  const { api, session, listeners } = setUp()
   let refuse = (_: unknown) => {}
   session.get.mockReturnValueOnce(
     new Promise((resolve) => {
@@ -244,7 +244,7 @@ test("leaves no timer behind when it ends, whatever it was doing", async () => {
   source.dispose()
   refuse(REFUSED)
   await loaded
-  expect(vi.getTimerCount()).toBe(0)
+  expect([vi.getTimerCount(), listeners.size]).toEqual([0, 0])
 })
 
 test("an event of another shape ends nobody", () => {

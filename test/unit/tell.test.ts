@@ -98,8 +98,11 @@ describe("a word to a task", () => {
       method === "prompt" && session !== rig.parent ? { slow: 300, fail: new HostError("no") } : undefined
     await rig.clock.advance(100)
     const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
-    await rig.ended(id)
+    await rig.clock.until(() => rig.task(id).status === "completed")
     expect(await told).toContain("was not told: no")
+    // At once, and not when it is looked at again.
+    expect(rig.clock.now() - (rig.task(id).run.startedAt ?? 0)).toBeLessThan(6000)
+    await rig.ended(id)
     expect(await answerOf(rig, id)).toBe("first")
   })
 

@@ -182,6 +182,11 @@ test("other sources are heard from then on", async () => {
   expect(changes()[0]?.data).toMatchObject({ agents: [{ id: "bg_other" }] })
 })
 
+test("other sources are not listened to where nobody reads", async () => {
+  feed.changed()
+  expect([agents.listeners, view.pending]).toEqual([0, 0])
+})
+
 test("a board that comes with other sources is told of, and one that goes with them", async () => {
   source = { agents }
   const { heard } = await join()
