@@ -3,10 +3,10 @@ import { openSession } from "../../test/support/drive.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
 import { gate } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
-import { type Bench, native, superagents, withBenches } from "../support/contender.ts"
+import { type Bench, type Job, native, superagents, withBenches } from "../support/contender.ts"
 import { eventuallyQuiet } from "../support/quiet.ts"
 import { atMostPlus } from "../support/rows.ts"
-import { allTold, childAskedAt, epoch, handOver, type Job, jobsOf } from "../support/turn.ts"
+import { allTold, childAskedAt, epoch, handOver, jobsOf } from "../support/turn.ts"
 
 const TASKS = 5
 /** What a model takes to read a message and answer; what comes meanwhile it reads in one further step. */

@@ -3,9 +3,11 @@ import { type Host, startHost } from "../../test/support/host.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type CallLog, countedOn } from "./call-log.ts"
-import type { Job } from "./turn.ts"
 
 type Name = "native" | "plugin"
+
+/** What a parent's model hands over. */
+export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" }
 
 /** A way to hand over work in the background: OpenCode's own or the plugin's. */
 export type Contender = {

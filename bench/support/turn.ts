@@ -2,11 +2,9 @@ import { randomBytes } from "node:crypto"
 import { unwrap } from "../../test/support/drive.ts"
 import type { Host, HostEvent } from "../../test/support/host.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
-import type { Bench } from "./contender.ts"
+import type { Bench, Job } from "./contender.ts"
 
 const TIMEOUT_MS = 180_000
-
-export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" }
 
 /** Marks that make job `index` of a turn known again in any text. */
 export const jobsOf = (count: number): Job[] => {

@@ -12,6 +12,7 @@ import {
   type Board,
   type BoardAgent,
   BoardError,
+  MOST_HISTORY,
   type NewStep,
   type NewSubtask,
   type NewTask,
@@ -34,7 +35,6 @@ export type BoardPorts = PresentPorts & {
 }
 
 const DEFAULT_HISTORY = 20
-const MOST_HISTORY = 1000
 
 /**
  * The board's service: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that

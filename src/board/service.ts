@@ -60,6 +60,9 @@ export type Archived = {
 /** An agent that may own tasks. */
 export type BoardAgent = { readonly name: string; readonly description: string }
 
+/** The most archived tasks that are read at once. */
+export const MOST_HISTORY = 1000
+
 /**
  * Everything that can be done with the board, for tools, screen, page and HTTP alike. All that comes back is a frozen
  * snapshot; ids are taken with or without `#`. Every promise may reject with a `BoardError`, and with nothing else.

@@ -1,6 +1,6 @@
 import type { HostEvent } from "../core/ports.ts"
 import { oneLine } from "../core/text.ts"
-import { describePermission, describeQuestion } from "./asks.ts"
+import { permissionAsk, questionAsk } from "./asks.ts"
 import { toError, toUsage } from "./convert.ts"
 import { decodeRequest } from "./record.ts"
 import { remember } from "./remember.ts"
@@ -122,12 +122,11 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
   },
   "permission.asked": ({ id, sessionID, permission, patterns }, now) => {
     if (!id || !sessionID) return undefined
-    const what = describePermission(permission, patterns)
-    return { type: "asked", ask: { id, sessionID, kind: "permission", what, askedAt: now } }
+    return { type: "asked", ask: permissionAsk({ id, sessionID, permission, patterns }, now) }
   },
   "question.asked": ({ id, sessionID, questions }, now) => {
     if (!id || !sessionID) return undefined
-    return { type: "asked", ask: { id, sessionID, kind: "question", what: describeQuestion(questions), askedAt: now } }
+    return { type: "asked", ask: questionAsk({ id, sessionID, questions }, now) }
   },
   "permission.replied": replied,
   "question.replied": replied,

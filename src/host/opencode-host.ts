@@ -18,7 +18,7 @@ import type {
 } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../core/text.ts"
-import { describePermission, describeQuestion } from "./asks.ts"
+import { permissionAsk, questionAsk } from "./asks.ts"
 import { Cached } from "./cached.ts"
 import { toAgent, toMessage } from "./convert.ts"
 import { Elsewhere } from "./elsewhere.ts"
@@ -278,12 +278,8 @@ export class OpencodeHost implements Host {
       this.#asks((where) => call("read open questions", this.#client.question.list(where))),
     ])
     return [
-      ...permissions.map(({ id, sessionID, permission, patterns }) => {
-        return { id, sessionID, kind: "permission" as const, what: describePermission(permission, patterns), askedAt }
-      }),
-      ...questions.map(({ id, sessionID, questions }) => {
-        return { id, sessionID, kind: "question" as const, what: describeQuestion(questions), askedAt }
-      }),
+      ...permissions.map((asked) => permissionAsk(asked, askedAt)),
+      ...questions.map((asked) => questionAsk(asked, askedAt)),
     ]
   }
 

@@ -10,7 +10,6 @@ export type CommandResult = {
   readonly why?: "time" | "stopped" | "not started"
   /** The end of what it wrote. */
   readonly output: string
-  readonly durationMs: number
 }
 
 export type CommandOptions = {
@@ -37,12 +36,10 @@ const CLOSE_LIMIT_MS = 2000
  * the system tells of it (Linux). A service that a command starts and that is to stay, stays. Never rejects.
  */
 export async function runCommand(command: string, { cwd, timeLimit, signal }: CommandOptions): Promise<CommandResult> {
-  const began = Date.now()
   let output = Buffer.alloc(0)
   const ended = (result: Pick<CommandResult, "exitCode" | "why">, text?: string): CommandResult => ({
     ...result,
     output: text ?? output.toString(),
-    durationMs: Date.now() - began,
   })
   if (signal?.aborted) return ended({ why: "stopped" })
   try {

@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { type Ask, isActive, type Task } from "../core/task.ts"
-import { describePermission, describeQuestion } from "../host/asks.ts"
+import { permissionAsk, questionAsk } from "../host/asks.ts"
 import { toMessage } from "../host/convert.ts"
 import type { RawEvent } from "../host/events.ts"
 import type { ProgressTracker } from "../manager/progress.ts"
@@ -95,12 +95,8 @@ async function catchUpIn(
   if (!statuses.data || !permissions.data || !questions.data) return
   const askedAt = Date.now()
   const open: readonly Ask[] = [
-    ...permissions.data.map(({ id, sessionID, permission, patterns }) => {
-      return { id, sessionID, kind: "permission" as const, what: describePermission(permission, patterns), askedAt }
-    }),
-    ...questions.data.map(({ id, sessionID, questions: asked }) => {
-      return { id, sessionID, kind: "question" as const, what: describeQuestion(asked), askedAt }
-    }),
+    ...permissions.data.map((asked) => permissionAsk(asked, askedAt)),
+    ...questions.data.map((asked) => questionAsk(asked, askedAt)),
   ]
   for (const { task, tracker } of entries) {
     const { sessionID } = task

@@ -1,13 +1,11 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
-import { type Archived, type Board, USER } from "../board/service.ts"
+import { type Archived, type Board, MOST_HISTORY, USER } from "../board/service.ts"
 import { BOARD_STATUSES, MOST_ITEMS } from "../board/task.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import { taskRow } from "./rows.ts"
 import type { Ended, TaskList } from "./wire.ts"
-
-const MOST_HISTORY = 1000
 
 /** Counted before its entries are looked at: each that is wrong costs time and a line of the answer. */
 const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))

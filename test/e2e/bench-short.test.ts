@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/support/call-log.ts"
-import { type Bench, counted, native, startBench } from "../../bench/support/contender.ts"
+import { type Bench, counted, type Job, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
-import { allTold, countTold, epoch, handOver, type Job, jobsOf, type Turn } from "../../bench/support/turn.ts"
+import { allTold, countTold, epoch, handOver, jobsOf, type Turn } from "../../bench/support/turn.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import { gate, PACKAGE } from "../support/plugin.ts"
 

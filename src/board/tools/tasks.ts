@@ -1,5 +1,6 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
+import { MOST_HISTORY } from "../service.ts"
 import { BOARD_STATUSES } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderArchived, renderHistory, renderList, renderTask } from "./render.ts"
@@ -87,7 +88,7 @@ Not for what you can do now, for a quick answer from another agent, or for what 
     }),
     list_history: boardTool(ports, {
       description: "List ended tasks of all agents, newest first.",
-      args: { limit: z.int().min(1).max(1000).optional().describe("Default 20.") },
+      args: { limit: z.int().min(1).max(MOST_HISTORY).optional().describe("Default 20.") },
       async run({ limit }) {
         return renderHistory(await board.history(limit))
       },
