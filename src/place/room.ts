@@ -5,7 +5,7 @@ import { join } from "node:path"
 import type { Processes } from "../lock.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import type { Fault } from "./fault.ts"
-import { folderLock, holding } from "./locks.ts"
+import { betweenMerges, folderLock, holding } from "./locks.ts"
 import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { snapshot } from "./snapshot.ts"
@@ -48,7 +48,8 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
     const marker = await readMarker(target)
     if (!marker || marker.state === "held") return []
     if (marker.state === "used") {
-      const unsaved = await keepState(target, taskID, marker)
+      // The agent may have been stopped while it brought its own tasks' work in.
+      const unsaved = await betweenMerges(ports, marker.from, () => keepState(target, taskID, marker))
       fault("away: state kept")
       await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
       if (unsaved.length > 0) return unsaved

@@ -54,6 +54,11 @@ async function atWork() {
 
 const WORK = { files: ["a", "b", "c", "gone", "new/file"], added: 4, removed: 4 }
 
+/** Nothing of this process goes on; another has the time for it, were it not to wait. */
+function waitWhile(holds: () => boolean) {
+  for (let look = 0; look < 60 && holds(); look++) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)
+}
+
 test("a task that is launched while a merge changes its parent's files begins with all of what it brings", async () => {
   await atWork()
   await bench.places.putAway(ID, user.top)
@@ -64,9 +69,7 @@ test("a task that is launched while a merge changes its parent's files begins wi
     fault: (moment) => {
       if (moment !== "merge: one file" || captured) return
       captured = once(spawn(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)]), "exit")
-      // Nothing of this process goes on; the other has the time for it, were it not to wait.
-      for (let look = 0; look < 60 && !existsSync(join(user.top, `.git/refs/superagents/${second}`)); look++)
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)
+      waitWhile(() => !existsSync(join(user.top, `.git/refs/superagents/${second}`)))
     },
   })
   expect(await places.merge(ID, user.top)).toMatchObject({ kind: "merged" })
@@ -74,6 +77,27 @@ test("a task that is launched while a merge changes its parent's files begins wi
   const names = user.git("ls-tree", "-r", "--name-only", `refs/superagents/${second}`).trim().split("\n")
   expect(names).toEqual(["a", "b", "c", "new/file", "untracked"])
   expect(user.git("show", `refs/superagents/${second}:c`)).toBe(user.read("c"))
+})
+
+test("a worktree that is put away while something is merged into it is kept with all of it", async () => {
+  const child = await atWork()
+  const second = "bg_bbbbbbbb"
+  const grandchild = await bench.ready({ id: second, folder: child.top })
+  for (const name of ["one", "two", "three"]) grandchild.write(`sub/${name}`, name)
+  await bench.places.putAway(second, child.top)
+  const order = { root: bench.root, folder: user.top, taskID: ID, step: "putAway", moment: "", nth: 1 }
+  let away: Promise<unknown> | undefined
+  const fault = (moment: string) => {
+    if (moment !== "merge: one file" || away) return
+    away = once(spawn(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)]), "exit")
+    waitWhile(() => child.has("a"))
+  }
+  const merged = await bench.worktrees({ fault }).merge(second, child.top)
+  expect(merged).toMatchObject({ kind: "merged", files: ["sub/one", "sub/three", "sub/two"] })
+  await away
+  nothingLeft()
+  const names = user.git("ls-tree", "-r", "--name-only", `refs/superagents/${ID}`, "sub/").trim().split("\n")
+  expect(names).toEqual(["sub/one", "sub/three", "sub/two"])
 })
 
 describe("making ready", () => {
