@@ -23,6 +23,7 @@ import { Queue } from "./queue.ts"
 import { Recovery } from "./recovery.ts"
 import { Requests } from "./requests.ts"
 import { Retention } from "./retention.ts"
+import { stopSession } from "./stopping.ts"
 import { TaskStore } from "./store.ts"
 import { Teller } from "./teller.ts"
 import { Timekeeper } from "./timekeeper.ts"
@@ -174,9 +175,18 @@ function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): 
     if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
   })
   const own = (id: string) => (store.isWritten(id) ? store.get(id) : undefined)
-  const journal = new Journal(host, clock, stopped, { newest: own, takenOver: (id) => store.disown(id) })
+  const journal = new Journal(host, clock, stopped, { newest: own, takenOver })
   const toaster = new Toaster({ host, clock, options })
-  return { host, clock, options, store, journal, toaster, background, underway: new Underway(), stopped }
+  const parts = { host, clock, options, store, journal, toaster, background, underway: new Underway(), stopped }
+  return parts
+
+  function takenOver(id: string): void {
+    const task = store.get(id)
+    const { asks } = store.tracker(id)?.snapshot() ?? {}
+    store.disown(id)
+    // Its parent is told that it was interrupted: what went on with it here does so no more.
+    if (task && asks) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, asks))
+  }
 }
 
 function outboxOf(

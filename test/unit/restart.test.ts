@@ -456,7 +456,7 @@ describe("another process on the same project", () => {
     expect(other.manager.list(rig.parent)).toEqual([])
   })
 
-  test("that took a task over has it: what ran it here writes and ends it no more", async () => {
+  test("that took a task over has it: what ran it here writes and ends it no more, and does not go on with it", async () => {
     const { rig, id, sessionID } = await running({ stallTimeout: 0, taskTimeout: 0 })
     const { other } = second(rig)
     const fail = new HostError("taken over", { takenOver: true })
@@ -465,6 +465,7 @@ describe("another process on the same project", () => {
     await other.host.saveRecord(sessionID, rig.task(id))
     rig.host.calls.length = 0
     await expect(rig.manager.cancel({ type: "all" }, rig.caller)).rejects.toThrow("run by another OpenCode process")
+    expect(rig.host.isWorking(sessionID)).toBe(false)
     rig.host.abortByUser(sessionID)
     await rig.clock.advance(20_000)
     expect(rig.task(id).status).toBe("running")
