@@ -84,13 +84,14 @@ export async function openBoard({ api, board, link }: Props & { link: string | u
           description: board.state(task).text,
           footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
           category: task.status === "draft" ? "Drafts" : "Active",
-          value: task.threadId ?? "",
+          value: task.id,
         })),
       ]}
       onSelect={({ value }) => {
         if (value === PAGE && link !== undefined) return showPageLink(api, link)
         api.ui.dialog.clear()
-        if (value !== "") return api.route.navigate("session", { sessionID: value })
+        const sessionID = tasks().find(({ id }) => id === value)?.threadId
+        if (sessionID) return api.route.navigate("session", { sessionID })
         api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
       }}
     />

@@ -1,6 +1,8 @@
+import { mkdirSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
+import { boardFolder, call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
 import { ask, eventually, idle, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -94,4 +96,30 @@ test("the terminal shows active tasks in the sidebar, /board opens their threads
   model.use((request) => (taskOf(request) ? call("complete_task", { task_id: idIn(made) }) : undefined))
   await callBoard(host, model, session, "complete_task", { task_id: idIn(made) })
   await tui.waitFor((text) => !text.includes("1 active"), { timeout: 30_000 })
+})
+
+test("/board has its cursor on one task, of those that have no thread, too", async () => {
+  const ids = ["101", "102", "103"]
+  const tasks = ids.map((id) => ({ id, title: `Written by hand ${id}`, owner: "build", status: "draft" }))
+  mkdirSync(boardFolder(host), { recursive: true })
+  writeFileSync(join(boardFolder(host), "tasks.json"), JSON.stringify({ tasks, nextId: 104 }))
+  const session = await openSession(host, { title: "Another session" })
+  await tui?.stop()
+  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  await tui.type("/board")
+  await tui.waitFor(/\/board\s+See the project/)
+  await tui.keys("Enter")
+  await tui.waitFor("Written by hand 103")
+  await sleep(DIALOG_MS)
+  const rows = tui.cells().flatMap((cells) => {
+    const at = cells
+      .map(({ text }) => text || " ")
+      .join("")
+      .indexOf("Written by hand")
+    return at < 0 ? [] : [cells[at]?.background]
+  })
+  expect(rows).toHaveLength(3)
+  expect(rows.filter((colour) => colour === rows[0])).toHaveLength(1)
+  await tui.keys("Down", "Down", "Enter")
+  await tui.waitFor("Its thread is made when the task is first worked on.")
 })
