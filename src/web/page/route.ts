@@ -6,10 +6,12 @@ export type Route =
   | { readonly view: "agent"; readonly id: string }
 
 export function routeOf(hash: string): Route {
-  const [, view, id = ""] = /^#\/(task|agent|new)(?:\/([\w-]+))?$/.exec(hash) ?? []
-  if (view === "new") return { view }
-  if ((view === "task" || view === "agent") && id !== "") return { view, id }
-  return { view: "home" }
+  if (hash === "#/new") return { view: "new" }
+  // Ids alone: any other word may be the name of what every object has.
+  const task = /^#\/task\/(\d+)$/.exec(hash)?.[1]
+  if (task !== undefined) return { view: "task", id: task }
+  const agent = /^#\/agent\/(bg_\w+)$/.exec(hash)?.[1]
+  return agent === undefined ? { view: "home" } : { view: "agent", id: agent }
 }
 
 export const taskLink = (id: string): string => `#/task/${id}`
