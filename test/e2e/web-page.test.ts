@@ -630,6 +630,40 @@ describe.skipIf(!browser)("the page", () => {
     expect(problems).toEqual([])
   })
 
+  test("keeps the focus in the sheet when what was pressed goes", async () => {
+    const board = new FakeBoard()
+    const agents = new FakeAgents()
+    board.put({ id: "1", title: "Grind", status: "draft" })
+    agents.set(viewOf({ task: { id: "bg_stop0000", description: "Count beans" } }))
+    const web = await serve({ board, agents })
+    const { page } = await open(web.link)
+    await live(page)
+    const sheet = page.locator(".sheet")
+    const focused = () => page.evaluate(() => document.activeElement?.textContent)
+    const press = async (name: string) => {
+      await sheet.getByRole("button", { name }).focus()
+      await page.keyboard.press("Enter")
+    }
+    const goes = async (name: string, title: string) => {
+      await sheet.getByRole("button", { name }).waitFor({ state: "detached" })
+      await eventually(async () => (await focused()) === title, { message: () => `focus after ${name}` })
+    }
+    await page.locator(".card.task", { hasText: "#1" }).click()
+    await press("Edit")
+    await page.keyboard.press("Enter")
+    await goes("Save", "Grind")
+    for (const name of ["Activate", "Complete"]) {
+      await press(name)
+      await goes(name, "Grind")
+    }
+    await page.evaluate(() => {
+      location.hash = "#/agent/bg_stop0000"
+    })
+    await press("Stop")
+    await page.locator(".confirm").getByRole("button", { name: "Stop it" }).click()
+    await goes("Stop", "Count beans")
+  })
+
   test("shows what was done while it was offline, also when as much was made", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })

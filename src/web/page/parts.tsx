@@ -1,4 +1,4 @@
-import { createMemo, createSignal, For, type JSX, Show } from "solid-js"
+import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
 import { hueOf } from "./format.ts"
 import { markdown } from "./markdown.ts"
 import { threadCommand, threadLink } from "./route.ts"
@@ -35,6 +35,14 @@ export function Title(props: { text: string }) {
       {props.text}
     </h2>
   )
+}
+
+/** The focus that `element` has when it goes stays in the sheet, at what that is about: who listens hears what it is now. */
+export function keepFocus(element: () => HTMLElement | undefined): void {
+  onCleanup(() => {
+    if (!element()?.contains(document.activeElement)) return
+    queueMicrotask(() => document.querySelector<HTMLElement>(".sheet[open] h2")?.focus({ preventScroll: true }))
+  })
 }
 
 /** How far a task's steps are: in words for those who listen, as a bar for those who look. */
@@ -105,6 +113,8 @@ export function Action(props: {
   disabled?: boolean
 }) {
   const [busy, setBusy] = createSignal(false)
+  let button: HTMLButtonElement | undefined
+  keepFocus(() => button)
   const press = async () => {
     if (busy()) return
     setBusy(true)
@@ -119,6 +129,7 @@ export function Action(props: {
   }
   return (
     <button
+      ref={button}
       type="button"
       class={`button ${props.kind ?? ""}`}
       aria-busy={busy()}

@@ -1,7 +1,7 @@
 import { createSignal, createUniqueId, For, Show, untrack } from "solid-js"
 import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { Problem } from "./parts.tsx"
+import { keepFocus, Problem } from "./parts.tsx"
 import { taskLink } from "./route.ts"
 import { askBeforeLeaving } from "./sheet.tsx"
 import { state } from "./state.ts"
@@ -39,6 +39,8 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   let shown: Partial<Fields> = {}
   let untouched = () => true
   askBeforeLeaving(() => !untouched())
+  let form: HTMLFormElement | undefined
+  keepFocus(() => form)
 
   const save = async (form: HTMLFormElement) => {
     const fields = fieldsOf(form)
@@ -68,14 +70,15 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   return (
     <form
       class="form"
-      ref={(element) =>
+      ref={(element) => {
+        form = element
         queueMicrotask(() => {
           shown = fieldsOf(element)
           const all = () => JSON.stringify([...new FormData(element)])
           const first = all()
           untouched = () => all() === first
         })
-      }
+      }}
       onSubmit={(event) => void submit(event)}
     >
       <Show when={!props.task}>
