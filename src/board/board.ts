@@ -30,6 +30,7 @@ export type BoardPorts = PresentPorts & {
   readonly store: Store
   readonly threads: Threads
   readonly maxConcurrentRuns: number
+  readonly project: string
   /** Whether this instance of the plugin serves the project's main folder. */
   readonly isHome: boolean
 }
@@ -50,9 +51,9 @@ export class TaskBoard implements Board {
 
   constructor(ports: BoardPorts) {
     this.#ports = ports
-    const { store, runs, surroundings, clock, schedule, maxConcurrentRuns, isHome, threads } = ports
+    const { store, runs, surroundings, clock, schedule, maxConcurrentRuns, isHome, threads, project } = ports
     this.#present = new Present(ports)
-    this.#threads = new ThreadMaker(threads, surroundings, clock)
+    this.#threads = new ThreadMaker(project, threads, surroundings, clock)
     this.#changes = new Changes({ store, present: this.#present, threads: this.#threads, clock })
     this.#scheduler = new Scheduler({
       store,

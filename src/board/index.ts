@@ -68,6 +68,7 @@ export function openBoard(setup: BoardSetup): OpenBoard {
     schedule: scheduleFrom(options.schedule, surroundings),
     agents: options.agents ?? undefined,
     maxConcurrentRuns: options.maxConcurrentRuns,
+    project,
     isHome: isSameFolder(project, directory),
   })
   const quietly = async <Value>(what: string, work: () => Promise<Value>): Promise<Value | undefined> => {

@@ -60,7 +60,8 @@ export type NewThread = {
 /** Threads: sessions of the project's main folder. Every promise may reject with a `HostError`. */
 export interface Threads {
   create(thread: NewThread): Promise<string>
-  exists(sessionID: string): Promise<boolean>
+  /** The folder that a session works in; undefined where there is no such session (any more). */
+  folderOf(sessionID: string): Promise<string | undefined>
   rename(sessionID: string, title: string): Promise<void>
   /** The model that the calling message was answered by. */
   modelOf(sessionID: string, messageID: string): Promise<Model | undefined>

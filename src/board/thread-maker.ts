@@ -1,4 +1,5 @@
 import type { Clock, Surroundings, Threads } from "./ports.ts"
+import { isSameFolder } from "./project.ts"
 import type { Actor } from "./service.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
@@ -7,11 +8,14 @@ const PATIENCE_MS = 5000
 
 /** Makes the threads of tasks, and has them named as the tasks are. */
 export class ThreadMaker {
+  readonly #project: string
   readonly #threads: Threads
   readonly #surroundings: Surroundings
   readonly #clock: Clock
 
-  constructor(threads: Threads, surroundings: Surroundings, clock: Clock) {
+  /** `project`: the main folder, in which threads are. */
+  constructor(project: string, threads: Threads, surroundings: Surroundings, clock: Clock) {
+    this.#project = project
     this.#threads = threads
     this.#surroundings = surroundings
     this.#clock = clock
@@ -41,9 +45,13 @@ export class ThreadMaker {
     return this.#threads.create({ ...threadOf(task), model })
   }
 
-  /** The session in which a task is worked on: a new one where there is none (any more). */
+  /**
+   * The session in which a task is worked on: a new one where there is none (any more), or where it works in another
+   * folder, since the file was copied with its project.
+   */
   async forRun(task: BoardTask): Promise<string> {
-    if (task.threadId !== undefined && (await this.#threads.exists(task.threadId))) return task.threadId
+    const folder = task.threadId && (await this.#threads.folderOf(task.threadId))
+    if (task.threadId && folder && isSameFolder(folder, this.#project)) return task.threadId
     return this.#threads.create(threadOf(task))
   }
 

@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { NewThread, Threads } from "../board/ports.ts"
 import type { Host } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
-import { call } from "./opencode.ts"
+import { call, find } from "./opencode.ts"
 
 /** The key under which a thread's metadata names its task on the board. */
 const THREAD_KEY = "superagentsBoard"
@@ -33,8 +33,8 @@ export class OpencodeThreads implements Threads {
     return session.id
   }
 
-  async exists(sessionID: string): Promise<boolean> {
-    return (await this.#host.session(sessionID)) !== undefined
+  async folderOf(sessionID: string): Promise<string | undefined> {
+    return (await find("read a thread", this.#client.session.get({ sessionID })))?.directory
   }
 
   async rename(sessionID: string, title: string): Promise<void> {

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -56,6 +56,28 @@ test("a linked git worktree sees the board of the main checkout, and its tasks a
   await idle(host, task.threadId)
   model.reset()
   await callBoard(host, model, await openSession(host), "cancel_task", { task_id: task.id })
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test("a copy of the project works in threads of its own: those that its file names work in the other folder", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "superagents-copy-"))
+  const client = createOpencodeClient({ baseUrl: host.url, directory: folder })
+  const theirs = await openSession(host)
+  const task = { id: "50", title: "Copied", owner: "general", status: "active", threadId: theirs }
+  const wake = { at: new Date().toISOString(), cause: "created" }
+  const file = join(folder, ".opencode", "tasks", "tasks.json")
+  // With what keeps the host from installing into it.
+  cpSync(join(host.directory, ".opencode", "package-lock.json"), join(folder, ".opencode", "package-lock.json"))
+  mkdirSync(join(folder, ".opencode", "node_modules"))
+  mkdirSync(dirname(file), { recursive: true })
+  writeFileSync(file, JSON.stringify({ tasks: [task], nextId: 51, runtime: { tasks: { 50: { wake } } } }))
+  writeFileSync(join(folder, "opencode.json"), readFileSync(join(host.directory, "opencode.json")))
+  await unwrap(client.session.create({ title: "in the copy" }))
+  await eventually(() => runsOf("50") === 1, { timeout: 30_000, message: () => host.logs() })
+  const { threadId } = JSON.parse(readFileSync(file, "utf8")).tasks[0]
+  expect((await unwrap(host.client.session.get({ sessionID: threadId }))).directory).toBe(folder)
+  expect(await unwrap(host.client.session.messages({ sessionID: theirs }))).toEqual([])
+  await idle(host, threadId)
   rmSync(folder, { recursive: true, force: true })
 })
 

@@ -82,8 +82,11 @@ export class FakeRuns implements Runs {
 
 export class FakeThreads implements Threads {
   readonly #prefix: string
+  readonly #project: string
   readonly made: NewThread[] = []
   readonly gone = new Set<string>()
+  /** Of sessions that work in another folder than the project's. */
+  readonly folders = new Map<string, string>()
   readonly titles = new Map<string, string>()
   /** Rejects with this text. */
   fails?: string
@@ -92,8 +95,9 @@ export class FakeThreads implements Threads {
   woken = 0
   readonly #waiting: ((error: Error) => void)[] = []
 
-  constructor(prefix: string) {
+  constructor(prefix: string, project: string) {
     this.#prefix = prefix
+    this.#project = project
   }
 
   async create(thread: NewThread): Promise<string> {
@@ -109,8 +113,8 @@ export class FakeThreads implements Threads {
     for (const reject of this.#waiting.splice(0)) reject(new Error("no answer"))
   }
 
-  async exists(sessionID: string): Promise<boolean> {
-    return !this.gone.has(sessionID)
+  async folderOf(sessionID: string): Promise<string | undefined> {
+    return this.gone.has(sessionID) ? undefined : (this.folders.get(sessionID) ?? this.#project)
   }
 
   async rename(sessionID: string, title: string): Promise<void> {
@@ -173,8 +177,8 @@ export class BoardRig {
     this.clock = clock ?? new FakeClock(Date.parse("2026-03-02T08:20:00Z"))
     this.runs = runs ?? new FakeRuns(this.clock)
     this.#owns = folder === undefined
-    this.threads = new FakeThreads(this.#owns ? "" : `${this.#pid}_`)
     this.folder = folder ?? mkdtempSync(join(tmpdir(), "superagents-board-"))
+    this.threads = new FakeThreads(this.#owns ? "" : `${this.#pid}_`, this.folder)
     processes.set(this.#pid, true)
     this.open = openBoard({
       options: { dir: ".opencode/tasks", agents: null, schedule: "0 * * * *", maxConcurrentRuns: 3, ...options },

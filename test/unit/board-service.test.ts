@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { RunView } from "../../src/board/ports.ts"
@@ -278,11 +279,11 @@ describe("runs", () => {
   test.each(["complete", "cancel"] as const)(
     "do not begin where the task ends as they are about to: %s",
     async (end) => {
-      const exists = rig.threads.exists
-      rig.threads.exists = async (sessionID) => {
-        rig.threads.exists = exists
+      const folderOf = rig.threads.folderOf
+      rig.threads.folderOf = async (sessionID) => {
+        rig.threads.folderOf = folderOf
         await rig.board[end]("1", USER)
-        return exists.call(rig.threads, sessionID)
+        return folderOf.call(rig.threads, sessionID)
       }
       await make("build")
       await rig.settle()
@@ -313,11 +314,11 @@ describe("runs", () => {
   })
 
   test("are the new owner's where it changes as they are about to begin", async () => {
-    const exists = rig.threads.exists
-    rig.threads.exists = async (sessionID) => {
-      rig.threads.exists = exists
+    const folderOf = rig.threads.folderOf
+    rig.threads.folderOf = async (sessionID) => {
+      rig.threads.folderOf = folderOf
       await rig.board.update("1", { owner: "tester" }, USER)
-      return exists.call(rig.threads, sessionID)
+      return folderOf.call(rig.threads, sessionID)
     }
     await make("build")
     await rig.settle()
@@ -331,6 +332,14 @@ describe("runs", () => {
     await rig.settle()
     expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread2" }])
     expect((await rig.board.get("1")).threadId).toBe("ses_thread2")
+  })
+
+  test("make the thread anew where it works in another folder, as in a copy of the project", async () => {
+    rig.threads.folders.set("ses_thread1", tmpdir())
+    const { id } = await make("librarian")
+    await rig.settle()
+    expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread2" }])
+    expect(thread(await rig.board.get(id))).toBe("ses_thread2")
   })
 
   test("go on by the new owner in the old thread", async () => {
