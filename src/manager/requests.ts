@@ -3,6 +3,7 @@ import type { TaskRequest } from "../core/ports.ts"
 import { type Ending, isActive, type Task } from "../core/task.ts"
 import type { Endings } from "./endings.ts"
 import type { Parts } from "./parts.ts"
+import { persistently } from "./retry.ts"
 
 export type RequestPorts = {
   readonly endings: Endings
@@ -30,20 +31,24 @@ export class Requests {
 
   /** Takes up a request once and removes it, whatever comes of it. */
   take(task: Task, request: TaskRequest): void {
-    const { store, host, background, journal } = this.#parts
+    const { store, host, clock, stopped, background, journal } = this.#parts
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
       // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.
-      const removed = host.clearRequest(task.sessionID, request.id)
-      await removed.catch(() => {})
+      const remove = () => host.clearRequest(task.sessionID, request.id)
+      const isRemoved = await remove().then(
+        () => true,
+        () => false,
+      )
       try {
         await this.#carryOut(task, request)
       } catch (error) {
         if (!(error instanceof CallError)) throw error
         host.toast({ title: "Not done", message: error.message, variant: "warning" })
       } finally {
-        await removed
+        // What stays would be carried out once more after a restart.
+        if (!isRemoved) await persistently(clock, stopped, remove)
         this.#taken.delete(request.id)
         // Whoever wrote the request wrote our record with it, perhaps an older one.
         if (store.get(task.id)) await journal.save(task)

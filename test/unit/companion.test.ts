@@ -37,6 +37,18 @@ describe("what somebody at the screen asks for", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("and is taken away afterwards, lest it be carried out once more after a restart", async () => {
+    const { rig, id, sessionID } = await running()
+    let failed = 0
+    const fail = new HostError("no answer")
+    rig.host.onCall = (method) => (method === "clearRequest" && failed++ === 0 ? { fail } : undefined)
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
+    await rig.ended(id)
+    await rig.clock.advance(10_000)
+    expect(rig.host.stored(sessionID).metadata).not.toHaveProperty("superagentsRequest")
+  })
+
   test("a clear forgets the task and tells nobody", async () => {
     const { rig, sessionID } = await running()
     await asked(rig, sessionID, { action: "clear" })
