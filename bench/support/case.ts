@@ -14,17 +14,25 @@ type Context = {
 /** Measures some rows of the table. */
 export type Case = (context: Context) => Promise<readonly Row[]>
 
-/** Samples that come in one by one, for either side. */
+/** Whose samples: OpenCode's own tasks, the plugin, or the least that any plugin does. */
+export type Side = "native" | "plugin" | "least"
+
+/** Samples that come in one by one, for each side. */
 export const collector = () => {
-  const samples = new Map<string, { native: number[]; plugin: number[] }>()
-  const of = (figure: string) => {
-    const known = samples.get(figure) ?? { native: [], plugin: [] }
+  const samples = new Map<string, Record<Side, number[]>>()
+  const all = (figure: string) => {
+    const known = samples.get(figure) ?? { native: [], plugin: [], least: [] }
     samples.set(figure, known)
     return known
   }
+  const of = (figure: string) => {
+    const { native, plugin } = all(figure)
+    return { native, plugin }
+  }
   return {
-    add: (figure: string, side: "native" | "plugin", value: number) => void of(figure)[side].push(value),
+    add: (figure: string, side: Side, value: number) => void all(figure)[side].push(value),
     of,
     figures: () => [...samples.keys()],
+    least: (figure: string) => all(figure).least,
   }
 }

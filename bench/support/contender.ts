@@ -3,15 +3,14 @@ import { type Host, startHost } from "../../test/support/host.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type CallLog, countedOn } from "./call-log.ts"
-
-type Name = "native" | "plugin"
+import type { Side } from "./case.ts"
 
 /** What a parent's model hands over. */
 export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" }
 
-/** A way to hand over work in the background: OpenCode's own or the plugin's. */
+/** A way to hand over work in the background: OpenCode's own, the plugin's, or the least that any plugin does. */
 export type Contender = {
-  readonly name: Name
+  readonly name: Side
   start(model: ScriptedModel): Promise<Host>
   /** The tool call with which a parent's model hands the job over. */
   call(job: Job): ToolCall
@@ -43,6 +42,12 @@ export const superagents = (plugin: string, options: Record<string, unknown> = {
   start: (model) => startPlugged(model, { ...UNLIMITED, ...options }, { plugin }),
   call: (job) => ({ name: "superagents_task", args: { ...job, agent: "general" } }),
 })
+
+export const least: Contender = {
+  name: "least",
+  start: (model) => startHost({ model, plugin: [new URL("../least-plugin.ts", import.meta.url).href] }),
+  call: ({ description, prompt }) => ({ name: "least_task", args: { description, prompt } }),
+}
 
 /** The plugin with its calls to the host written down. `entry` is the URL of the built server module. */
 export const counted = (entry: string, options: Record<string, unknown> = {}): Contender & { log: CallLog } => {

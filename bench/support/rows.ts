@@ -18,6 +18,14 @@ export type Row = {
   readonly goal?: Goal
 }
 
+/** The same figure beside that of the least that any plugin does (`bench/least-plugin.ts`), of which nothing is wanted. */
+export const againstLeast = (row: Row, least: readonly number[]): Row => ({
+  ...row,
+  against: "the least that a plugin can do",
+  native: least,
+  goal: undefined,
+})
+
 export const atMostTimes = (factor: number): Goal => ({
   text: factor === 1 ? "at most native" : `at most ${factor} × native`,
   limit: (native) => native * factor,
