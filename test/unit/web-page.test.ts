@@ -149,7 +149,9 @@ describe("the last day's lanes", () => {
       { endedAt: now - 25 * HOUR, cost: 4 },
     ]
     const agents = [row("a", "one", recent, 0.25), row("b", "two", undefined, 1, true)]
-    expect(spentOf(agents)).toEqual({ cost: 1.75, atLeast: true })
+    expect(spentOf(agents, now)).toEqual({ cost: 1.75, atLeast: true })
+    // Of what has ended no news comes: it leaves by the page's own clock.
+    expect(spentOf(agents, now + 24 * HOUR)).toEqual({ cost: 0, atLeast: false })
     expect(lanesOf(agents, { from: 0, to: now }, now)).toMatchObject([
       { agent: "one", cost: 0.75, atLeast: false },
       { agent: "two", cost: 1, atLeast: true },

@@ -8,9 +8,9 @@ export function Header() {
   const agents = createMemo(() => Object.values(state.agents))
   const running = createMemo(() => agents().filter(isActive).length)
   const needs = createMemo(() => waitingFor(agents(), Object.values(state.tasks)).count)
-  const lastDay = createMemo(() => ofLastDay(agents(), Math.floor(now() / 60_000) * 60_000))
-  const spent = createMemo(() => spentOf(agents()))
-  const ended = createMemo(() => lastDay().filter((agent) => !isActive(agent)).length)
+  const minute = createMemo(() => Math.floor(now() / 60_000) * 60_000)
+  const spent = createMemo(() => spentOf(agents(), minute()))
+  const ended = createMemo(() => ofLastDay(agents(), minute()).filter((agent) => !isActive(agent)).length)
   createEffect(() => {
     const waiting = needs() > 0 ? `(${needs()}) ` : ""
     document.title = state.project === "" ? "superagents" : `${waiting}${state.project} · superagents`

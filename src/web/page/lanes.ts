@@ -38,7 +38,7 @@ export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): L
     const own = agents.filter((each) => each.agent === agent)
     const bars = pack(own.toSorted(oldestFirst), span, now)
     const lines = Math.max(1, ...bars.map(({ line }) => line + 1))
-    return { agent, ...spentOf(own), lines, bars }
+    return { agent, ...spentOf(own, now), lines, bars }
   })
 }
 

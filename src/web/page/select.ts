@@ -59,11 +59,17 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** What tasks have cost together in the last 24 hours. */
-export const spentOf = (agents: readonly AgentRow[]): { readonly cost: number; readonly atLeast: boolean } => ({
-  cost: agents.reduce((sum, { dayCost }) => sum + dayCost, 0),
-  atLeast: agents.some(({ dayAtLeast }) => dayAtLeast),
-})
+/** What tasks have cost together in the 24 hours before `now`. A row says it as of its last change. */
+export function spentOf(
+  agents: readonly AgentRow[],
+  now: number,
+): { readonly cost: number; readonly atLeast: boolean } {
+  const counted = ofLastDay(agents, now)
+  return {
+    cost: counted.reduce((sum, { dayCost }) => sum + dayCost, 0),
+    atLeast: counted.some(({ dayAtLeast }) => dayAtLeast),
+  }
+}
 
 /** A word for what an agent is doing or how it ended. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
