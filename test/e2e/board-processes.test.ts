@@ -109,11 +109,11 @@ describe("a second process on the same project", () => {
     // Several times: whether the engine tells of the replacement itself depends on how soon it comes.
     const script = `import { readFileSync } from "node:fs"
 import { open, rename } from "node:fs/promises"
-import { watchFolder } from ${JSON.stringify(source)}
+import { watchNearest } from ${JSON.stringify(source)}
 process.chdir(${JSON.stringify(folder)})
 setTimeout(() => process.exit(), 10_000)
 let heard = () => {}
-watchFolder(".", () => heard())
+watchNearest(".", () => heard())
 for (let round = 1; round <= 20; round++) {
   const news = new Promise((resolve) => {
     heard = () => readFileSync("tasks.json", "utf8") === String(round) && resolve()
