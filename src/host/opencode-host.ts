@@ -65,6 +65,7 @@ export class OpencodeHost implements Host {
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
+  #toasted: Promise<unknown> = Promise.resolve()
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
   constructor(
@@ -332,8 +333,10 @@ export class OpencodeHost implements Host {
     return ownershipOf(owner, this.#instance)
   }
 
+  /** One after the other: the screen shows the last. */
   toast({ title, message, variant }: Toast): void {
-    void this.#client.tui.showToast({ title, message, variant }).catch(() => {})
+    const show = () => call("show a toast", this.#client.tui.showToast({ title, message, variant })).catch(() => {})
+    this.#toasted = this.#toasted.then(show)
   }
 
   log(level: LogLevel, message: string, fields: LogFields = {}): void {
