@@ -105,6 +105,7 @@ describe("a resume remembers", () => {
     expect(recentRuns(ran(0, ended(2)), NOW)).toBeUndefined()
     expect(recentRuns(ran(1, ended(30)), NOW)).toBeUndefined()
     expect(recentRuns(ran(1), NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
+    expect(recentRuns({ ...ran(1, ended(2)), outcome: undefined }, NOW)).toBeUndefined()
   })
 })
 
