@@ -59,12 +59,12 @@ describe.skipIf(!browser)("the page", () => {
   /** The page with the form of task #1 open. */
   const editFirst = async (board: FakeBoard) => {
     const web = await serve({ board })
-    const { page } = await open(web.link)
+    const { page, problems } = await open(web.link)
     await live(page)
     await page.locator(".card.task", { hasText: "#1" }).click()
     const sheet = page.locator(".sheet")
     await sheet.getByRole("button", { name: "Edit" }).click()
-    return { page, sheet }
+    return { page, problems, sheet }
   }
 
   test("shows what there is, with what needs a person first", async () => {
@@ -398,15 +398,10 @@ describe.skipIf(!browser)("the page", () => {
   test("asks before the browser's Back or a reload takes what was typed", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
-    const web = await serve({ board })
-    const { page, problems } = await open(web.link)
-    await live(page)
-    const sheet = page.locator(".sheet")
+    const { page, problems, sheet } = await editFirst(board)
     const asked = page.locator(".confirm")
     const description = sheet.getByLabel("What is to be done")
     const hash = () => page.evaluate(() => location.hash)
-    await page.locator(".card.task", { hasText: "#1" }).click()
-    await sheet.getByRole("button", { name: "Edit" }).click()
     await description.fill("A page of thoughts.")
     for (let time = 1; time <= 2; time++) {
       await page.goBack()

@@ -6,7 +6,15 @@ import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.t
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
 import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
-import { agentState, columnOf, matches, ofLastDay, spentOf, taskTone, waitingFor } from "../../src/web/page/select.ts"
+import {
+  agentState,
+  columnOf,
+  costOfLastDay,
+  matches,
+  ofLastDay,
+  taskTone,
+  waitingFor,
+} from "../../src/web/page/select.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
 import type { TaskRow } from "../../src/web/wire.ts"
@@ -149,9 +157,9 @@ describe("the last day's lanes", () => {
       { endedAt: now - 25 * HOUR, cost: 4 },
     ]
     const agents = [row("a", "one", recent, 0.25), row("b", "two", undefined, 1, true)]
-    expect(spentOf(agents, now)).toEqual({ cost: 1.75, atLeast: true })
+    expect(costOfLastDay(agents, now)).toEqual({ cost: 1.75, atLeast: true })
     // Of what has ended no news comes: it leaves by the page's own clock.
-    expect(spentOf(agents, now + 24 * HOUR)).toEqual({ cost: 0, atLeast: false })
+    expect(costOfLastDay(agents, now + 24 * HOUR)).toEqual({ cost: 0, atLeast: false })
     expect(lanesOf(agents, { from: 0, to: now }, now)).toMatchObject([
       { agent: "one", cost: 0.75, atLeast: false },
       { agent: "two", cost: 1, atLeast: true },

@@ -1,6 +1,6 @@
 import { createEffect, createMemo, Show } from "solid-js"
 import { dollars, plural } from "./format.ts"
-import { isActive, ofLastDay, spentOf, waitingFor } from "./select.ts"
+import { costOfLastDay, isActive, ofLastDay, waitingFor } from "./select.ts"
 import { link, now, state } from "./state.ts"
 
 /** Where one is, whether the page is live, and the last day in four figures. */
@@ -9,7 +9,7 @@ export function Header() {
   const running = createMemo(() => agents().filter(isActive).length)
   const needs = createMemo(() => waitingFor(agents(), Object.values(state.tasks)).count)
   const minute = createMemo(() => Math.floor(now() / 60_000) * 60_000)
-  const spent = createMemo(() => spentOf(agents(), minute()))
+  const spent = createMemo(() => costOfLastDay(agents(), minute()))
   const ended = createMemo(() => ofLastDay(agents(), minute()).filter((agent) => !isActive(agent)).length)
   createEffect(() => {
     const waiting = needs() > 0 ? `(${needs()}) ` : ""

@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
-import { oldestFirst, spentOf } from "./select.ts"
+import { costOfLastDay, oldestFirst } from "./select.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000
@@ -38,7 +38,7 @@ export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): L
     const own = agents.filter((each) => each.agent === agent)
     const bars = pack(own.toSorted(oldestFirst), span, now)
     const lines = Math.max(1, ...bars.map(({ line }) => line + 1))
-    return { agent, ...spentOf(own, now), lines, bars }
+    return { agent, ...costOfLastDay(own, now), lines, bars }
   })
 }
 

@@ -60,7 +60,7 @@ export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] 
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
 /** What tasks have cost together in the 24 hours before `now`. A row says it as of its last change. */
-export function spentOf(
+export function costOfLastDay(
   agents: readonly AgentRow[],
   now: number,
 ): { readonly cost: number; readonly atLeast: boolean } {
