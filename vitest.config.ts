@@ -38,10 +38,10 @@ export default defineConfig({
       // Put together by the host alone: the end-to-end tests run them in the host's own process.
       exclude: [
         "src/server.ts",
-        "src/host/opencode*.ts",
-        "src/host/tool.ts",
-        "src/host/clock.ts",
-        "src/host/pages.ts",
+        "src/host/opencode/client*.ts",
+        "src/host/opencode/tool.ts",
+        "src/lib/clock.ts",
+        "src/host/opencode/pages.ts",
         "src/web/serve.ts",
         "src/web/page/{api,state}.ts",
       ],

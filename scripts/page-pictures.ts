@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import { systemClock } from "../src/host/clock.ts"
+import { systemClock } from "../src/lib/clock.ts"
 import { startBrowser } from "../test/support/browser.ts"
 import { startWeb } from "../test/support/web.ts"
 import { workingDay } from "../test/support/web-scene.ts"

@@ -6,23 +6,30 @@ import { customAlphabet } from "nanoid"
 import type { AgentConfig, OpenBoard } from "./board/index.ts"
 import { DAY_MS } from "./core/bill.ts"
 import type { HostEvent, LogFields, Owner } from "./core/ports.ts"
+import { TaskManager } from "./engine/task-manager.ts"
 import { TokenCounter } from "./fork/counter.ts"
-import { systemClock } from "./host/clock.ts"
-import { diffSince, filesOf } from "./host/diffs.ts"
-import { EventReader, type RawEvent } from "./host/events.ts"
-import { type Guest, guestOf, leave, leaveAll, listenIn } from "./host/hub.ts"
-import { type Request, sessionOf, tellWith } from "./host/last-word.ts"
-import { clientOn, transportOf } from "./host/opencode.ts"
-import { OpencodeForks } from "./host/opencode-forks.ts"
-import { OpencodeHost } from "./host/opencode-host.ts"
-import { OpencodeThreads } from "./host/opencode-threads.ts"
-import { ownerNow, ownershipOf, processLives, processMark, registerInstance, unregisterInstance } from "./host/owner.ts"
-import { sessionPages } from "./host/pages.ts"
-import { unsuitableHere } from "./host/routes.ts"
-import { dataFolder, installationKey, type Signer, signerOf } from "./host/signature.ts"
-import { startCounting } from "./host/thread.ts"
-import { toHostTool } from "./host/tool.ts"
-import { TaskManager } from "./manager/task-manager.ts"
+import { clientOn, transportOf } from "./host/opencode/client.ts"
+import { diffSince, filesOf } from "./host/opencode/diffs.ts"
+import { EventReader, type RawEvent } from "./host/opencode/events.ts"
+import { OpencodeForks } from "./host/opencode/forks.ts"
+import { OpencodeHost } from "./host/opencode/host.ts"
+import { type Guest, guestOf, leave, leaveAll, listenIn } from "./host/opencode/hub.ts"
+import { type Request, sessionOf, tellWith } from "./host/opencode/last-word.ts"
+import { sessionPages } from "./host/opencode/pages.ts"
+import { unsuitableHere } from "./host/opencode/routes.ts"
+import { startCounting } from "./host/opencode/thread.ts"
+import { OpencodeThreads } from "./host/opencode/threads.ts"
+import { toHostTool } from "./host/opencode/tool.ts"
+import {
+  ownerNow,
+  ownershipOf,
+  processLives,
+  processMark,
+  registerInstance,
+  unregisterInstance,
+} from "./host/record/owner.ts"
+import { dataFolder, installationKey, type Signer, signerOf } from "./host/record/signature.ts"
+import { systemClock } from "./lib/clock.ts"
 import { type BoardOptions, parseOptions } from "./options.ts"
 import { briefingOf } from "./tools/briefing.ts"
 import { TASK_TOOL, toolsFor } from "./tools/index.ts"
@@ -64,7 +71,7 @@ const server: Plugin = async (input, given) => {
     randomID,
     development: isDevelopment(),
     worktrees: async () => {
-      const { Worktrees } = await import("./place/worktrees.ts")
+      const { Worktrees } = await import("./place/worktree/worktrees.ts")
       // A marker is not renewed: one of which the system tells nothing is somebody's for a day.
       const ownership = (keeper: unknown) => {
         const owner = keeper as Owner

@@ -1,4 +1,4 @@
-import { cut, oneLine, within } from "../core/text.ts"
+import { cut, oneLine, within } from "../lib/text.ts"
 import { type BoardTask, headOf, type Step, type TaskState } from "./task.ts"
 
 /** The longest description and details that a request carries. */

@@ -1,4 +1,4 @@
-import { oneLine } from "../core/text.ts"
+import { oneLine } from "../lib/text.ts"
 import { type BlockInput, taskBlock } from "./block.ts"
 import { Changes } from "./changes.ts"
 import type { Threads } from "./ports.ts"

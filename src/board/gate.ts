@@ -1,4 +1,4 @@
-import { BOARD_TOOLS } from "../manager/checks.ts"
+import { BOARD_TOOLS } from "../engine/launch/checks.ts"
 
 type Rules = string | Record<string, unknown>
 type Agent = { hidden?: boolean; disable?: boolean; permission?: Rules } & Record<string, unknown>

@@ -1,4 +1,4 @@
-import type { Processes } from "../lock.ts"
+import type { Processes } from "../lib/lock.ts"
 import { type BoardOptions, DEFAULT_SCHEDULE } from "../options.ts"
 import type { Tool } from "../tools/tool.ts"
 import { TaskBoard } from "./board.ts"

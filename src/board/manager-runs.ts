@@ -1,8 +1,8 @@
 import type { Clock } from "../core/ports.ts"
 import { isActive, isUnattended } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
-import type { TaskManager } from "../manager/task-manager.ts"
-import type { TaskView } from "../manager/view.ts"
+import type { TaskManager } from "../engine/task-manager.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
 import type { RunRequest, Runs, RunView } from "./ports.ts"
 import { LOOK_BACK_MS } from "./status.ts"
 

@@ -1,6 +1,6 @@
 import type { FSWatcher } from "node:fs"
 import { messageOf } from "../core/errors.ts"
-import type { Claim } from "../lock.ts"
+import type { Claim } from "../lib/lock.ts"
 import type { Clock, Runs, RunView, Surroundings } from "./ports.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
 import type { Command, RunResult } from "./rules/command.ts"

@@ -1,5 +1,5 @@
 import { DAY_MS } from "../core/bill.ts"
-import { cut, oneLine } from "../core/text.ts"
+import { cut, oneLine } from "../lib/text.ts"
 import type { RunView } from "./ports.ts"
 import { type BoardState, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
 import type { BoardTask, TaskState } from "./task.ts"

@@ -1,4 +1,4 @@
-import { oneLine } from "../core/text.ts"
+import { oneLine } from "../lib/text.ts"
 
 /**
  * The board's words: a board task (`#5`) is work with steps that outlives a conversation; a thread is the OpenCode

@@ -1,7 +1,7 @@
+import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Work } from "./task.ts"
-import { count, grouped, oneLine } from "./text.ts"
 import { neverBegan } from "./verdict.ts"
 
 const MOST_FILES = 50

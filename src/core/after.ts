@@ -1,6 +1,6 @@
+import { between, count, head } from "../lib/text.ts"
 import { nameOf as named } from "./account.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
-import { between, count, head } from "./text.ts"
 
 /**
  * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing

@@ -1,6 +1,6 @@
-import { spentOf } from "./money.ts"
+import { spentOf } from "../lib/money.ts"
+import { count, grouped } from "../lib/text.ts"
 import { billedTokens, type Figures } from "./task.ts"
-import { count, grouped } from "./text.ts"
 
 /** What may be used, where there is a limit; 0 for none. */
 export type Allowed = { readonly tokens: number; readonly cost: number }

@@ -1,4 +1,4 @@
-import { count, grouped, oneLine } from "./text.ts"
+import { count, grouped, oneLine } from "../lib/text.ts"
 
 /** What was really done in a run: made from what happened, never from what an agent says of it. */
 

@@ -1,4 +1,4 @@
-import { SAME_USD, spentOf } from "./money.ts"
+import { SAME_USD, spentOf } from "../lib/money.ts"
 import { billedTokens, NO_USAGE, type Progress, type Task, type Usage } from "./task.ts"
 
 /** The limits on what is spent; 0 turns one off. Tokens as `billedTokens` counts them, costs in US dollars. */

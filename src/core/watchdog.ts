@@ -1,5 +1,5 @@
-import { duration } from "./duration.ts"
-import { SAME_USD } from "./money.ts"
+import { duration } from "../lib/duration.ts"
+import { SAME_USD } from "../lib/money.ts"
 import { AMOUNTS, type Amount, type SpendingLimits, type Spent, spentText } from "./spending.ts"
 import { elapsed, type LastWord, type Progress, type Reason, type ReasonCode, type Task, type Usage } from "./task.ts"
 

@@ -1,9 +1,9 @@
 import { AUTOMATIC, accountOf, nameOf, noText, textName } from "../core/account.ts"
-import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
 import { elapsed, type Figures, type Task } from "../core/task.ts"
-import { between, count, grouped, head, oneLine } from "../core/text.ts"
+import { duration } from "../lib/duration.ts"
+import { between, count, grouped, head, oneLine } from "../lib/text.ts"
 
 /** Parts of a notification's message: without both, it was not stored whole. */
 export const NOTICE_PARTS = 2

@@ -1,8 +1,8 @@
-import { duration } from "../core/duration.ts"
 import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
-import { oneLine } from "../core/text.ts"
+import { duration } from "../lib/duration.ts"
+import { oneLine } from "../lib/text.ts"
 
 export const launchToast = (task: Task): Toast => ({
   title: task.run.generation > 0 ? `Resume #${task.run.generation} started` : "Background agent launched",

@@ -1,6 +1,6 @@
-import { Collector } from "../core/collector.ts"
 import type { Clock, Host, Toast } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
+import { Collector } from "../lib/collector.ts"
 import type { Options } from "../options.ts"
 import { askToast, endToast, launchToast, summarize } from "./toast.ts"
 

@@ -1,4 +1,4 @@
-import { head } from "../core/text.ts"
+import { head } from "../lib/text.ts"
 import type { HistoryMessage, ToolHistoryPart } from "./ports.ts"
 
 /** A tool result that was cut. Lengths in UTF-16 units: `kept` of the `of` that it had at first. */

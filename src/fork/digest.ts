@@ -1,4 +1,4 @@
-import { count, head, within } from "../core/text.ts"
+import { count, head, within } from "../lib/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, guessText, type Pause, tokensOf } from "./tokens.ts"
 

@@ -1,7 +1,7 @@
 import { messageID, partID } from "../core/ids.ts"
 import type { Host, Rule } from "../core/ports.ts"
 import type { ForkInfo, Model, TaskDraft } from "../core/task.ts"
-import { oneLine } from "../core/text.ts"
+import { oneLine } from "../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
 import type { ForkHost } from "./ports.ts"

@@ -1,4 +1,4 @@
-import { count } from "../core/text.ts"
+import { count } from "../lib/text.ts"
 import { type CutResult, isAnswer, MOST_ANSWER_CHARS } from "./cut.ts"
 import { DIGEST_TAG } from "./digest.ts"
 import type { HistoryMessage } from "./ports.ts"

@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { CallError, thereAre } from "../core/errors.ts"
-import { head } from "../core/text.ts"
+import { head } from "../lib/text.ts"
 
 /** Longest task or session id, or prefix of one, that is looked for: what is longer is not echoed in an error. */
 export const MOST_ID_CHARS = 200

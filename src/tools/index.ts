@@ -1,4 +1,4 @@
-import type { TaskManager } from "../manager/task-manager.ts"
+import type { TaskManager } from "../engine/task-manager.ts"
 import type { Options } from "../options.ts"
 import { cancelTool } from "./cancel.ts"
 import { clearTool } from "./clear.ts"

@@ -1,5 +1,5 @@
 import { z } from "zod"
-import type { TaskManager } from "../manager/task-manager.ts"
+import type { TaskManager } from "../engine/task-manager.ts"
 import { MOST_ID_CHARS } from "./arguments.ts"
 import { renderOutput } from "./render.ts"
 import { defineTool, type Tool } from "./tool.ts"

@@ -1,5 +1,5 @@
 import { type Context, Hono } from "hono"
-import type { TaskView } from "../manager/view.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
 import type { Agents } from "./ports.ts"
 import { agentRow } from "./rows.ts"

@@ -1,7 +1,7 @@
 import type { Context } from "hono"
 import { bodyLimit } from "hono/body-limit"
 import type { z } from "zod"
-import { cut, grouped } from "../core/text.ts"
+import { cut, grouped } from "../lib/text.ts"
 import { WebError } from "./errors.ts"
 
 export const MOST_BODY_BYTES = 1_048_576

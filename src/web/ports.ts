@@ -1,6 +1,6 @@
 import type { Board } from "../board/service.ts"
-import type { FileDiff } from "../host/diffs.ts"
-import type { TaskView } from "../manager/view.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
+import type { FileDiff } from "../host/opencode/diffs.ts"
 
 /**
  * What the web needs of the rest, whatever gives it: the background tasks, the board where there is one, and where the

@@ -4,7 +4,7 @@ import { costOfDay } from "../core/bill.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
-import type { TaskView } from "../manager/view.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
 import type { AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400

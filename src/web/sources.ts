@@ -1,4 +1,4 @@
-import type { TaskView } from "../manager/view.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
 import type { Agents, Source } from "./ports.ts"
 
 /** What several instances of the plugin have to show, as one. */

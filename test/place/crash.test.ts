@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { processMark } from "../../src/host/owner.ts"
-import { Lock } from "../../src/lock.ts"
+import { processMark } from "../../src/host/record/owner.ts"
+import { Lock } from "../../src/lib/lock.ts"
 import { Bench, ID, PROCESSES, Repository, text } from "../support/repository.ts"
 
 /** The process dies at each step; nothing may be lost, and after the next start nothing may be left over. */

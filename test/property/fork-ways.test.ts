@@ -2,9 +2,9 @@ import type { Message, Part } from "@opencode-ai/sdk/v2"
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import { trim } from "../../src/fork/trim.ts"
-import { forkEvents } from "../../src/host/fork-events.ts"
-import { type Rewrite, rewrites } from "../../src/host/fork-rewrite.ts"
-import { history, type Stored } from "../../src/host/history.ts"
+import { forkEvents } from "../../src/host/opencode/fork-events.ts"
+import { type Rewrite, rewrites } from "../../src/host/opencode/fork-rewrite.ts"
+import { history, type Stored } from "../../src/host/opencode/history.ts"
 import { ESTIMATE } from "../support/histories.ts"
 
 const content = fc.nat(600).map((times) => "some words ".repeat(times))

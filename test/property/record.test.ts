@@ -22,8 +22,8 @@ import {
   isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
-} from "../../src/host/record.ts"
-import { signerOf } from "../../src/host/signature.ts"
+} from "../../src/host/record/codec.ts"
+import { signerOf } from "../../src/host/record/signature.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"

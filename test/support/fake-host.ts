@@ -22,7 +22,7 @@ import {
   isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
-} from "../../src/host/record.ts"
+} from "../../src/host/record/codec.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
 import { ownerOf, SIGNER } from "./records.ts"

@@ -1,6 +1,6 @@
 import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
 import type { Ask } from "../../src/core/task.ts"
-import { decodeRequest } from "../../src/host/record.ts"
+import { decodeRequest } from "../../src/host/record/codec.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { type FakeHooks, type FakeScript, Turn } from "./fake-turn.ts"

@@ -15,11 +15,11 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
-import { processLives, processMark } from "../../src/host/owner.ts"
-import type { Processes } from "../../src/lock.ts"
-import { find } from "../../src/place/checkout.ts"
-import { isUnmerged, remembered } from "../../src/place/refs.ts"
-import { Worktrees } from "../../src/place/worktrees.ts"
+import { processLives, processMark } from "../../src/host/record/owner.ts"
+import type { Processes } from "../../src/lib/lock.ts"
+import { find } from "../../src/place/worktree/checkout.ts"
+import { isUnmerged, remembered } from "../../src/place/worktree/refs.ts"
+import { Worktrees } from "../../src/place/worktree/worktrees.ts"
 
 /** Git as a user runs it, under a configuration of the test's own. */
 function userGit(cwd: string, ...args: string[]): string {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { Clock } from "../../src/core/ports.ts"
-import { systemClock } from "../../src/host/clock.ts"
+import { systemClock } from "../../src/lib/clock.ts"
 import { createApp } from "../../src/web/app.ts"
 import type { Teller } from "../../src/web/events.ts"
 import { Feed } from "../../src/web/feed.ts"

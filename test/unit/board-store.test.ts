@@ -21,7 +21,7 @@ import { type BoardError, USER } from "../../src/board/service.ts"
 import { parseLine } from "../../src/board/store/format.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
-import { Lock, type Processes, type ProcessMark } from "../../src/lock.ts"
+import { Lock, type Processes, type ProcessMark } from "../../src/lib/lock.ts"
 import { eventually } from "../support/eventually.ts"
 
 const NOW = Date.parse("2026-03-02T08:00:00Z")

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Collector } from "../../src/core/collector.ts"
+import { Collector } from "../../src/lib/collector.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 test("what comes within the time is handed over in one go, what comes later in another", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { diffSince, filesOf } from "../../src/host/diffs.ts"
+import { diffSince, filesOf } from "../../src/host/opencode/diffs.ts"
 
 const PATCH = `diff --git a/src/a b.ts b/src/a b.ts
 index 1..2 100644

@@ -1,10 +1,10 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
-import { describePermission, describeQuestion } from "../../src/host/asks.ts"
-import { Cached } from "../../src/host/cached.ts"
-import { systemClock } from "../../src/host/clock.ts"
-import { toAgent, toError, toMessage, toUsage } from "../../src/host/convert.ts"
-import { call, clientOn } from "../../src/host/opencode.ts"
+import { describePermission, describeQuestion } from "../../src/host/opencode/asks.ts"
+import { Cached } from "../../src/host/opencode/cached.ts"
+import { call, clientOn } from "../../src/host/opencode/client.ts"
+import { toAgent, toError, toMessage, toUsage } from "../../src/host/opencode/convert.ts"
+import { systemClock } from "../../src/lib/clock.ts"
 
 describe("the host's words become ours:", () => {
   test("usage, with nothing for what is missing", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
-import { commandsIn } from "../../src/host/commands.ts"
-import { Elsewhere } from "../../src/host/elsewhere.ts"
-import { type Guest, guestOf, leave, leaveAll, listenIn } from "../../src/host/hub.ts"
+import { commandsIn } from "../../src/host/opencode/commands.ts"
+import { Elsewhere } from "../../src/host/opencode/elsewhere.ts"
+import { type Guest, guestOf, leave, leaveAll, listenIn } from "../../src/host/opencode/hub.ts"
 
 test("where sessions work is known, and which folder is left by the last of them", () => {
   const elsewhere = new Elsewhere("/home")

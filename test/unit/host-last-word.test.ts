@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { type Request, sessionOf, tellWith } from "../../src/host/last-word.ts"
+import { type Request, sessionOf, tellWith } from "../../src/host/opencode/last-word.ts"
 
 const request = (...roles: ("user" | "assistant")[]): Request => ({
   messages: roles.map((role, index) => ({

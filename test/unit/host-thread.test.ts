@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { startCounting } from "../../src/host/thread.ts"
+import { startCounting } from "../../src/host/opencode/thread.ts"
 
 const ECHO = `import { parentPort } from "node:worker_threads"
 parentPort.on("message", ({ id, texts }) => parentPort.postMessage({ id, counts: texts.map((text) => text.length) }))`

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { budget, dollars, spentOf } from "../../src/core/money.ts"
+import { budget, dollars, spentOf } from "../../src/lib/money.ts"
 
 test("what was spent has four digits, large amounts two", () => {
   expect(dollars(0)).toBe("$0.0000")

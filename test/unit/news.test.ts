@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { newsOf } from "../../src/manager/news.ts"
-import { TaskStore } from "../../src/manager/store.ts"
+import { newsOf } from "../../src/engine/tasks/news.ts"
+import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const named = (id: string, more: Parameters<typeof taskOf>[0] = {}) =>

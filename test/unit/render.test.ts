@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import type { TaskView } from "../../src/manager/view.ts"
+import type { TaskView } from "../../src/engine/tasks/view.ts"
 import { MOST_ANSWER_CHARS, renderLaunch, renderOutput, renderResume, renderTold } from "../../src/tools/render.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, model, viewOf } from "../support/views.ts"

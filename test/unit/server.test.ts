@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Hooks, PluginInput } from "@opencode-ai/plugin"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { type Guest, leave, listenIn } from "../../src/host/hub.ts"
+import { type Guest, leave, listenIn } from "../../src/host/opencode/hub.ts"
 
 /** The plugin's entry on a host that answers every request with nothing. */
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { DEFAULTS, parseOptions } from "../../src/options.ts"
-import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/sidebar/settings.ts"
+import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/terminal/settings.ts"
 
 type Config = Parameters<typeof serverOptions>[0]
 const config = (...plugin: unknown[]) => ({ plugin }) as Config

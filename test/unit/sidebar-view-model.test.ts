@@ -15,7 +15,7 @@ import {
   sectionOf,
   stateText,
   timeOf,
-} from "../../src/sidebar/view-model.ts"
+} from "../../src/terminal/view-model.ts"
 import { outcomeOf } from "../support/tasks.ts"
 
 const START = 1_000_000

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { installationKey, signerOf } from "../../src/host/signature.ts"
+import { installationKey, signerOf } from "../../src/host/record/signature.ts"
 
 let folder: string
 const file = () => join(folder, "record.key")

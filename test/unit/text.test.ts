@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { between, count, cut, head, MOST_LINE_CHARS, oneLine, short } from "../../src/core/text.ts"
+import { between, count, cut, head, MOST_LINE_CHARS, oneLine, short } from "../../src/lib/text.ts"
 
 test("foreign text becomes one line", () => {
   expect(oneLine("  a\r\n\tb \u2028 c\u0085d\u0000e\u001b[31mf ")).toBe("a b c d e [31mf")

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
-import { TaskStore } from "../../src/manager/store.ts"
-import { viewOf } from "../../src/manager/view.ts"
+import { TaskStore } from "../../src/engine/tasks/store.ts"
+import { viewOf } from "../../src/engine/tasks/view.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { batchFor, batchName, batchProgress, namedBatch } from "../../src/core/batch.ts"
-import { duration, ticking } from "../../src/core/duration.ts"
 import { CallError, listed, messageOf, nearest } from "../../src/core/errors.ts"
 import { messageID, partID, taskID } from "../../src/core/ids.ts"
+import { duration, ticking } from "../../src/lib/duration.ts"
 import { taskOf } from "../support/tasks.ts"
 
 describe("a duration reads", () => {

@@ -1,5 +1,5 @@
 import { type FileHandle, open, stat } from "node:fs/promises"
-import { ifMissing } from "../../lock.ts"
+import { ifMissing } from "../../lib/lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"

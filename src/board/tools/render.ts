@@ -1,4 +1,4 @@
-import { count, cut, oneLine } from "../../core/text.ts"
+import { count, cut, oneLine } from "../../lib/text.ts"
 import type { ToolResult } from "../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
 import type { TaskBoard } from "../board.ts"

@@ -1,5 +1,5 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
-import { ticking } from "../../core/duration.ts"
+import { ticking } from "../../lib/duration.ts"
 import type { AgentRow } from "../wire.ts"
 import { ago, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge, Long } from "./parts.tsx"

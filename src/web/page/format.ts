@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../core/bill.ts"
-import { oneLine, short as shortOf } from "../../core/text.ts"
+import { oneLine, short as shortOf } from "../../lib/text.ts"
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000

@@ -1,0 +1,241 @@
+import { CallError } from "../core/errors.ts"
+import type { Clock, Host } from "../core/ports.ts"
+import { type Ending, isActive, type Task } from "../core/task.ts"
+import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
+import { Outbox } from "../delivery/outbox.ts"
+import { Toaster } from "../delivery/toaster.ts"
+import type { ForkHost } from "../fork/ports.ts"
+import { Background } from "../lib/background.ts"
+import type { Options } from "../options.ts"
+import type { Shown } from "../place/worktree/worktrees.ts"
+import { Launcher } from "./launch/launcher.ts"
+import { Queue } from "./launch/queue.ts"
+import { Unattended } from "./launch/unattended.ts"
+import { Waiting } from "./launch/waiting.ts"
+import { Allowance } from "./limits/allowance.ts"
+import { LastWords } from "./limits/last-words.ts"
+import { Ledger } from "./limits/ledger.ts"
+import type { Parts } from "./parts.ts"
+import { Recovery } from "./recover/recovery.ts"
+import { type ClosingStep, Endings } from "./run/endings.ts"
+import { type LoadWorktrees, Places } from "./run/places.ts"
+import { stopSession } from "./run/stopping.ts"
+import { Timekeeper } from "./run/timekeeper.ts"
+import { Watcher } from "./run/watcher.ts"
+import { Checks } from "./run/work-checks.ts"
+import { Answers } from "./talk/answers.ts"
+import { Requests } from "./talk/requests.ts"
+import { Teller } from "./talk/teller.ts"
+import { Underway } from "./talk/underway.ts"
+import { Journal } from "./tasks/journal.ts"
+import { isLastNews, newsOf } from "./tasks/news.ts"
+import { Overview } from "./tasks/overview.ts"
+import { Retention } from "./tasks/retention.ts"
+import { TaskStore } from "./tasks/store.ts"
+
+export type ManagerPorts = {
+  readonly host: Host
+  readonly forks: ForkHost
+  readonly clock: Clock
+  readonly options: Options
+  /** Eight random lower-case letters or digits. */
+  readonly randomID: () => string
+  /** Marks notifications that carry a hidden hint. */
+  readonly development: boolean
+  /** Loads what makes places of their own for tasks; not called where no task has one. */
+  readonly worktrees?: LoadWorktrees
+}
+
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
+/** How long a parent that was woken is given to ask its model, before what may wait is written. */
+const WOKEN_MS = 300
+const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
+
+export type Assembly = ReturnType<typeof assemble>
+
+/**
+ * Makes all that works on tasks and shows each part the others that it needs. What calls back, calls later: a part may
+ * be named in a function before it is made.
+ */
+export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
+  const { forks, randomID } = ports
+  const parts = partsOf(ports, stopped)
+  const { store, journal, host } = parts
+  const answers = new Answers(parts)
+  const ledger = new Ledger(parts)
+  const allowance = new Allowance(parts, ledger)
+  const waiting = new Waiting(parts, (id) => endings.isClosing(id))
+  const checks = new Checks(parts, () => endings)
+  const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
+  const places = new Places(parts, load, checks, () => endings)
+  const outbox: Outbox = outboxOf(ports, parts, {
+    answers,
+    told: (task, state, handedOver) => endings.told(task, state, handedOver),
+    inspect: (taskID) => watcher.inspect(taskID),
+  })
+  // What is done between a run's end and its parent's being told, in this order.
+  const steps: readonly ClosingStep[] = [(closing) => places.leave(closing), (closing) => checks.close(closing)]
+  // A slot may have become free, and some may wait for the task that has ended.
+  const freed = () => {
+    waiting.endStranded(endings)
+    queue.pump()
+    timekeeper.rest()
+  }
+  const endings: Endings = new Endings(parts, outbox, answers, steps, freed)
+  const watch = () => timekeeper.wake()
+  const queue: Queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
+  const launcher = new Launcher(parts, { endings, places, forks, randomID, queue, allowance })
+  const unattended = new Unattended(parts, { endings, randomID, queue, allowance })
+  const lastWords = new LastWords(parts, endings)
+  const watcher: Watcher = new Watcher(parts, {
+    endings,
+    ledger,
+    lastWords,
+    owesNews: (sessionID) => outbox.owes(sessionID),
+    lookAgainAt: (at) => timekeeper.at(at),
+    mayComplete: (task) => checks.mayComplete(task),
+    tellAgain: (task, tracker, text) => parts.background.run("tell again", () => teller.again(task, tracker, text)),
+  })
+  const recovery = new Recovery(parts, { endings, outbox, ledger, changed: freed })
+  const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
+  const teller: Teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
+  const retention = new Retention(parts, waiting, forget)
+  const overview = new Overview(parts, {
+    endings,
+    answers,
+    discover: async (since) => {
+      await recovery.discover(since)
+      timekeeper.wake()
+    },
+    shown,
+  })
+  const requests = new Requests(parts, {
+    endings,
+    forget,
+    resume: (task, prompt) => launcher.resume(task, { prompt }),
+    // As it is by now: to take a request up may have taken its time.
+    tell: (task, text) => teller.tell(store.get(task.id) ?? task, text),
+  })
+  return {
+    parts,
+    answers,
+    ledger,
+    allowance,
+    places,
+    outbox,
+    endings,
+    launcher,
+    unattended,
+    lastWords,
+    watcher,
+    recovery,
+    timekeeper,
+    teller,
+    retention,
+    overview,
+    requests,
+    forget,
+    shown,
+  }
+
+  async function forget(task: Task): Promise<void> {
+    // Somebody may have asked it again while its end was closed.
+    endings.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
+    const remains = ledger.keep(store.get(task.id) ?? task)
+    store.remove(task.id)
+    waiting.endStranded(endings)
+    answers.forget(task.id)
+    checks.forget(task.id)
+    await journal.erase(task, remains)
+  }
+
+  /** What a task changed in a place of its own. A diff that cannot be had is no reason to keep an answer back. */
+  async function shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await places.show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+}
+
+function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
+  const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
+    host.log("info", "transition", {
+      task: after.id,
+      event: type,
+      generation: after.run.generation,
+      from: before.status,
+      to: after.status,
+    })
+  const store = new TaskStore(options.verbose ? logged : undefined)
+  const background = new Background((what, error) => {
+    if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
+  })
+  const own = (id: string) => (store.isWritten(id) ? store.get(id) : undefined)
+  const journal = new Journal(host, clock, stopped, { newest: own, takenOver })
+  const toaster = new Toaster({ host, clock, options })
+  const parts = { host, clock, options, store, journal, toaster, background, underway: new Underway(), stopped }
+  return parts
+
+  function takenOver(id: string): void {
+    const task = store.get(id)
+    const { asks } = store.tracker(id)?.snapshot() ?? {}
+    store.disown(id)
+    // Its parent is told that it was interrupted: what went on with it here does so no more.
+    if (task && asks) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, asks))
+  }
+}
+
+function outboxOf(
+  { options, development }: ManagerPorts,
+  parts: Parts,
+  ports: {
+    readonly answers: Answers
+    readonly told: Endings["told"]
+    readonly inspect: (taskID: string) => void
+  },
+): Outbox {
+  const { host, clock, store, journal, toaster, background, stopped } = parts
+  return new Outbox({
+    host,
+    clock,
+    stopped,
+    isKnown: (id) => store.get(id) !== undefined,
+    isLast: (task) => isLastNews(task, store),
+    compose: async (task) => {
+      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
+      const answer = wanted ? await answerTo(task, parts, ports.answers) : undefined
+      return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
+    },
+    told: ports.told,
+    drained: (parentID, woken) => {
+      const flush = () => {
+        if (stopped.aborted) return
+        toaster.flush()
+        journal.flush(parentID)
+      }
+      // Not in the moment in which the host begins the turn of a parent that was woken.
+      if (woken) clock.after(WOKEN_MS, flush)
+      else flush()
+      // A task that was told of its own without being woken may have ended long before.
+      const parent = store.bySession(parentID)
+      if (!woken && parent && isActive(parent)) ports.inspect(parent.id)
+    },
+    run: (what, work) => background.run(what, work),
+  })
+}
+
+/** What a run has to tell its parent; undefined where that cannot be read now. */
+async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
+  const current = store.get(task.id)
+  const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
+  try {
+    return await answers.ofClosed(task, next)
+  } catch (error) {
+    host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
+    return undefined
+  }
+}

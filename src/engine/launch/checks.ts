@@ -1,0 +1,162 @@
+import { createHash } from "node:crypto"
+import { CallError, listed, messageOf, nearest, thereAre } from "../../core/errors.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { AgentInfo, Host, Rule, SessionInfo } from "../../core/ports.ts"
+import type { Model, Task } from "../../core/task.ts"
+import type { Options } from "../../options.ts"
+import type { TaskStore } from "../tasks/store.ts"
+
+/**
+ * What a launch or a resume is checked for before anything is made, and what follows from its parent. Each check throws
+ * a `CallError` that says what was expected.
+ */
+type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
+
+/** Who calls a tool. */
+export type Caller = {
+  readonly sessionID: string
+  readonly messageID: string
+  /** Fires when the user stops the calling turn. */
+  readonly abort?: AbortSignal
+  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
+  readonly authorize?: (agent: string, description: string) => Promise<void>
+  /** Rejects where they do not allow the caller to run this command, or to edit files. */
+  readonly permit?: (what: Permit) => Promise<void>
+}
+
+/** `files`: those that will be changed, as far as that is known. */
+export type Permit =
+  | { readonly kind: "run"; readonly command: string }
+  | { readonly kind: "edit"; readonly files: readonly string[] }
+
+/** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
+const USELESS_AT_LIMIT = [
+  "superagents_task",
+  "superagents_output",
+  "superagents_list",
+  "superagents_cancel",
+  "superagents_clear",
+  "task",
+] as const
+
+/** The tools of the board: they are for conversations and threads, and no child is offered them. */
+export const BOARD_TOOLS = "tasks_*"
+
+/** The model of this name, as `provider/model`. */
+export async function chooseModel({ host, options }: CheckPorts, wanted: string): Promise<Model> {
+  if (!options.allowModelOverride)
+    throw new CallError(
+      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
+    )
+  const models = await host.models()
+  if (!models.includes(wanted)) {
+    const close = nearest(wanted, models)
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
+    throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
+  }
+  const slash = wanted.indexOf("/")
+  return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
+}
+
+/** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
+export async function depthBelow(
+  ports: CheckPorts,
+  sessionID: string,
+  session: SessionInfo | undefined,
+): Promise<number> {
+  const depth = (await depthOf(ports, sessionID, session)) + 1
+  const { maxDepth } = ports.options
+  if (maxDepth === 0 || depth <= maxDepth) return depth
+  throw new CallError(
+    `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
+  )
+}
+
+async function depthOf(ports: CheckPorts, sessionID: string, session?: SessionInfo): Promise<number> {
+  const known = ports.store.bySession(sessionID)
+  if (known) return known.depth
+  const info = session ?? (await ports.host.parent(sessionID))
+  if (info?.record) return info.record.task.depth
+  return info?.parentID ? (await depthOf(ports, info.parentID)) + 1 : 0
+}
+
+export function refuseUnlessResumable(task: Task, resumable: Options["resumable"]): void {
+  if (task.status === "resumed") throw alreadyResumed(task.id)
+  const allowed: readonly string[] = resumable
+  if (allowed.includes(task.status)) return
+  const which = allowed.length > 0 ? `Only ${allowed.join(" or ")} tasks can be resumed` : NOTHING_RESUMABLE
+  throw new CallError(
+    `${which}; task ${task.id} is ${task.status}. ${
+      task.status === "running"
+        ? `Say it now with superagents_task(tell="${task.id}", prompt)${allowed.length > 0 ? ", or wait until it has finished" : ""}.`
+        : "Start a new superagents_task instead."
+    }`,
+  )
+}
+
+const NOTHING_RESUMABLE = "No task can be resumed (option resumable)"
+
+export const alreadyResumed = (id: string): CallError =>
+  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
+
+export async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** What a launch or a resume will do in the caller's own name, now or at its end. */
+export async function permit(
+  caller: Caller,
+  { check, merge }: { readonly check?: string; readonly merge?: boolean },
+): Promise<void> {
+  try {
+    if (check !== undefined) await caller.permit?.({ kind: "run", command: check })
+  } catch (error) {
+    throw new CallError(`Running the check \`${check}\` was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+  try {
+    if (merge) await caller.permit?.({ kind: "edit", files: [] })
+  } catch (error) {
+    throw new CallError(`Merging what it changes was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** These files of a task's work are changed in the caller's name. */
+export async function permitEdit(caller: Caller, id: string, files: readonly string[]): Promise<void> {
+  try {
+    await caller.permit?.({ kind: "edit", files })
+  } catch (error) {
+    throw new CallError(`Merging task ${id} was not allowed: ${messageOf(error)} Nothing was changed.`)
+  }
+}
+
+export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
+  const agent = agents.find((candidate) => candidate.name === name)
+  if (agent) return agent
+  const names = agents.map((candidate) => candidate.name)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). ${thereAre(names, 20)}`)
+}
+
+/**
+ * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
+ * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
+ */
+export function rulesFor(
+  parent: SessionInfo | undefined,
+  { atLimit, board }: { readonly atLimit: boolean; readonly board: boolean },
+): readonly Rule[] {
+  const inherited = parent?.rules.filter(isInherited) ?? []
+  const denied = [...(atLimit ? USELESS_AT_LIMIT : []), ...(board ? [BOARD_TOOLS] : [])]
+  return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+}
+
+const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
+
+/** What two launches have in common that ask the same of the same agent. */
+export function fingerprint(agent: string, model: Model | undefined, prompt: string): string {
+  const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
+  return createHash("sha256").update(key).digest("base64url").slice(0, 22)
+}

@@ -1,0 +1,302 @@
+import { batchFor } from "../../core/batch.ts"
+import { recentRuns } from "../../core/bill.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { messageID, taskID } from "../../core/ids.ts"
+import type { Rule } from "../../core/ports.ts"
+import { isActive, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import { forkContext } from "../../fork/fork.ts"
+import type { ForkHost } from "../../fork/ports.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Options } from "../../options.ts"
+import type { Allowance } from "../limits/allowance.ts"
+import type { Parts } from "../parts.ts"
+import type { Endings } from "../run/endings.ts"
+import type { Places } from "../run/places.ts"
+import {
+  alreadyResumed,
+  authorize,
+  type Caller,
+  chooseModel,
+  depthBelow,
+  findAgent,
+  fingerprint,
+  permit,
+  refuseUnlessResumable,
+  rulesFor,
+} from "./checks.ts"
+import type { Queue } from "./queue.ts"
+import { resolveAfter } from "./waiting.ts"
+
+export type LaunchRequest = {
+  readonly description: string
+  readonly prompt: string
+  readonly agent: string
+  readonly fork: boolean
+  readonly model?: string
+  readonly batch?: string
+  readonly timeout?: number
+  /** What the run may cost, in US dollars. */
+  readonly maxCost?: number
+  /** Tasks that have to complete before: their ids, or a batch. */
+  readonly after?: readonly string[] | string
+  /** "worktree": in a git worktree of its own. */
+  readonly place?: "here" | "worktree"
+  /** What a completed run changed there is merged at once. */
+  readonly merge?: boolean
+  /** The command that has to pass before a run counts as completed. */
+  readonly check?: string
+}
+
+export type ResumeRequest = {
+  readonly prompt: string
+  readonly timeout?: number
+  readonly maxCost?: number
+  readonly check?: string
+}
+
+export type LauncherPorts = {
+  readonly endings: Endings
+  readonly places: Places
+  readonly forks: ForkHost
+  readonly randomID: () => string
+  readonly queue: Queue
+  readonly allowance: Allowance
+}
+
+/** Makes tasks, and asks ended ones again. */
+export class Launcher {
+  readonly #parts: Parts
+  readonly #ports: LauncherPorts
+  /** Launches under way that an identical one may wait for, by session and fingerprint. */
+  readonly #launching = new Map<string, Promise<Task>>()
+
+  constructor(parts: Parts, ports: LauncherPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
+  async launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
+    const { host, options } = this.#parts
+    const [agents, parent, persona] = await Promise.all([
+      host.agents(),
+      host.parent(caller.sessionID),
+      host.caller(caller.sessionID, caller.messageID),
+    ])
+    const agent = findAgent(request.agent, agents)
+    const model = request.model ? await chooseModel(this.#parts, request.model) : (agent.model ?? persona?.model)
+    const depth = await depthBelow(this.#parts, caller.sessionID, parent)
+    const mark = isPlain(request) ? fingerprint(agent.name, model, request.prompt) : ""
+    const draft = { agent: agent.name, model, depth, fingerprint: mark }
+    const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
+    const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
+    const make = () => this.#authorized(request, caller, draft, rules)
+    if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
+    return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
+  }
+
+  /**
+   * Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. Without a caller
+   * it is somebody at the screen who asks: that needs no permission.
+   */
+  async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
+    const { host, store, clock, options, toaster } = this.#parts
+    this.#refuseToResume(task)
+    await this.#ports.endings.over(task)
+    const session = await host.session(task.sessionID)
+    if (!session)
+      throw new CallError(
+        `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    const { record } = session
+    if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
+    // Another process has resumed it since it ended here.
+    const { run } = store.get(task.id) ?? task
+    if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
+    if (caller) await authorize(caller, task.agent, task.description)
+    if (caller) await permit(caller, { ...request, merge: false })
+    await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
+    // While the user was asked, another may have resumed it, and that run have ended.
+    await this.#ports.endings.over(task)
+    const current = store.get(task.id)
+    if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
+    this.#refuseToResume(current)
+    if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
+    const now = clock.now()
+    const generation = current.run.generation + 1
+    const promptID = messageID("prompt", task.id, generation, now)
+    const next: Run = {
+      generation,
+      promptID,
+      createdAt: now,
+      timeout: request.timeout ?? options.taskTimeout,
+      budget: this.#ports.allowance.budget(request.maxCost, task.id),
+      ...checkOf(request),
+      recent: recentRuns(current, now),
+    }
+    const change = store.apply(task.id, { type: "resumed", run: next }, now)
+    if (!change) throw alreadyResumed(task.id)
+    toaster.launched(change.after)
+    await this.#ports.queue.enqueue(change.after, request.prompt)
+    return store.get(task.id) ?? change.after
+  }
+
+  /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
+  #refuseToResume(task: Task): void {
+    const { store, options } = this.#parts
+    refuseUnlessResumable(task, options.resumable)
+    if (store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
+      )
+  }
+
+  /** What is found, or what a launch under way brings, or what `make` makes. */
+  async #once(
+    key: string,
+    find: () => Task | undefined,
+    make: () => Promise<Task>,
+  ): Promise<{ task: Task; reused: boolean }> {
+    for (let other = this.#launching.get(key); other; other = this.#launching.get(key)) await other.catch(() => {})
+    const earlier = find()
+    if (earlier) return { task: earlier, reused: true }
+    const launching = make().finally(() => this.#launching.delete(key))
+    this.#launching.set(key, launching)
+    return { task: await launching, reused: false }
+  }
+
+  async #authorized(
+    request: LaunchRequest,
+    caller: Caller,
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    rules: readonly Rule[],
+  ): Promise<Task> {
+    await this.#ports.allowance.refuseBeyondLimits(caller.sessionID)
+    const waitsFor = () =>
+      request.after === undefined
+        ? undefined
+        : resolveAfter(request.after, this.#parts.store.ofParent(caller.sessionID))
+    waitsFor()
+    await authorize(caller, found.agent, request.description)
+    await permit(caller, request)
+    // While the user was asked, others may have spent what there was, or failed.
+    this.#ports.allowance.refuseSpent(caller.sessionID)
+    const after = waitsFor()
+    this.#ports.allowance.countLaunch(caller.sessionID)
+    const draft = this.#draft(request, caller, found, after)
+    if (draft.place) await this.#ports.places.capture(draft.id, draft.place.folder)
+    return this.#make(draft, request, rules, caller.abort)
+  }
+
+  async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
+    const { store, host, background } = this.#parts
+    const { queue } = this.#ports
+    const reserved = queue.reserve({ ...draft, sessionID: "" })
+    try {
+      refuseIfAborted(abort)
+      const task = await (request.fork ? this.#fork(reserved, rules) : this.#fresh(reserved, rules))
+      if (abort?.aborted) await host.deleteSession(task.sessionID)
+      refuseIfAborted(abort)
+      if (await queue.begin(task, reserved, request.prompt)) return task
+      throw new CallError(`Task ${task.id} was stopped before it began.`)
+    } catch (error) {
+      queue.release(reserved)
+      if (!store.get(draft.id)) background.run("sweep up after a launch", () => this.#sweep(draft))
+      throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
+    }
+  }
+
+  /** Deletes what a failed launch may have left: a call that failed can have done its work. */
+  async #sweep({ id, parentID }: TaskDraft): Promise<void> {
+    const { host, clock, stopped } = this.#parts
+    await persistently(clock, stopped, async () => {
+      const left = (await host.recordsOf(parentID)).find(({ task }) => task.id === id)
+      if (left) await host.deleteSession(left.task.sessionID)
+    })
+  }
+
+  async #fresh({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+    const { parentID, agent, model } = draft
+    const title = `${draft.description} (@${agent} background agent)`
+    const sessionID = await this.#parts.host.createSession({ parentID, title, agent, model, rules }, draft)
+    return { ...draft, sessionID }
+  }
+
+  /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
+  async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+    const { options, clock, host } = this.#parts
+    const { forks } = this.#ports
+    const title = `${draft.description} (@${draft.agent} background fork)`
+    const { sessionID, info } = await forkContext(
+      { forks, host },
+      { draft, title, rules, limits: limitsOf(options.fork) },
+    )
+    const promptID = messageID("prompt", draft.id, 0, clock.now())
+    return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
+  }
+
+  #draft(
+    request: LaunchRequest,
+    caller: Caller,
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    after: readonly string[] | undefined,
+  ): TaskDraft {
+    const { clock, store, options } = this.#parts
+    const now = clock.now()
+    const id = taskID(this.#ports.randomID)
+    const siblings = [...store.ofParent(caller.sessionID), ...this.#ports.queue.making(caller.sessionID)]
+    return {
+      id,
+      parentID: caller.sessionID,
+      parentMessageID: caller.messageID,
+      description: request.description,
+      ...found,
+      batch: batchFor(request.batch, id, siblings),
+      ...this.#placeOf(request, caller),
+      createdAt: now,
+      earlier: NO_FIGURES,
+      status: "running",
+      run: {
+        generation: 0,
+        promptID: messageID("prompt", id, 0, now),
+        createdAt: now,
+        timeout: request.timeout ?? options.taskTimeout,
+        budget: this.#ports.allowance.budget(request.maxCost, id),
+        after,
+        ...checkOf(request),
+      },
+      delivery: { state: "none" },
+    }
+  }
+
+  #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
+    if (place !== "worktree") return {}
+    return { place: { kind: "worktree", folder: this.#parts.host.folderOf(sessionID), merge } }
+  }
+
+  /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
+  #identical(parentID: string, fingerprint: string): Task | undefined {
+    const { options, store, clock } = this.#parts
+    return store.ofParent(parentID).findLast((task) => {
+      if (task.fingerprint !== fingerprint || task.run.generation > 0) return false
+      if (isActive(task)) return true
+      return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
+    })
+  }
+}
+
+/** 0 turns a limit off. */
+const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): Options["fork"] => ({
+  maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
+  maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
+})
+
+const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
+
+/** Nothing goes with it but agent, model and prompt: one such is like another. */
+const isPlain = ({ fork, after, place, check }: LaunchRequest): boolean =>
+  !fork && after === undefined && place !== "worktree" && check === undefined
+
+function refuseIfAborted(abort: AbortSignal | undefined): void {
+  if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
+}

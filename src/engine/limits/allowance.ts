@@ -1,0 +1,61 @@
+import { CallError } from "../../core/errors.ts"
+import { launchDelay, MINUTE_MS } from "../../core/limits.ts"
+import { refusalOf } from "../../core/spending.ts"
+import type { Run } from "../../core/task.ts"
+import type { Parts } from "../parts.ts"
+import type { Ledger } from "./ledger.ts"
+
+/** What may still be begun: by the money and the tokens that were spent, and by how often something was begun lately. */
+export class Allowance {
+  readonly #parts: Parts
+  readonly #ledger: Ledger
+  readonly #launches = new Map<string, number[]>()
+
+  constructor(parts: Parts, ledger: Ledger) {
+    this.#parts = parts
+    this.#ledger = ledger
+  }
+
+  /** Nothing begins where a limit that it would come under is used up. */
+  async refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
+    await this.#ledger.lookElsewhere()
+    this.refuseSpent(sessionID, taskID)
+  }
+
+  /** The same by what is known now. */
+  refuseSpent(sessionID: string, taskID?: string): void {
+    const why = this.refusal(sessionID, taskID)
+    if (why)
+      throw new CallError(
+        `Nothing was launched: ${why}. Only the user can raise it: do the rest yourself, or tell them.`,
+      )
+  }
+
+  /** Why nothing may begin; undefined where it may. */
+  refusal(sessionID: string, taskID?: string): string | undefined {
+    return refusalOf(this.#parts.options, this.#ledger.spentBefore(sessionID, taskID))
+  }
+
+  /** What a run may cost that was given `max` for itself. */
+  budget(max: number | undefined, taskID: string): Run["budget"] {
+    return max === undefined ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
+  }
+
+  /** Counts one launch of a session. Throws where there were too many of late. */
+  countLaunch(sessionID: string): void {
+    const now = this.#parts.clock.now()
+    const { maxLaunchesPerMinute } = this.#parts.options
+    const launches = this.#launches.get(sessionID) ?? []
+    const delay = launchDelay(launches, maxLaunchesPerMinute, now)
+    if (delay > 0)
+      throw new CallError(
+        `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
+      )
+    this.#launches.set(sessionID, [...launches.filter((at) => at > now - MINUTE_MS), now])
+  }
+
+  /** Forgets what is remembered of a session that was deleted. */
+  forgetSession(sessionID: string): void {
+    this.#launches.delete(sessionID)
+  }
+}

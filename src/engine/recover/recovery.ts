@@ -1,0 +1,236 @@
+import { endAfterCrash } from "../../core/last-word.ts"
+import type { TaskRecord } from "../../core/ports.ts"
+import { type Ending, isActive, isOwed, type Task } from "../../core/task.ts"
+import { judge, keptTodos, lastSignIn } from "../../core/verdict.ts"
+import type { Outbox } from "../../delivery/outbox.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Ledger } from "../limits/ledger.ts"
+import type { Parts } from "../parts.ts"
+import type { Endings } from "../run/endings.ts"
+import { homeOf } from "../run/places.ts"
+
+/** How far back the start looks. Older tasks are found when their parent's session is used. */
+const LOOK_BACK_MS = 7 * 24 * 3_600_000
+/** Between writing itself down as a task's owner and looking whether another process wrote last, in ms. */
+const CLAIM_MS = 300
+/** A parent that waited this recently is woken by what is told after a restart; an older one finds it when it is used. */
+const WAKE_WINDOW_MS = 900_000
+
+export type RecoveryPorts = {
+  readonly endings: Endings
+  readonly outbox: Outbox
+  readonly ledger: Ledger
+  /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
+  readonly changed: () => void
+}
+
+/**
+ * Brings tasks back after a crash or a restart from the records in their sessions:
+ *
+ * - ended and told: known again;
+ * - ended and not told: told, unless the parent has the message;
+ * - active when its process died: judged by its messages, a finished one told as finished, any other as interrupted;
+ * - looked after by another process that lives: shown and left alone, taken over when that process dies.
+ *
+ * Nothing is started: what a queued task was to do is told as interrupted before it began.
+ */
+export class Recovery {
+  readonly #parts: Parts
+  readonly #endings: Endings
+  readonly #outbox: Outbox
+  readonly #ledger: Ledger
+  readonly #changed: () => void
+  readonly #loaded = new Map<string, Promise<void>>()
+  /** Tasks that a dead process left and that are not settled yet, with when that process was last seen. */
+  readonly #orphans = new Map<string, number>()
+  readonly #adopting = new Set<string>()
+
+  constructor(parts: Parts, { endings, outbox, ledger, changed }: RecoveryPorts) {
+    this.#parts = parts
+    this.#endings = endings
+    this.#outbox = outbox
+    this.#ledger = ledger
+    this.#changed = changed
+  }
+
+  /** Takes in the tasks of all sessions that changed lately. Rejects with a `HostError`. */
+  async recover(): Promise<void> {
+    const { host, clock, stopped } = this.#parts
+    const since = clock.now() - LOOK_BACK_MS
+    this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
+  }
+
+  /** Takes in what other processes have launched or ended since then. Never rejects. */
+  async discover(since: number): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#takeIn(await host.recordsSince(since))
+    } catch (error) {
+      host.log("warn", "could not look for other processes' tasks", { error: String(error) })
+    }
+  }
+
+  /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
+  async ready(parentID: string): Promise<void> {
+    const loading = this.#loaded.get(parentID) ?? this.#load(parentID)
+    this.#loaded.set(parentID, loading)
+    await loading
+    await this.refreshForeign(parentID)
+  }
+
+  /**
+   * Looks at the tasks that other processes look after, of one parent or of all: did they end, were they told, did their
+   * process die? What cannot be read is looked at again. Never rejects.
+   */
+  async refreshForeign(parentID?: string): Promise<void> {
+    const { store, host, stopped } = this.#parts
+    for (const task of store.foreign()) {
+      if (stopped.aborted) return
+      if (parentID !== undefined && task.parentID !== parentID) continue
+      try {
+        const record = await this.#recordOf(task)
+        if (record) this.#takeIn([record])
+        // Deleted, or cleared by its own process.
+        else if (store.isForeign(task.id)) this.#remove(task.id)
+        if (record && isActive(record.task) && !task.place)
+          store.readForeign(task.id, await host.messagesSince(task.sessionID, record.task.run.promptID))
+      } catch (error) {
+        host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
+      }
+    }
+  }
+
+  /** One that works in a folder of its own is looked for below its parent: to ask for it starts an instance there. */
+  async #recordOf(task: Task): Promise<TaskRecord | undefined> {
+    const { host } = this.#parts
+    if (!task.place) return (await host.session(task.sessionID))?.record
+    return (await host.recordsOf(task.parentID)).find((record) => record.task.id === task.id)
+  }
+
+  forget(parentID: string): void {
+    this.#loaded.delete(parentID)
+  }
+
+  async #load(parentID: string): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#takeIn(await host.recordsOf(parentID))
+    } catch (error) {
+      this.#loaded.delete(parentID)
+      host.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
+    }
+  }
+
+  #takeIn(records: readonly TaskRecord[]): void {
+    const { store, host, clock, background } = this.#parts
+    const orphans: TaskRecord[] = []
+    for (const { task, owner } of records) {
+      if (task.forgotten) {
+        this.#ledger.keep(task)
+        if (store.isForeign(task.id)) this.#remove(task.id)
+        continue
+      }
+      const known = store.isForeign(task.id) ? undefined : store.get(task.id)
+      const ownership = host.ownership(owner)
+      const isOrphan = ownership === "dead" || (ownership === "ours" && this.#orphans.has(task.id))
+      // One that ended here may have been asked again elsewhere, and left by that process too.
+      const isKnown = known && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
+      if ((ownership === "ours" && !isOrphan) || isKnown) continue
+      // What a dead process left stays another's until it is settled: what fails is looked at again.
+      if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
+      else store.addForeign(task)
+      if (isOrphan && store.isForeign(task.id)) orphans.push({ task, owner })
+      if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
+    }
+    // Only now are the parents known of those that tasks have launched.
+    for (const { task, owner } of orphans) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
+    if (records.length > 0) this.#changed()
+  }
+
+  #remove(taskID: string): void {
+    this.#parts.store.remove(taskID)
+    this.#endings.letGo(taskID)
+    this.#changed()
+  }
+
+  /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
+  async #adopt(task: Task, lastSeenAt: number): Promise<void> {
+    const { host } = this.#parts
+    if (this.#adopting.has(task.id)) return
+    const seenAt = this.#orphans.get(task.id) ?? lastSeenAt
+    this.#orphans.set(task.id, seenAt)
+    this.#adopting.add(task.id)
+    try {
+      // Read where its folder was, a session would start the host's instance of that folder again.
+      if (mayBeElsewhere(task)) await host.move(task.sessionID, homeOf(this.#parts, task))
+      const isMine = await this.#claim(task)
+      if (isMine && isActive(task)) await this.#settle(task, seenAt)
+      else if (isMine) this.#tell(task, seenAt)
+      this.#orphans.delete(task.id)
+    } catch (error) {
+      host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
+    } finally {
+      this.#adopting.delete(task.id)
+    }
+  }
+
+  /**
+   * Writes this process down as the task's owner. Another that does so in the same moment may write last: then the task
+   * is its, and both see that a moment later.
+   */
+  async #claim(task: Task): Promise<boolean> {
+    const { host, clock } = this.#parts
+    await host.saveRecord(task.sessionID, task)
+    await new Promise<void>((resolve) => void clock.after(CLAIM_MS, resolve))
+    const record = (await host.session(task.sessionID))?.record
+    return record !== undefined && host.ownership(record.owner) === "ours"
+  }
+
+  #tell(task: Task, seenAt: number): void {
+    const { delivery } = task
+    this.#own(task)
+    const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
+    const owing = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
+    const closed = isUnclosed(task) ? this.#endings.closeAgain(owing) : undefined
+    this.#outbox.post(owing, closed, true)
+  }
+
+  async #settle(task: Task, seenAt: number): Promise<void> {
+    const { host } = this.#parts
+    const messages = await host.messagesSince(task.sessionID, task.run.promptID)
+    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    const judged = judge(messages, "orphaned")
+    if (!judged || !this.#own(task)) return
+    const ending = unchecked(task, endAfterCrash(judged, task.run, messages))
+    const lastSign = Math.max(seenAt, lastSignIn(messages))
+    const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
+    this.#endings.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
+  }
+
+  /** Takes a task over that is still as the dead process left it. */
+  #own(task: Task): boolean {
+    const { store, clock, stopped } = this.#parts
+    if (stopped.aborted || !store.isForeign(task.id)) return false
+    store.add(task, clock.now())
+    return true
+  }
+
+  /** A task that launched it has ended with that process: it is not set to work again, now that nobody looks after it. */
+  #wakes({ parentID }: Task, seenAt: number): boolean {
+    if (this.#parts.store.bySession(parentID)) return false
+    return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
+  }
+}
+
+/** Whether a run that had answered would have passed its check, nobody knows any more. */
+function unchecked(task: Task, ending: Ending): Ending {
+  if (ending.type !== "completed" || task.run.check === undefined) return ending
+  const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
+  return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
+}
+
+/** It works in a place of its own, or where a parent does that may have one. */
+const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
+
+/** It worked in a place of its own, and what became of that was not written down. */
+const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined

@@ -1,0 +1,296 @@
+import { DAY_MS } from "../../core/bill.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
+import type { Parts } from "../parts.ts"
+import type { Closing, Endings } from "./endings.ts"
+import { stopSession } from "./stopping.ts"
+import type { Checks } from "./work-checks.ts"
+
+/** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
+const MOST_FILES = 100
+/** How long a session that was stopped may take to be idle, and how often it is looked at. */
+const QUIET_LIMIT_MS = 10_000
+const QUIET_LOOK_MS = 100
+
+/** A run whose place is being made ready. */
+type Entering = { readonly stop: AbortController; readonly done: Promise<unknown> }
+
+/**
+ * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
+ * of its own, when it launched the task, is gone when the parent has ended.
+ */
+export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
+  const { store, host } = parts
+  const parent = store.bySession(task.parentID)
+  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
+  return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
+}
+
+/** Loads what makes places; not called where no task has one. */
+export type LoadWorktrees = () => Promise<Worktrees>
+
+/**
+ * Tasks that work in a place of their own: their sessions are moved there before they are asked, and home again before
+ * the place is put away.
+ */
+export class Places {
+  readonly #parts: Parts
+  readonly #load: LoadWorktrees
+  readonly #checks: Checks
+  readonly #endings: () => Endings
+  readonly #entering = new Map<string, Entering>()
+  #merging: Promise<unknown> = Promise.resolve()
+
+  constructor(parts: Parts, load: LoadWorktrees, checks: Checks, endings: () => Endings) {
+    this.#parts = parts
+    this.#load = load
+    this.#checks = checks
+    this.#endings = endings
+  }
+
+  /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
+  async capture(taskID: string, folder: string): Promise<void> {
+    const worktrees = await this.#load()
+    await worktrees.capture(taskID, folder)
+  }
+
+  /**
+   * Makes the run's place ready and moves its session there; one without a place goes to where its parent is. Returns
+   * what the agent has to be told of it. Rejects where that failed, or the run ended meanwhile.
+   */
+  async enter(task: Task): Promise<string> {
+    const { place, sessionID, run } = task
+    const folder = homeOf(this.#parts, task)
+    if (!place) {
+      if (this.#parts.host.folderOf(sessionID) !== folder) await this.#parts.host.move(sessionID, folder)
+      return ""
+    }
+    const stop = new AbortController()
+    const entering = this.#load().then(async (worktrees) => {
+      // One that waited for others is to see what they have done.
+      if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
+      const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, signal: stop.signal })
+      if (stop.signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
+      await this.#parts.host.move(sessionID, ready.directory)
+      return welcome(task.id, ready.directory, ready.conflicts)
+    })
+    const done = entering.catch(() => {})
+    this.#entering.set(task.id, { stop, done })
+    try {
+      return await entering
+    } finally {
+      this.#entering.delete(task.id)
+    }
+  }
+
+  /**
+   * What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. The tasks
+   * that it launched are closed before, and come along from its folder.
+   */
+  async leave(closing: Closing): Promise<Partial<Outcome> | undefined> {
+    const { place, id, outcome } = closing.task
+    if (!place) return undefined
+    try {
+      return await this.#leave(closing, place)
+    } catch (error) {
+      this.#parts.host.log("warn", "a worktree could not be put away", { task: id, error: String(error) })
+      return { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") }
+    }
+  }
+
+  async #leave({ task, ending }: Closing, place: NonNullable<Task["place"]>): Promise<Partial<Outcome>> {
+    const entering = this.#entering.get(task.id)
+    entering?.stop.abort()
+    await entering?.done
+    // What still runs there would write into what is kept, and be in the way of its removal.
+    await this.#checks.stop(task.id)
+    const below = this.#below(task)
+    for (const { id } of below) await this.#endings().closed(id)
+    const worktrees = await this.#load()
+    const putAway = async () => {
+      for (const each of [task, ...below]) await this.home(each)
+      return worktrees.putAway(task.id, homeOf(this.#parts, task))
+    }
+    if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
+    return this.#inTurn(async () => {
+      const unfit = await this.#refuseUnlessFit(task, worktrees).catch(refusedBy)
+      const put = await putAway()
+      const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
+      return { work: workOf(put, merge) }
+    })
+  }
+
+  /** One after the other: what one has merged, the next is checked with. */
+  #inTurn<Value>(work: () => Promise<Value>): Promise<Value> {
+    const done = this.#merging.then(work)
+    this.#merging = done.catch(() => {})
+    return done
+  }
+
+  /** The tasks that a task launched, and those that they launched. */
+  #below({ sessionID }: Task): readonly Task[] {
+    return this.#parts.store.ofParent(sessionID).flatMap((own) => [own, ...this.#below(own)])
+  }
+
+  /** Moves a task's session back to where its parent works, once it does nothing any more. */
+  async home(task: Task): Promise<void> {
+    const { host, clock } = this.#parts
+    const { sessionID } = task
+    const folder = homeOf(this.#parts, task)
+    if (host.folderOf(sessionID) === folder) return
+    const deadline = clock.now() + QUIET_LIMIT_MS
+    while ((await host.activity()).has(sessionID)) {
+      if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its worktree stays`)
+      await stopSession(this.#parts, sessionID)
+      await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+    }
+    await host.move(sessionID, folder)
+  }
+
+  /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
+  async settle(task: Task): Promise<Task> {
+    const { outcome, place } = task
+    if (!place || isActive(task) || !outcome || outcome.work) return task
+    if (this.#parts.store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
+      )
+    await this.home(task)
+    const worktrees = await this.#load()
+    const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
+    const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
+    return this.#record(task, { ...outcome, note, work })
+  }
+
+  /** Brings the kept work of an ended task home. */
+  async merge(task: Task): Promise<Task> {
+    const { outcome, place } = task
+    if (!place)
+      throw new CallError(
+        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with \`place: "worktree"\` are merged.`,
+      )
+    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
+    const merge = await this.#merge(task, await this.#load())
+    if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
+    if (!outcome?.work) return task
+    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+  }
+
+  /** Writes down what became of an ended task's work since; the task as it is then. */
+  async #record(task: Task, outcome: Outcome): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const event = { type: "closed", generation: task.run.generation, outcome } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return change?.after ?? task
+  }
+
+  /** What an ended task changed, with the diff. */
+  async show(task: Task, mostLines: number): Promise<Shown | undefined> {
+    if (!task.place || !task.outcome?.work || task.outcome.work.files.length === 0) return undefined
+    const worktrees = await this.#load()
+    return worktrees.show(task.id, homeOf(this.#parts, task), mostLines)
+  }
+
+  /** Each file that an ended task changed; its record has the first of many. */
+  async filesOf(task: Task): Promise<readonly string[]> {
+    const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
+    return moreFiles > 0 ? ((await this.show(task, 0))?.files ?? files) : files
+  }
+
+  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
+  async clear(tasks: readonly Task[]): Promise<readonly string[]> {
+    const kept: string[] = []
+    const folders = new Map(tasks.flatMap((task) => (task.place ? [[task.id, homeOf(this.#parts, task)]] : [])))
+    for (const folder of new Set(folders.values())) {
+      const ids = tasks.map(({ id }) => id).filter((id) => folders.get(id) === folder)
+      try {
+        const worktrees = await this.#load()
+        kept.push(...(await worktrees.clear(folder, ids)))
+      } catch (error) {
+        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        kept.push(...tasks.filter((task) => ids.includes(task.id) && isUnmerged(task)).map(({ id }) => id))
+      }
+    }
+    return kept
+  }
+
+  /** Finishes what an earlier process left in the repository around a folder. Never rejects. */
+  async sweep(folder: string): Promise<void> {
+    const { host, store, clock, options } = this.#parts
+    try {
+      const worktrees = await this.#load()
+      const isBusy = (taskID: string) => {
+        const task = store.get(taskID)
+        return task !== undefined && isActive(task)
+      }
+      for (const { taskID, what } of await worktrees.sweep(folder, isBusy))
+        host.log("warn", `after a restart: ${what}`, { task: taskID })
+      const { keepDays, dropUnmerged } = options.worktree
+      if (keepDays === 0) return
+      const isKnown = (taskID: string) => store.get(taskID) !== undefined
+      const dropped = await worktrees.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
+      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
+    } catch (error) {
+      host.log("warn", "worktrees could not be looked after", { folder, error: messageOf(error) })
+    }
+  }
+
+  /**
+   * Throws the reason why a completed task's work is not merged by itself: its parent's worktree, for which it was asked,
+   * is gone; or its check does not pass with what was merged since, which is brought into the worktree and checked.
+   */
+  async #refuseUnlessFit(task: Task, worktrees: Worktrees): Promise<undefined> {
+    const folder = homeOf(this.#parts, task)
+    if (folder !== task.place?.folder)
+      throw new CallError("the agent that asked for it has ended, and its worktree is put away")
+    if (task.run.check === undefined) return
+    // Brought home after a crash: in its worktree nothing can be checked any more.
+    if (this.#parts.host.folderOf(task.sessionID) === folder)
+      throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
+    const brought = await worktrees.bringIn(task.id, folder)
+    if (brought.kind !== "merged") return
+    const result = await this.#checks.once(task)
+    if (!result?.passed)
+      throw new CallError(
+        `with what was changed in your folder meanwhile, its check does not pass (${result?.how ?? "it was stopped"})`,
+      )
+  }
+
+  async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {
+    try {
+      const { kind, ...more } = await worktrees.merge(task.id, homeOf(this.#parts, task))
+      const files = "files" in more ? more.files.slice(0, MOST_FILES) : []
+      return { kind, files }
+    } catch (error) {
+      return refusedBy(error)
+    }
+  }
+}
+
+const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
+
+function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, merge?: Merge): Work {
+  return {
+    files: files.slice(0, MOST_FILES),
+    moreFiles: Math.max(0, files.length - MOST_FILES),
+    added,
+    removed,
+    submodules,
+    ...(held !== undefined && { held: { folder: held, because: unsaved } }),
+    ...(merge && { merge }),
+  }
+}
+
+const NOT_PUT_AWAY = "What it changed was not kept at its end"
+
+const notPutAway = (id: string, why: string): string =>
+  `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
+
+function welcome(id: string, directory: string, conflicts: readonly string[]): string {
+  const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included, but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
+  if (conflicts.length === 0) return place
+  return `${place}\nThe present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>) that you have to solve first, keeping what both sides meant. One without marks (a binary, a link) is as in the original folder; yours is what \`git show refs/superagents/${id}^1:<file>\` shows. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
+}

@@ -1,0 +1,38 @@
+import type { Ask } from "../../core/task.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Parts } from "../parts.ts"
+
+/** How long an abort may take before the caller goes on; the host carries it out all the same. */
+const ABORT_LIMIT_MS = 5000
+
+/**
+ * Ends what a session does: refuses its open questions first, since an abort would leave them open for ever, then
+ * aborts it. `asks` are the open questions of the session and of those below it. Never rejects; a failure is logged.
+ */
+export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = parts.clock.after(ABORT_LIMIT_MS, resolve)
+    void parts.underway
+      .track(sessionID, () => refuseAndAbort(parts, sessionID, asks))
+      .then(() => {
+        cancel()
+        resolve()
+      })
+  })
+}
+
+async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
+  const { host } = parts
+  const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
+  // Without a message: with one, the child's model would be asked again before the abort comes.
+  await Promise.all(asks.map((ask) => attempt(parts, () => host.refuse(ask, ""), ask.sessionID)))
+  await Promise.all([...sessions].map((id) => attempt(parts, () => host.abort(id), id)))
+}
+
+async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void>, sessionID: string): Promise<void> {
+  try {
+    await persistently(clock, stopped, work)
+  } catch (error) {
+    host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
+  }
+}

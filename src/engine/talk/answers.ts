@@ -1,0 +1,74 @@
+import { isActive, type Task } from "../../core/task.ts"
+import { answerText } from "../../core/verdict.ts"
+import type { Answer } from "../../delivery/compose.ts"
+import type { Parts } from "../parts.ts"
+
+/** Waits before a further look at whether the host has closed the message that it was stopped in. */
+const CLOSING_DELAYS_MS = [20, 100, 400] as const
+/** How much is kept together, in UTF-16 units: memory does not grow with the answers. The oldest go first. */
+const MOST_KEPT_CHARS = 1_000_000
+
+/**
+ * The answers of ended runs: read from their sessions, and kept for `resultCacheTTL` so that reading on at an offset
+ * does not read the session again.
+ */
+export class Answers {
+  readonly #parts: Parts
+  readonly #kept = new Map<string, Answer & { readonly generation: number; readonly until: number }>()
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  /**
+   * The text of a run, empty where there is none. `next` is the prompt of a later run, if there is one: what comes from
+   * there on is another answer. Rejects with a `HostError`.
+   */
+  async of(task: Task, next?: string): Promise<Answer> {
+    return (await this.#read(task, next)).answer
+  }
+
+  /** The same, of a run that was stopped: the host closes its last message a moment after it has stopped. */
+  async ofClosed(task: Task, next?: string): Promise<Answer> {
+    for (const ms of CLOSING_DELAYS_MS) {
+      const { answer, closed } = await this.#read(task, next)
+      if (closed || this.#parts.stopped.aborted) return answer
+      await new Promise<void>((resolve) => void this.#parts.clock.after(ms, resolve))
+    }
+    return this.of(task, next)
+  }
+
+  async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
+    const { host, clock } = this.#parts
+    const kept = this.#kept.get(task.id)
+    if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
+    const since = await host.messagesSince(task.sessionID, task.run.promptID)
+    const end = since.findIndex(({ id }) => id === next)
+    const messages = end < 0 ? since : since.slice(0, end)
+    const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
+    const answer = { text: answerText(messages), gone }
+    const last = messages.findLast(({ role }) => role === "assistant")
+    const closed = last === undefined || last.completedAt !== undefined
+    if (closed && !isActive(task) && next === undefined) this.keep(task, answer)
+    return { answer, closed }
+  }
+
+  /** Keeps an answer that was just read. */
+  keep({ id, run }: Task, { text, gone }: Answer): void {
+    const { clock, options } = this.#parts
+    if (options.resultCacheTTL === 0) return
+    const now = clock.now()
+    this.#kept.delete(id)
+    this.#kept.set(id, { text, gone, generation: run.generation, until: now + options.resultCacheTTL })
+    let chars = [...this.#kept.values()].reduce((sum, entry) => sum + entry.text.length, 0)
+    for (const [each, entry] of this.#kept) {
+      if (entry.until > now && chars <= MOST_KEPT_CHARS) break
+      this.#kept.delete(each)
+      chars -= entry.text.length
+    }
+  }
+
+  forget(taskID: string): void {
+    this.#kept.delete(taskID)
+  }
+}

@@ -1,0 +1,75 @@
+import { CallError } from "../../core/errors.ts"
+import type { TaskRequest } from "../../core/ports.ts"
+import { type Ending, isActive, type Task } from "../../core/task.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Parts } from "../parts.ts"
+import type { Endings } from "../run/endings.ts"
+
+export type RequestPorts = {
+  readonly endings: Endings
+  readonly forget: (task: Task) => Promise<void>
+  readonly resume: (task: Task, prompt: string) => Promise<unknown>
+  readonly tell: (task: Task, text: string) => Promise<unknown>
+}
+
+export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
+
+/**
+ * Carries out what somebody at the screen asks for. The terminal companion writes a request into the session's
+ * metadata; the event that tells of the write brings it here, and here alone is the state changed.
+ */
+export class Requests {
+  readonly #parts: Parts
+  readonly #ports: RequestPorts
+  /** Requests that were taken up: each comes with every event until it is removed. */
+  readonly #taken = new Set<string>()
+
+  constructor(parts: Parts, ports: RequestPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Takes up a request once and removes it, whatever comes of it. */
+  take(task: Task, request: TaskRequest): void {
+    const { store, host, clock, stopped, background, journal } = this.#parts
+    if (this.#taken.has(request.id) || store.isForeign(task.id)) return
+    this.#taken.add(request.id)
+    background.run("a request from the screen", async () => {
+      // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.
+      const remove = () => host.clearRequest(task.sessionID, request.id)
+      const isRemoved = await remove().then(
+        () => true,
+        () => false,
+      )
+      try {
+        await this.#carryOut(task, request)
+      } catch (error) {
+        if (!(error instanceof CallError)) throw error
+        host.toast({ title: "Not done", message: error.message, variant: "warning" })
+      } finally {
+        // What stays would be carried out once more after a restart.
+        if (!isRemoved) await persistently(clock, stopped, remove)
+        this.#taken.delete(request.id)
+        // Whoever wrote the request wrote our record with it, perhaps an older one.
+        if (store.get(task.id)) await journal.save(task)
+      }
+    })
+  }
+
+  async #carryOut(task: Task, { action, prompt }: TaskRequest): Promise<void> {
+    const { endings, forget, resume, tell } = this.#ports
+    if (action === "tell") {
+      if (!prompt?.trim()) throw new CallError("There is nothing to say to it.")
+      await tell(task, prompt)
+      return
+    }
+    if (action === "resume") {
+      if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
+      await resume(task, prompt)
+      return
+    }
+    if (isActive(task)) endings.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
+    await endings.closed(task.id)
+    if (action === "clear") await forget(task)
+  }
+}

@@ -1,0 +1,302 @@
+import { CallError } from "../core/errors.ts"
+import { taskOfMessage } from "../core/ids.ts"
+import type { HostEvent } from "../core/ports.ts"
+import type { Spent } from "../core/spending.ts"
+import { type Ending, isActive, isQueued, isUnattended, isUnmerged, type Status, type Task } from "../core/task.ts"
+import type { Shown } from "../place/worktree/worktrees.ts"
+import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
+import { type Caller, permitEdit } from "./launch/checks.ts"
+import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
+import type { UnattendedRequest } from "./launch/unattended.ts"
+import type { WordInRequest } from "./limits/last-words.ts"
+import type { Parts } from "./parts.ts"
+import { DELETED, PARENT_ENDED } from "./run/endings.ts"
+import { type CancelSelector, findBatch, findTask, selectRunning } from "./tasks/lookup.ts"
+import type { Overview } from "./tasks/overview.ts"
+import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
+
+/** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
+export type Report = {
+  readonly view: TaskView
+  readonly answer?: string
+  readonly gone?: boolean
+  readonly firstLook: boolean
+  /** What it changed in a place of its own. */
+  readonly shown?: Shown
+}
+
+const CANCELLED: Ending = {
+  type: "cancelled",
+  reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
+}
+const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
+
+/**
+ * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Holds no state of
+ * its own: `assembly.ts` puts together what does the work.
+ */
+export class TaskManager {
+  readonly #stop = new AbortController()
+  readonly #all: Assembly
+  readonly #parts: Parts
+
+  constructor(ports: ManagerPorts) {
+    this.#all = assemble(ports, this.#stop.signal)
+    this.#parts = this.#all.parts
+  }
+
+  /** The tasks of all sessions. */
+  get overview(): Overview {
+    return this.#all.overview
+  }
+
+  /** Finishes what an earlier process left of worktrees in the repository around a folder. Never rejects. */
+  sweep(folder: string): Promise<void> {
+    return this.#all.places.sweep(folder)
+  }
+
+  /** Brings back the tasks of an earlier process. Never rejects. */
+  async recover(): Promise<void> {
+    try {
+      await this.#all.recovery.recover()
+    } catch (error) {
+      this.#parts.host.log("warn", "could not look for earlier tasks", { error: String(error) })
+    }
+    this.#all.timekeeper.wake()
+  }
+
+  /** To be awaited before a session's tasks are used: brings back those that it had in an earlier process. */
+  async ready(sessionID: string): Promise<void> {
+    await this.#all.recovery.ready(sessionID)
+    this.#all.timekeeper.wake()
+  }
+
+  async launch(request: LaunchRequest, caller: Caller): Promise<{ view: TaskView; reused: boolean }> {
+    const { task, reused } = await this.#all.launcher.launch(request, caller)
+    this.#all.retention.prune(caller.sessionID)
+    return { view: this.#view(task), reused }
+  }
+
+  async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
+    return this.#view(await this.#all.launcher.resume(this.#find(reference, caller.sessionID), request, caller))
+  }
+
+  /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
+  async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
+    const task = this.#find(reference, caller.sessionID)
+    const { waits } = await this.#all.teller.tell(task, text)
+    return { view: this.#view(task), waits }
+  }
+
+  /** What the session's model is told with the request that is about to be sent; undefined for nothing. */
+  inRequest(sessionID: string): WordInRequest | undefined {
+    return this.#all.lastWords.inRequest(sessionID)
+  }
+
+  /** Why the session may call no tool now; undefined where it may. */
+  refusesTools(sessionID: string): string | undefined {
+    return this.#all.lastWords.refusal(sessionID)
+  }
+
+  /** What a session's tasks took, and the project's within a day; those below them and forgotten ones are included. */
+  spentBy(sessionID: string): Spent {
+    return this.#all.ledger.spentBefore(sessionID)
+  }
+
+  /**
+   * A task as it is, with its answer if it has ended. `block`: wait up to so many ms for the end. The first look at an
+   * ended task stamps it as retrieved.
+   */
+  async output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
+    const { store, clock, journal } = this.#parts
+    const found = this.#find(reference, caller.sessionID)
+    if (block > 0) await this.#all.endings.wait(found, block, signal)
+    const seen = store.get(found.id)
+    if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
+    // The host stores what an aborted answer had so far when the abort is done.
+    await this.#all.endings.closed(found.id)
+    const task = store.get(found.id) ?? seen
+    if (isActive(task)) return { view: this.#view(task), firstLook: false }
+    const { text: answer, gone } = await this.#all.answers.of(task)
+    const now = clock.now()
+    const change = store.apply(task.id, { type: "retrieved", at: now }, now)
+    if (change) journal.saveLater(change.after)
+    const shown = await this.#all.shown(task)
+    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
+  }
+
+  /** Brings home what an ended task changed in its own worktree. */
+  async merge(reference: string, caller: Caller): Promise<TaskView> {
+    const { store } = this.#parts
+    const found = this.#find(reference, caller.sessionID)
+    await this.#all.endings.closed(found.id)
+    const task = await this.#all.places.settle(store.get(found.id) ?? found)
+    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.places.filesOf(task))
+    return this.#view(await this.#all.places.merge(task))
+  }
+
+  /** True for the session of a task that began from nothing. */
+  isFresh(sessionID: string): boolean {
+    const task = this.#parts.store.bySession(sessionID)
+    return task !== undefined && !isUnattended(task) && task.fork === undefined
+  }
+
+  /** The tasks that a session launched, oldest first. */
+  list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
+    const own = this.#parts.store.ofParent(sessionID)
+    const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
+    return own
+      .filter((task) => filter.status === undefined || task.status === filter.status)
+      .filter((task) => filter.batch === undefined || task.batch === batch)
+      .map((task) => this.#view(task))
+  }
+
+  /** Ended tasks of a session that were dropped to keep its history short although nobody had read them. */
+  droppedUnread(sessionID: string): number {
+    return this.#all.retention.droppedUnread(sessionID)
+  }
+
+  /** Ends the selected tasks that run, and really stops them. Returns those that ended by it, with those that waited for them. */
+  async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
+    const { store } = this.#parts
+    const own = store.ofParent(caller.sessionID)
+    const selected = selectRunning(selector, own, ({ id }) => store.isForeign(id))
+    // The newest first: those that wait for others come after them, and are ended for what they are.
+    for (const { id, run } of selected.toReversed())
+      this.#all.endings.end(id, run.generation, CANCELLED, { wake: false })
+    const ended = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
+    await Promise.all(ended.map(({ id }) => this.#all.endings.closed(id)))
+    return ended.flatMap(({ id }) => store.get(id) ?? []).map((task) => this.#view(task))
+  }
+
+  /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
+  async clear(sessionID: string): Promise<Cleared> {
+    const { store } = this.#parts
+    const all = store.ofParent(sessionID)
+    const tasks = all.filter((task) => !store.isForeign(task.id))
+    const left = all.length - tasks.length
+    const newestFirst = tasks.toReversed()
+    const stopped = newestFirst.filter(({ id, run }) =>
+      this.#all.endings.end(id, run.generation, CANCELLED, { silent: true }),
+    )
+    await Promise.all(tasks.map(({ id }) => this.#all.endings.closed(id)))
+    const unmerged = await this.#all.places.clear(tasks.map((task) => store.get(task.id) ?? task))
+    await Promise.all(tasks.map((task) => this.#all.forget(task)))
+    this.#all.retention.forgetSession(sessionID)
+    return {
+      cleared: tasks.length,
+      stopped: stopped.length,
+      ...(unmerged.length > 0 && { unmerged }),
+      ...(left > 0 && { left }),
+    }
+  }
+
+  /** Begins a run in a session that stands by itself, of which nobody is told. */
+  async run(request: UnattendedRequest): Promise<TaskView> {
+    return this.#view(await this.#all.unattended.run(request))
+  }
+
+  /** Stops such a run, for the person who wants that. False where there is none. */
+  stopRun(sessionID: string): Promise<boolean> {
+    return this.#all.unattended.stop(sessionID, STOPPED)
+  }
+
+  /** The task whose own session this is. */
+  taskIn(sessionID: string): TaskView | undefined {
+    const task = this.#parts.store.bySession(sessionID)
+    return task && this.#view(task)
+  }
+
+  /** Whether a session is that of a task that was launched, or lies below one. */
+  isLaunched(sessionID: string): boolean {
+    const task = this.#parts.store.responsibleFor(sessionID)
+    return task !== undefined && !isUnattended(task)
+  }
+
+  /** The session of a task that nobody launched; undefined for any other. */
+  standing(taskID: string): string | undefined {
+    const task = this.#parts.store.get(taskID)
+    return task && isUnattended(task) ? task.sessionID : undefined
+  }
+
+  /** Whether a message is one that was written by or for a task. */
+  wrote(messageID: string): boolean {
+    const id = taskOfMessage(messageID)
+    return id !== undefined && this.#parts.store.get(id) !== undefined
+  }
+
+  /** Looks at what other processes have made of their tasks since `since`. Never rejects. */
+  async refresh(since: number): Promise<void> {
+    await this.#all.recovery.discover(since)
+    await this.#all.recovery.refreshForeign()
+    this.#all.timekeeper.wake()
+  }
+
+  /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
+  handle(event: HostEvent): void {
+    const { store, stopped } = this.#parts
+    if (stopped.aborted) return
+    const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
+    if (event.type === "created") {
+      if (event.parentID) store.adopt(sessionID, event.parentID)
+      return
+    }
+    if (event.type === "idle") this.#all.outbox.parentIdle(sessionID)
+    if (event.type === "updated") this.#all.outbox.parentChanged(sessionID)
+    if (event.type === "deleted") return this.#sessionDeleted(sessionID)
+    const task = store.responsibleFor(sessionID)
+    if (!task || store.isForeign(task.id)) return
+    if (event.type === "updated" && event.request && task.sessionID === sessionID)
+      this.#all.requests.take(task, event.request)
+    const tracker = store.tracker(task.id)
+    if (!tracker || isQueued(task)) return
+    this.#all.timekeeper.noticeSleep()
+    this.#all.watcher.observe(task, tracker, event)
+    store.noticed(task.id)
+  }
+
+  /** One look at the host and at the limits, as the clock brings it about by itself. Never rejects. */
+  tick(): Promise<void> {
+    return this.#all.timekeeper.tick()
+  }
+
+  /** Ends timers and waiting calls; tasks and their sessions go on. */
+  stop(): void {
+    this.#stop.abort()
+    this.#all.timekeeper.stop()
+    this.#all.endings.releaseAll()
+  }
+
+  /** Resolves when nothing is under way in the background. For tests and an orderly end. */
+  settled(): Promise<void> {
+    return this.#parts.background.idle()
+  }
+
+  #find(reference: string, sessionID: string): Task {
+    return findTask(reference, this.#parts.store.ofParent(sessionID))
+  }
+
+  #sessionDeleted(sessionID: string): void {
+    const { store, background } = this.#parts
+    const task = store.bySession(sessionID)
+    // Stopped as well: what a deleted session was doing goes on until somebody aborts it.
+    if (task) this.#all.endings.end(task.id, task.run.generation, DELETED)
+    store.forgetDescendant(sessionID)
+    this.#all.outbox.parentDeleted(sessionID)
+    this.#all.allowance.forgetSession(sessionID)
+    this.#all.retention.forgetSession(sessionID)
+    this.#all.recovery.forget(sessionID)
+    for (const own of store.ofParent(sessionID).reverse()) {
+      this.#all.endings.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
+      background.run("parent deleted", async () => {
+        await this.#all.endings.closed(own.id)
+        await this.#all.forget(own)
+      })
+    }
+  }
+
+  #view(task: Task): TaskView {
+    const { store, clock } = this.#parts
+    return viewOf(store.get(task.id) ?? task, store, clock.now())
+  }
+}

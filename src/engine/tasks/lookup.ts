@@ -1,0 +1,83 @@
+import { nameOf } from "../../core/account.ts"
+import { batchName, namedBatch } from "../../core/batch.ts"
+import { CallError, listed, thereAre } from "../../core/errors.ts"
+import { isActive, type Task } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+
+/**
+ * The one task among `own` that `reference` names: a task id, a child session's id, or a prefix of either that fits
+ * only one. Throws a `CallError` that names the candidates.
+ */
+export function findTask(reference: string, own: readonly Task[]): Task {
+  const wanted = reference.trim()
+  const exact = own.find((task) => task.id === wanted || task.sessionID === wanted)
+  if (exact) return exact
+  const fitting =
+    wanted === "" ? [] : own.filter(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
+  if (fitting.length === 1 && fitting[0]) return fitting[0]
+  if (fitting.length > 1) throw new CallError(`"${wanted}" fits several tasks: ${named(fitting)}. Give more of the id.`)
+  throw new CallError(
+    own.length === 0
+      ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
+      : `No task "${wanted}" in this session. ${thereAre(own.map(nameOf))}`,
+  )
+}
+
+/**
+ * The key of the batch among `own` that `reference` names: by its name, or by the id of any of its tasks or a
+ * beginning of it that fits one batch alone. Undefined where there is none.
+ */
+export function findBatch(reference: string, own: readonly Task[]): string | undefined {
+  const wanted = reference.trim()
+  const named = namedBatch(wanted)
+  if (own.some((task) => task.batch === named)) return named
+  const exact = own.find((task) => task.id === wanted)
+  if (exact) return exact.batch
+  const keys = new Set(wanted === "" ? [] : own.filter(({ id }) => id.startsWith(wanted)).map(({ batch }) => batch))
+  return keys.size === 1 ? [...keys][0] : undefined
+}
+
+/** What one call of `cancel` is about. */
+export type CancelSelector =
+  | { readonly type: "task"; readonly reference: string }
+  | { readonly type: "batch"; readonly name: string }
+  | { readonly type: "all" }
+
+/**
+ * The tasks among `own` that a cancel is to end. Throws a `CallError` where it names one that cannot be ended, or a
+ * batch that there is not. `isForeign`: run by another process, which alone can end it.
+ */
+export function selectRunning(
+  selector: CancelSelector,
+  own: readonly Task[],
+  isForeign: (task: Task) => boolean,
+): readonly Task[] {
+  if (selector.type === "task") return [endable(findTask(selector.reference, own), isForeign)]
+  const key = selector.type === "batch" ? findBatch(selector.name, own) : undefined
+  if (selector.type === "batch" && key === undefined) throw noBatch(selector.name, own)
+  const running = own.filter((task) => isActive(task) && (key === undefined || task.batch === key))
+  const endables = running.filter((task) => !isForeign(task))
+  return endables.length > 0 ? endables : running.map((task) => endable(task, isForeign))
+}
+
+function noBatch(name: string, own: readonly Task[]): CallError {
+  if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
+  return new CallError(
+    `No batch "${name}" in this session. ${knownBatches(own)} The id of a task names its batch as well.`,
+  )
+}
+
+/** What batches there are, for who named one that there is not. */
+export function knownBatches(own: readonly Task[]): string {
+  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
+  return names.length > 0 ? thereAre(names) : "No task has a batch name."
+}
+
+function endable(task: Task, isForeign: (task: Task) => boolean): Task {
+  if (!isActive(task))
+    throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
+  if (isForeign(task)) throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
+  return task
+}
+
+const named = (tasks: readonly Task[]): string => listed(tasks.map(nameOf))

@@ -1,0 +1,42 @@
+import { isActive, isOwed, type Task } from "../../core/task.ts"
+import type { News } from "../../delivery/compose.ts"
+import type { TaskStore } from "./store.ts"
+import { viewOf } from "./view.ts"
+
+/**
+ * What there is to tell of a run's end beside its answer. `task` is the task as it was when the run ended: a resume
+ * meanwhile does not change that.
+ */
+export function newsOf(task: Task, store: TaskStore, now: number): News {
+  const { whole, thisRun } = viewOf(task, store, now)
+  const current = inSameRun(task, store)
+  const others = othersOf(task, store)
+  return {
+    task: current ? { ...task, retrievedAt: current.retrievedAt } : task,
+    whole,
+    thisRun,
+    running: others.filter(isUntold),
+    notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
+  }
+}
+
+/** True where nothing else of the session's is still to come: then this news is the last for now. */
+export const isLastNews = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
+
+/** The session's other tasks; with the task itself where it works on a later run by now. */
+function othersOf(task: Task, store: TaskStore): readonly Task[] {
+  const current = inSameRun(task, store)
+  return store.ofParent(task.parentID).filter((other) => other.id !== current?.id)
+}
+
+/** The task as it is now; undefined where it was resumed since. */
+function inSameRun({ id, run }: Task, store: TaskStore): Task | undefined {
+  const current = store.get(id)
+  return current?.run.generation === run.generation ? current : undefined
+}
+
+/** News go out in the order in which the runs ended: a task whose own are still to come runs, as far as its parent knows. */
+const isUntold = (task: Task): boolean => isActive(task) || isOwed(task)
+
+/** What its parent cancelled itself is not waited for. */
+const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

@@ -1,0 +1,91 @@
+import { isActive, type Task } from "../../core/task.ts"
+import type { Parts } from "../parts.ts"
+import type { Endings } from "../run/endings.ts"
+import type { Answers } from "../talk/answers.ts"
+import { STOPPED_BY_USER } from "../talk/requests.ts"
+import { type TaskView, viewOf } from "./view.ts"
+
+/** Clocks of two processes, and a write that was under way, in ms. */
+const SLACK_MS = 5000
+
+type OverviewPorts = {
+  readonly endings: Endings
+  readonly answers: Answers
+  /** Takes in what other processes did since a time; must not reject. */
+  readonly discover: (since: number) => Promise<void>
+  /** What an ended task changed in its own place; must not reject. */
+  readonly shown: (task: Task) => Promise<{ readonly diff: string } | undefined>
+}
+
+/**
+ * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
+ * it stamps nothing as retrieved.
+ */
+export class Overview {
+  readonly #parts: Parts
+  readonly #endings: Endings
+  readonly #answers: Answers
+  readonly #discover: OverviewPorts["discover"]
+  readonly #shown: OverviewPorts["shown"]
+  #refreshedAt: number
+
+  constructor(parts: Parts, { endings, answers, discover, shown }: OverviewPorts) {
+    this.#parts = parts
+    this.#endings = endings
+    this.#answers = answers
+    this.#discover = discover
+    this.#shown = shown
+    this.#refreshedAt = parts.clock.now()
+  }
+
+  /** Takes in what other processes have launched since the last time. Never rejects. */
+  async refresh(): Promise<void> {
+    const since = this.#refreshedAt - SLACK_MS
+    this.#refreshedAt = this.#parts.clock.now()
+    await this.#discover(since)
+  }
+
+  /** Oldest first, those of other processes included. */
+  list(): readonly TaskView[] {
+    const { store, clock } = this.#parts
+    const tasks = store.all().sort((a, b) => a.createdAt - b.createdAt)
+    return tasks.map((task) => viewOf(task, store, clock.now()))
+  }
+
+  get(id: string): TaskView | undefined {
+    const { store, clock } = this.#parts
+    const task = store.get(id)
+    return task && viewOf(task, store, clock.now())
+  }
+
+  isForeign(id: string): boolean {
+    return this.#parts.store.isForeign(id)
+  }
+
+  /** The text of the last run, or what a running one wrote last. Rejects with a `HostError`. */
+  async answer(id: string): Promise<string> {
+    const view = this.get(id)
+    if (!view) return ""
+    return isActive(view.task) ? view.lastText : (await this.#answers.of(view.task)).text
+  }
+
+  /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
+  async patch(id: string): Promise<string | undefined> {
+    const task = this.#parts.store.get(id)
+    return task && (await this.#shown(task))?.diff
+  }
+
+  /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */
+  async cancel(id: string): Promise<boolean> {
+    const task = this.#parts.store.get(id)
+    if (!task || this.isForeign(id)) return false
+    const ended = this.#endings.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#endings.closed(id)
+    return ended
+  }
+
+  /** `listener` is called with the id of a task that may look different now; it must not throw. Returns the end of it. */
+  subscribe(listener: (id: string) => void): () => void {
+    return this.#parts.store.subscribe(listener)
+  }
+}

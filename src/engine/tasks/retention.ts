@@ -1,0 +1,49 @@
+import { isActive, isOwed, type Task } from "../../core/task.ts"
+import type { Waiting } from "../launch/waiting.ts"
+import type { Parts } from "../parts.ts"
+
+/**
+ * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
+ * nobody has read goes only when unread ones alone are too many, and is counted.
+ */
+export class Retention {
+  readonly #parts: Parts
+  readonly #waiting: Waiting
+  readonly #forget: (task: Task) => Promise<void>
+  readonly #droppedUnread = new Map<string, number>()
+
+  constructor(parts: Parts, waiting: Waiting, forget: (task: Task) => Promise<void>) {
+    this.#parts = parts
+    this.#waiting = waiting
+    this.#forget = forget
+  }
+
+  prune(parentID: string): void {
+    const { store, options, host, background } = this.#parts
+    if (options.maxHistory === 0) return
+    const ended = store
+      .ofParent(parentID)
+      .filter((task) => !isActive(task) && !isOwed(task) && !this.#waiting.isWaitedFor(task.id))
+    const surplus = ended.length - options.maxHistory
+    if (surplus <= 0) return
+    const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))
+    const read = oldestFirst.filter((task) => task.retrievedAt !== undefined)
+    const unread = oldestFirst.filter((task) => task.retrievedAt === undefined)
+    for (const task of [...read, ...unread].slice(0, surplus)) {
+      if (task.retrievedAt === undefined) {
+        this.#droppedUnread.set(parentID, this.droppedUnread(parentID) + 1)
+        host.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
+      }
+      const forgotten = this.#forget(task)
+      background.run("drop an ended task", () => forgotten)
+    }
+  }
+
+  droppedUnread(parentID: string): number {
+    return this.#droppedUnread.get(parentID) ?? 0
+  }
+
+  forgetSession(parentID: string): void {
+    this.#droppedUnread.delete(parentID)
+  }
+}

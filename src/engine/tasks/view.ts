@@ -1,0 +1,86 @@
+import { waitsFor } from "../../core/after.ts"
+import { placeInQueue } from "../../core/limits.ts"
+import {
+  type Ask,
+  addFigures,
+  elapsed,
+  type Figures,
+  isActive,
+  isQueued,
+  NO_FIGURES,
+  type Phase,
+  type Progress,
+  phaseOf,
+  type Task,
+  waited,
+} from "../../core/task.ts"
+import type { TaskStore } from "./store.ts"
+
+/** What the outside sees of a task: a frozen copy with the figures of this moment. */
+export type TaskView = {
+  readonly task: Task
+  readonly phase?: Phase
+  /** Since admission, in ms. */
+  readonly elapsed: number
+  /** In the queue, in ms. */
+  readonly waited: number
+  /** From 1; only while queued. */
+  readonly place?: number
+  /** Of the task, of all its runs, and of the tasks that it launched. */
+  readonly whole: Figures
+  /** Of the last run alone, without the tasks that it launched. */
+  readonly thisRun: Figures
+  /** The last tools that the run called, oldest first. */
+  readonly recentTools: readonly string[]
+  readonly lastText: string
+  /** How long ago the last sign of life was, in ms. */
+  readonly signAge?: number
+  readonly asks: readonly Ask[]
+  readonly retry?: { readonly attempt: number; readonly message: string }
+}
+
+/** What a clear did: `unmerged` names tasks whose work is kept, `left` counts those that another process looks after. */
+export type Cleared = {
+  readonly cleared: number
+  readonly stopped: number
+  readonly unmerged?: readonly string[]
+  readonly left?: number
+}
+
+export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
+  const progress = progressOf(task, store)
+  return Object.freeze({
+    task: Object.freeze({ ...task }),
+    phase: progress && phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store)),
+    elapsed: elapsed(task, now),
+    waited: waited(task, now),
+    place: isQueued(task)
+      ? placeInQueue(task, store.active(), (each) => waitsForIn(each, store).length > 0)
+      : undefined,
+    whole: wholeOf(task, store),
+    thisRun: thisRunOf(task, progress),
+    recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
+    lastText: progress?.lastText ?? "",
+    signAge: progress && Math.max(0, now - progress.lastSignAt),
+    asks: progress?.asks ?? [],
+    retry: progress?.retry,
+  })
+}
+
+const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
+
+/** None of a run that has ended, though the task may have been resumed since. */
+const progressOf = (task: Task, store: TaskStore): Progress | undefined =>
+  isActive(task) ? store.tracker(task.id)?.snapshot() : undefined
+
+const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
+  const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES
+  return { toolCalls, usage }
+}
+
+/** What a task took itself, all its runs together, and what the tasks took that it launched. */
+function wholeOf(task: Task, store: TaskStore): Figures {
+  const run = thisRunOf(task, progressOf(task, store))
+  const own = addFigures(addFigures(task.earlier, run), store.left(task.sessionID))
+  return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
+}

@@ -1,0 +1,118 @@
+import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
+import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
+import type { Usage } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import { testsIn } from "../../receipt/tests.ts"
+
+/** OpenCode's token counts and cost as usage; what is missing counts as none. */
+export function toUsage(tokens: unknown, cost: unknown): Usage {
+  const counts = (tokens ?? {}) as {
+    input?: number
+    output?: number
+    reasoning?: number
+    cache?: { read?: number; write?: number }
+  }
+  return {
+    input: counts.input ?? 0,
+    output: counts.output ?? 0,
+    reasoning: counts.reasoning ?? 0,
+    cacheRead: counts.cache?.read ?? 0,
+    cacheWrite: counts.cache?.write ?? 0,
+    cost: typeof cost === "number" ? cost : 0,
+  }
+}
+
+/** OpenCode's error objects, `{name, data: {message}}`, as name and message; anything else as text. */
+export function toError(error: unknown): { name: string; message: string } {
+  if (typeof error !== "object" || error === null) return { name: "Error", message: String(error ?? "unknown error") }
+  const { name, message, data } = error as { name?: unknown; message?: unknown; data?: { message?: unknown } }
+  const text = [data?.message, message, name].find((candidate) => typeof candidate === "string" && candidate !== "")
+  return { name: typeof name === "string" ? name : "Error", message: errorLine(String(text ?? "unknown error")) }
+}
+
+/** Providers' own words, shortened here if anywhere. */
+const MOST_ERROR_CHARS = 2000
+
+/** The host hands over stack traces as messages; a reader needs what stands before them. */
+const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
+
+export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
+  return messageOf(
+    info,
+    parts.flatMap((part) => toParts(part, info)),
+  )
+}
+
+export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Message {
+  const shared = { id: info.id, createdAt: info.time.created, parts }
+  if (info.role === "user") return { ...shared, role: "user", summary: false }
+  return {
+    ...shared,
+    role: "assistant",
+    parentID: info.parentID,
+    completedAt: info.time.completed,
+    finish: info.finish,
+    error: info.error && toError(info.error),
+    usage: toUsage(info.tokens, info.cost),
+    summary: info.summary === true,
+  }
+}
+
+/** Tools that write files. With snapshots on, a `patch` part tells more: what a command of the shell changed, too. */
+const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
+
+/** A part of a message as the core reads it; none where the core does not look at such parts. */
+export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
+  const directory = message.role === "assistant" ? message.path.cwd : ""
+  if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
+  if (part.type === "patch") return [{ type: "files", paths: part.files.map((file) => below(directory, file)) }]
+  if (part.type !== "tool") return []
+  const { callID, tool, state } = part
+  const refused = state.status === "error" && isRefusal(state.error)
+  const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input?.filePath : undefined
+  const files = typeof written === "string" ? [{ type: "files" as const, paths: [below(directory, written)] }] : []
+  return [{ type: "tool", callID, tool, state: state.status, refused }, ...files, ...commandOf(part)]
+}
+
+/** The host's shell. Its output's beginning or end is missing where it is long; what it reports stands at the end. */
+const SHELL = "bash"
+
+/** The command of an ended call of the shell; none where it was refused, or never began. */
+function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
+  if (tool !== SHELL || (state.status !== "completed" && state.status !== "error")) return []
+  const command = state.input?.command
+  if (typeof command !== "string") return []
+  if (state.status === "error") return isCutOff(state.error) ? [{ type: "command", command }] : []
+  const exit = state.metadata?.exit
+  const tests = testsIn(state.output ?? "")
+  return [{ type: "command", command, ...(typeof exit === "number" && { exitCode: exit }), ...(tests && { tests }) }]
+}
+
+const isCutOff = (error: string): boolean => /aborted/i.test(error)
+
+/** A file's name holds what its maker likes, line breaks too. */
+const below = (directory: string, file: string): string =>
+  oneLine(
+    directory !== "" && file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : file,
+    MOST_PATH_CHARS,
+  )
+
+const MOST_PATH_CHARS = 400
+
+/** What the host writes into a call that was refused without a word: with one, the agent goes on. */
+const isRefusal = (error: string): boolean =>
+  /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(error)
+
+export function toAgent(agent: Agent): AgentInfo {
+  return {
+    name: agent.name,
+    description: agent.description ?? "",
+    mode: agent.mode,
+    // The host says `null` for no variant, and takes none back.
+    model: agent.model && {
+      provider: agent.model.providerID,
+      id: agent.model.modelID,
+      variant: agent.variant ?? undefined,
+    },
+  }
+}

@@ -1,0 +1,141 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { modelKey } from "../../core/limits.ts"
+import { type Host, HostError } from "../../core/ports.ts"
+import type { Model } from "../../core/task.ts"
+import type { TokenCounter } from "../../fork/counter.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../fork/ports.ts"
+import { Cached } from "./cached.ts"
+import { call } from "./client.ts"
+import { type Room, rewriteCopy } from "./copy.ts"
+import { history, type Stored } from "./history.ts"
+import { storedMessages } from "./messages.ts"
+import { replay } from "./replay.ts"
+
+const KEEP_MODELS_MS = 60_000
+/** What OpenCode holds back of a model's context for the answer, at most, in tokens. */
+const ANSWER_TOKENS = 32_000
+const COMPACTION_TOKENS = 20_000
+
+type Sessions = Pick<Host, "createSession" | "deleteSession" | "saveRecord" | "log">
+
+export type ForkParts = {
+  readonly client: OpencodeClient
+  readonly sessions: Sessions
+  /** The project's, as the host names it. */
+  readonly directory: string
+  readonly counter: Pick<TokenCounter, "count">
+}
+
+type Limit = { readonly context: number; readonly input?: number; readonly output: number }
+
+/**
+ * Forks on OpenCode 1.x, in two ways.
+ *
+ * The first: the fork is a child like any other, and what it inherits is replayed into it. So a long history costs what
+ * is kept of it, while `session.fork` costs all of it and then a call for every message that goes; the copies carry no
+ * cost of the parent's, no stale token count that would have the host compact the fork at once, and ids older than the
+ * prompt's.
+ *
+ * The second, where the host does not replay: `session.fork`, rewritten to the same content. It is no child of its
+ * parent: its record names it, and its questions are not seen on the parent's screen.
+ */
+export class OpencodeForks implements ForkHost {
+  readonly #client: OpencodeClient
+  readonly #sessions: Sessions
+  readonly #directory: string
+  readonly #counter: Pick<TokenCounter, "count">
+  readonly #limits = new Cached<ReadonlyMap<string, Limit>>(KEEP_MODELS_MS, () => this.#readLimits())
+  /** The host has no route to replay by: it is not asked again. */
+  #replays = true
+
+  constructor({ client, sessions, directory, counter }: ForkParts) {
+    this.#client = client
+    this.#sessions = sessions
+    this.#directory = directory
+    this.#counter = counter
+  }
+
+  async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
+    return history(await this.#before(sessionID, messageID))
+  }
+
+  async contextLimit(model: Model): Promise<number | undefined> {
+    const limit = await this.#limit(model)
+    return limit && (limit.input ?? limit.context)
+  }
+
+  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
+    return this.#counter.count(texts)
+  }
+
+  async fork(input: NewFork): Promise<string> {
+    const replayed = this.#replays ? await this.#replayed(input) : undefined
+    return replayed ?? (await this.#copied(input))
+  }
+
+  /** A child with the history replayed into it; undefined, with nothing left behind, where the host does not replay. */
+  async #replayed({ messages, tokens, draft, ...session }: NewFork): Promise<string | undefined> {
+    const sessionID = await this.#sessions.createSession(session, draft)
+    try {
+      await replay(this.#client, { sessionID, directory: this.#directory }, messages, tokens)
+      return sessionID
+    } catch (error) {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      if (!(error instanceof HostError)) throw error
+      if (error.notFound) this.#replays = false
+      this.#sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
+        error: error.message,
+      })
+      return undefined
+    }
+  }
+
+  /** A copy of the parent, rewritten to the same. */
+  async #copied({ messages, draft, parentID, title, model, rules }: NewFork): Promise<string> {
+    const messageID = draft.parentMessageID
+    const sources = await this.#before(parentID, messageID)
+    const { id: sessionID } = await call(
+      "copy the session",
+      this.#client.session.fork({ sessionID: parentID, messageID }),
+    )
+    try {
+      const own = { title, permission: [...rules], metadata: {} }
+      await call("write a session", this.#client.session.update({ sessionID, ...own }))
+      await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
+      await rewriteCopy(this.#client, { sessionID, sources, room: await this.#room(model) }, messages)
+      return sessionID
+    } catch (error) {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      throw error
+    }
+  }
+
+  /** What was stored in the session before the message. */
+  async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
+    const stored = await storedMessages(this.#client, sessionID)
+    const end = stored.findIndex(({ info }) => info.id === messageID)
+    if (end < 0)
+      throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
+    return stored.slice(0, end)
+  }
+
+  /** As OpenCode computes it under its default settings. */
+  async #room(model: Model | undefined): Promise<Room> {
+    const limit = model && (await this.#limit(model))
+    if (!limit) return undefined
+    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
+    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
+  }
+
+  async #limit(model: Model): Promise<Limit | undefined> {
+    return (await this.#limits.get()).get(modelKey(model))
+  }
+
+  async #readLimits(): Promise<ReadonlyMap<string, Limit>> {
+    const { providers } = await call("read the models", this.#client.config.providers())
+    const limits = providers.flatMap(({ id, models }) =>
+      Object.entries(models).map(([model, { limit }]) => [`${id}/${model}`, limit] as const),
+    )
+    return new Map(limits.filter(([, { context }]) => context > 0))
+  }
+}

@@ -1,0 +1,206 @@
+import { z } from "zod"
+import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
+import { REASON_CODES, STATUSES, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Signer } from "./signature.ts"
+
+/** The key of our record among a session's metadata. */
+export const RECORD_KEY = "superagents"
+/** The key of what the companion wants done with the session's task. */
+export const REQUEST_KEY = "superagentsRequest"
+/** 1 was not signed. */
+const VERSION = 2
+
+const Usage = z.object({
+  input: z.number(),
+  output: z.number(),
+  reasoning: z.number(),
+  cacheRead: z.number(),
+  cacheWrite: z.number(),
+  cost: z.number(),
+  atLeast: z.literal(true).optional(),
+})
+
+const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
+
+const Run = z.object({
+  generation: z.int().min(0),
+  promptID: z.string(),
+  createdAt: z.number(),
+  startedAt: z.number().optional(),
+  endedAt: z.number().optional(),
+  timeout: z.number(),
+  budget: z.object({ max: z.number(), before: z.number() }).optional(),
+  recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
+  after: z.array(z.string()).optional(),
+  lastWordAt: z.number().optional(),
+  lastWordFor: Reason.optional(),
+  check: z.string().optional(),
+})
+
+const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })
+
+const Receipt = z.object({
+  commands: z.number(),
+  failed: z.number(),
+  cut: z.number(),
+  latest: z.array(z.object({ command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() })),
+  tests: TestCount.optional(),
+  check: z
+    .object({
+      command: z.string(),
+      passed: z.boolean(),
+      runs: z.number(),
+      how: z.string(),
+      tests: TestCount.optional(),
+      output: z.string().optional(),
+    })
+    .optional(),
+})
+
+const Work = z.object({
+  files: z.array(z.string()),
+  moreFiles: z.number(),
+  added: z.number(),
+  removed: z.number(),
+  submodules: z.array(z.string()),
+  held: z.object({ folder: z.string(), because: z.array(z.string()) }).optional(),
+  merge: z
+    .object({
+      kind: z.enum(["merged", "nothing", "conflict", "refused"]),
+      files: z.array(z.string()),
+      text: z.string().optional(),
+    })
+    .optional(),
+})
+
+const Outcome = z.object({
+  reason: Reason.optional(),
+  note: z.string().optional(),
+  toolCalls: z.number(),
+  recentTools: z.array(z.string()),
+  usage: Usage,
+  openTodos: z.number(),
+  filesChanged: z.array(z.string()),
+  moreFiles: z.number(),
+  saidLastWord: z.boolean().optional(),
+  unanswered: z.array(z.string()).optional(),
+  receipt: Receipt.optional(),
+  work: Work.optional(),
+})
+
+const Delivery = z.union([
+  z.object({ state: z.literal("none") }),
+  z.object({
+    state: z.enum(["pending", "confirmed", "abandoned"]),
+    wake: z.boolean(),
+    done: z.number(),
+    total: z.number(),
+    running: z.number(),
+  }),
+])
+
+const Draft = z.object({
+  id: z.string(),
+  parentID: z.string(),
+  parentMessageID: z.string(),
+  description: z.string(),
+  agent: z.string(),
+  model: z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() }).optional(),
+  batch: z.string(),
+  depth: z.int().min(0),
+  fork: z
+    .object({
+      messages: z.number(),
+      tokens: z.number(),
+      droppedMessages: z.number(),
+      cutResults: z.number(),
+      cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
+    })
+    .optional(),
+  place: z.object({ kind: z.literal("worktree"), folder: z.string(), merge: z.boolean() }).optional(),
+  createdAt: z.number(),
+  earlier: z.object({ toolCalls: z.number(), usage: Usage }),
+  fingerprint: z.string(),
+  status: z.enum(STATUSES),
+  run: Run,
+  outcome: Outcome.optional(),
+  delivery: Delivery,
+  retrievedAt: z.number().optional(),
+  forgotten: z.literal(true).optional(),
+})
+
+const RecordSchema = z.object({
+  version: z.literal(VERSION),
+  /** The session the record was written for: a copy of it names another. Absent in a session's first moment. */
+  session: z.string().optional(),
+  owner: z.object({
+    pid: z.number(),
+    machine: z.string(),
+    boot: z.string(),
+    namespace: z.string(),
+    started: z.string(),
+    instance: z.string(),
+    folder: z.string().optional(),
+    seenAt: z.number(),
+  }),
+  task: Draft,
+})
+
+/** A session's row, as far as a record has to do with it. */
+type Row = { readonly id: string; readonly parentID?: string; readonly metadata?: unknown }
+
+/** The record as it is put into metadata. The session's id is not repeated in the task. */
+export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: Owner, signer: Signer): unknown {
+  const { sessionID, ...task } = draft
+  const record = { version: VERSION, session: sessionID, owner, task }
+  return { ...record, signature: signer.sign(record) }
+}
+
+/**
+ * The record in a session's metadata; undefined where there is none, where a newer version wrote it, or where it is not
+ * this session's: a copy, or below another parent. With `signer`, only what this installation wrote is believed; a
+ * screen, which acts on nothing, may do without.
+ */
+export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined {
+  const stored = stripped(metadata)
+  if (!stored || (signer && !signer.isSigned(stored.record, stored.signature))) return undefined
+  const parsed = RecordSchema.safeParse(stored.record)
+  if (!parsed.success) return undefined
+  const { session, owner, task } = parsed.data
+  if (session !== undefined && session !== id) return undefined
+  // What the host makes by copying has no parent: then the record has to name this very session.
+  const isOfParent = (parentID ?? "") === task.parentID || (parentID === undefined && session === id)
+  return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
+}
+
+/** What was signed, and the signature; undefined where the metadata has no record. */
+function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknown }>; signature: unknown } | undefined {
+  const stored = entry(metadata, RECORD_KEY)
+  if (typeof stored !== "object" || stored === null) return undefined
+  const { signature, ...record } = stored as { signature?: unknown }
+  return { record, signature }
+}
+
+const RequestSchema = z.object({
+  id: z.string().min(1),
+  action: z.enum(["cancel", "clear", "resume", "tell"]),
+  prompt: z.string().optional(),
+})
+
+/** The companion's request in a session's metadata, if there is one that can be read. */
+export function decodeRequest(metadata: unknown): TaskRequest | undefined {
+  const given = entry(metadata, REQUEST_KEY)
+  // Asked of every session that changes: a failed parse would cost each of them an error with its stack.
+  return given === undefined ? undefined : RequestSchema.safeParse(given).data
+}
+
+/** True where the metadata holds a record that a newer version wrote: it is left alone. */
+export function isNewerVersion(metadata: unknown): boolean {
+  const { version } = (stripped(metadata)?.record ?? {}) as { version?: unknown }
+  return typeof version === "number" && version > VERSION
+}
+
+const entry = (metadata: unknown, key: string): unknown =>
+  typeof metadata === "object" && metadata !== null && Object.hasOwn(metadata, key)
+    ? (metadata as { [key: string]: unknown })[key]
+    : undefined

@@ -1,0 +1,105 @@
+import { existsSync } from "node:fs"
+import { realpath } from "node:fs/promises"
+import { join, relative } from "node:path"
+import { CallError } from "../../core/errors.ts"
+import { GitError, git, gitLine, gitList, gitProblem, redirected } from "./git.ts"
+
+/** A checkout of a repository: the user's own one, or a worktree. All paths are absolute and real. */
+export type Checkout = {
+  /** The folder of the checkout's files. */
+  readonly top: string
+  /** The folder's own repository data: its index and HEAD. */
+  readonly gitDir: string
+  /** What all checkouts of the repository share: commits and refs. */
+  readonly commonDir: string
+}
+
+export type Found = Checkout & {
+  /** The folder that was asked about, below `top`; empty where it is `top`. */
+  readonly prefix: string
+  /** The commit it is on. */
+  readonly head: string
+}
+
+/** What git leaves behind while it is in the middle of something; the name for a reader. */
+const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
+  ["MERGE_HEAD", "a merge"],
+  ["rebase-merge", "a rebase"],
+  ["rebase-apply", "a rebase"],
+  ["CHERRY_PICK_HEAD", "a cherry-pick"],
+  ["REVERT_HEAD", "a revert"],
+]
+
+const SORRY = "A worktree could not be made: "
+const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
+
+/** The checkout around a folder, to make a worktree of. Throws a `CallError` where none can be made. */
+export async function checkoutAround(folder: string): Promise<Found> {
+  const problem = await gitProblem(folder)
+  if (problem) throw new CallError(`${SORRY}it ${problem}. ${INSTEAD}`)
+  const variable = redirected()
+  if (variable)
+    throw new CallError(
+      `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it. ${INSTEAD}`,
+    )
+  const found = await find(folder)
+  if (!found) throw new CallError(`${SORRY}${folder} is not in the checkout of a git repository. ${INSTEAD}`)
+  const head = await headOf(found)
+  if (head === undefined)
+    throw new CallError(`${SORRY}the repository has no commit yet. Make a first commit. ${INSTEAD}`)
+  const busy = await underWay(found)
+  if (busy)
+    throw new CallError(`${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first. ${INSTEAD}`)
+  return { ...found, head, prefix: relative(found.top, await realpath(folder)) }
+}
+
+/** The checkout around a folder, whatever its state. Throws a `CallError` where there is none. */
+export async function checkoutOf(folder: string): Promise<Checkout> {
+  const checkout = await find(folder)
+  if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
+  return checkout
+}
+
+/** The same; undefined where there is none. */
+export async function find(folder: string): Promise<Checkout | undefined> {
+  try {
+    const args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"]
+    const [top, gitDir, commonDir] = (await git(args, { cwd: folder })).out.split("\n")
+    if (!top || !gitDir || !commonDir) return undefined
+    return { top: await realpath(top), gitDir: await realpath(gitDir), commonDir: await realpath(commonDir) }
+  } catch (error) {
+    if (error instanceof GitError && /not a git repository|must be run in a work tree/.test(error.message))
+      return undefined
+    throw error
+  }
+}
+
+/** Where a checkout's git commands run: in its folder, its repository named outright. */
+export const at = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
+
+/** Where git commands run that are about what all checkouts share: a checkout may be gone. */
+export const shared = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
+
+/** The commit a checkout is on; undefined where it is on none. */
+export async function headOf(checkout: Checkout): Promise<string | undefined> {
+  const { code, out } = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {
+    ...at(checkout),
+    accept: [1],
+  })
+  return code === 0 ? out.trim() : undefined
+}
+
+/** What the checkout is in the middle of, for a reader; undefined where nothing stands in the way. */
+export async function underWay(checkout: Checkout): Promise<string | undefined> {
+  for (const [file, what] of UNDER_WAY) if (existsSync(join(checkout.gitDir, file))) return what
+  const unmerged = await gitList(["ls-files", "--unmerged", "-z"], { ...at(checkout), mostBytes: 1000 })
+  return unmerged.length > 0 ? "a merge with conflicts" : undefined
+}
+
+export const treeOf = (checkout: Checkout, commit: string): Promise<string> =>
+  gitLine(["rev-parse", "--verify", `${commit}^{tree}`], at(checkout))
+
+export async function isAncestor(checkout: Checkout, older: string, newer: string): Promise<boolean> {
+  const { code } = await git(["merge-base", "--is-ancestor", older, newer], { ...at(checkout), accept: [1] })
+  return code === 0
+}

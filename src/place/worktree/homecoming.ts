@@ -1,0 +1,109 @@
+import { realpath } from "node:fs/promises"
+import { relative } from "node:path"
+import { CallError } from "../../core/errors.ts"
+import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
+import { betweenMerges, holding, mergeLock } from "./locks.ts"
+import { readMarker } from "./marker.ts"
+import { type CutOff, cutOff, marksIn, mergeInto } from "./merge.ts"
+import { readRef, remembered, writeRefs } from "./refs.ts"
+import { targetOf, type WorktreePorts } from "./room.ts"
+import { snapshot } from "./snapshot.ts"
+
+export type MergeResult =
+  | { readonly kind: "nothing" }
+  | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
+  | { readonly kind: "conflict"; readonly files: readonly string[] }
+
+export type Swept = { readonly taskID: string; readonly what: string }
+
+/** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
+export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
+  const home = await checkoutOf(folder)
+  const keep = await keptIn(home, folder)
+  return holding(mergeLock(ports, home), async () => {
+    await finishAll(ports, home, keep)
+    const busy = await underWay(home)
+    if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
+    const [theirs, base] = await Promise.all([readRef(home, "state", taskID), readRef(home, "base", taskID)])
+    if (!theirs || !base)
+      throw new CallError(`There is nothing to merge: no work of task ${taskID} is kept in this repository.`)
+    if (theirs === base) return { kind: "nothing" }
+    const marks = await marksIn(home, taskID, theirs)
+    if (marks.length > 0) return { kind: "conflict", files: marks }
+    const brought = await mergeInto(home, { taskID, theirs, base, keep, finishing: false, fault: ports.fault })
+    if (brought.kind === "conflict") {
+      await writeRefs(home, taskID, { conflict: brought.mine })
+      return { kind: "conflict", files: brought.paths }
+    }
+    await writeRefs(home, taskID, { base: theirs, merge: undefined, conflict: undefined })
+    ports.fault("merge: done")
+    const files = brought.changes.map(({ path }) => path)
+    const nothing = files.length === 0 && brought.submodules.length === 0
+    return nothing ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
+  })
+}
+
+/**
+ * Brings the parent's present state into a task's worktree, so that what is checked there is what a merge would make.
+ * "nothing" where the parent's state is what the task knows already.
+ */
+export async function bringIn(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
+  const home = await checkoutOf(folder)
+  const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
+  const base = await readRef(home, "base", taskID)
+  if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
+  const parents = await stateToMerge(ports, home, base)
+  if (parents === base) return { kind: "nothing" }
+  const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
+  const brought = await mergeInto(worktree, merging)
+  if (brought.kind === "conflict") return { kind: "conflict", files: brought.paths }
+  await writeRefs(home, taskID, { base: parents, start: parents })
+  const files = brought.changes.map(({ path }) => path)
+  return files.length === 0 ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
+}
+
+/** The present state of a checkout, to be merged with what was counted from `base`. */
+export async function stateToMerge(ports: WorktreePorts, home: Checkout, base: string): Promise<string> {
+  const read = () => snapshot(home, [base], "superagents: the parent's state, to be merged with")
+  return (await betweenMerges(ports, home, read)).commit
+}
+
+/** The folder that somebody works in, below the checkout's top: it stays where a merge leaves nothing in it. */
+const keptIn = async (home: Checkout, folder: string): Promise<string> => relative(home.top, await realpath(folder))
+
+/** Finishes the merges into this checkout, in whose `folder` somebody works, that a crash cut off. */
+export async function finishMerges(ports: WorktreePorts, home: Checkout, folder: string): Promise<readonly Swept[]> {
+  const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
+  const keep = await keptIn(home, folder)
+  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, keep))
+  // Whoever looks at a lock removes what the dead have left of it.
+  await mergeLock(ports, home).isTaken()
+  return []
+}
+
+async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Promise<readonly Swept[]> {
+  const finished: Swept[] = []
+  for (const { taskID, trees } of await remembered(home)) {
+    if (trees.merge === undefined) continue
+    const cut = await cutOff(home, taskID)
+    if (cut) finished.push({ taskID, what: await finish(ports, home, { taskID, keep, cut }) })
+  }
+  return finished
+}
+
+/** What was applied is there already, on both sides of this merge; what is missing comes; what changed since stays. */
+async function finish(
+  ports: WorktreePorts,
+  home: Checkout,
+  { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: CutOff },
+): Promise<string> {
+  const { journal, mine, theirs, result } = cut
+  const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
+  const brought = await mergeInto(home, merging)
+  if (brought.kind === "conflict") {
+    await writeRefs(home, taskID, { conflict: journal, merge: undefined })
+    return `its merge was cut off, and these files were changed since: ${brought.paths.join(", ")}; merge it again`
+  }
+  await writeRefs(home, taskID, { base: theirs, merge: undefined, conflict: undefined })
+  return "its merge, which was cut off, was finished"
+}

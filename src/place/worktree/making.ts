@@ -1,0 +1,159 @@
+import { existsSync } from "node:fs"
+import { mkdir } from "node:fs/promises"
+import { join } from "node:path"
+import { CallError } from "../../core/errors.ts"
+import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
+import { oneLine, tail } from "../../lib/text.ts"
+import { type CommandResult, lastLines, runCommand } from "../run-command.ts"
+import { applyChanges } from "./apply.ts"
+import { type Checkout, checkoutAround } from "./checkout.ts"
+import { changesBetween, isSubmodule } from "./diff.ts"
+import { stateToMerge } from "./homecoming.ts"
+import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
+import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
+import { readRef, refOf, writeRefs } from "./refs.ts"
+import { clean, targetOf, type WorktreePorts } from "./room.ts"
+import { commitOf, snapshot, stamped } from "./snapshot.ts"
+import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
+
+export type ReadyRequest = {
+  readonly taskID: string
+  /** Where its parent works. */
+  readonly folder: string
+  /** Time for the setup command, in ms; 0 for any. */
+  readonly timeLimit: number
+  readonly signal?: AbortSignal
+}
+
+export type Ready = {
+  /** The worktree's counterpart of the parent's folder. */
+  readonly directory: string
+  /** Files in conflict with the parent's state, which was merged in: with marks, or as the parent has them. */
+  readonly conflicts: readonly string[]
+}
+
+/** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
+type Start = {
+  readonly commit: string
+  readonly mine?: string
+  readonly conflicts: readonly string[]
+  readonly toldFrom?: string
+}
+
+/** Of what a setup that failed wrote: its end, and no more of it than can be told. */
+const SETUP_LINES = 30
+const SETUP_CHARS = 1000
+
+/**
+ * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
+ * left behind but that state.
+ */
+export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Promise<Ready> {
+  const { taskID, folder, timeLimit, signal } = request
+  const from = await checkoutAround(folder)
+  const target = await targetOf(ports, from, taskID)
+  const directory = join(target, from.prefix)
+  if (await readMarker(target)) await clean(ports, target, taskID)
+  if (existsSync(target)) {
+    const marker = await readMarker(target)
+    if (marker?.state !== "held")
+      throw new CallError(
+        `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
+      )
+    await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
+    return { directory, conflicts: await goOn(ports, from, marker, taskID) }
+  }
+  const { top, gitDir, commonDir } = from
+  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
+  try {
+    const { worktree, start } = await make(ports, from, target, taskID, making)
+    await mkdir(directory, { recursive: true })
+    await setUp(ports.settings.setup, directory, timeLimit, signal)
+    if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
+    ports.fault("ready: set up")
+    await begin(from, taskID, start)
+    await writeMarker(target, { ...making, state: "used", worktree })
+    return { directory, conflicts: start.conflicts }
+  } catch (error) {
+    // Where it cannot be removed, its marker stays, too, and the next start tries again.
+    await removeWorktree(ports, from, target).then(
+      () => dropMarker(target),
+      () => {},
+    )
+    throw error
+  }
+}
+
+async function begin(from: Checkout, taskID: string, { commit, mine, toldFrom = mine }: Start): Promise<void> {
+  if (!toldFrom) return
+  const start = await stamped(from, toldFrom)
+  await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict: mine, start } : { start })
+}
+
+/** Goes on in a folder that had to stay. What a fresh one would begin with comes into its files; returns the conflicts. */
+async function goOn(
+  ports: WorktreePorts,
+  from: Checkout,
+  { worktree }: Marker,
+  taskID: string,
+): Promise<readonly string[]> {
+  const state = await readRef(from, "state", taskID)
+  if (!worktree || !state || !existsSync(worktree.gitDir)) return []
+  const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
+  const start = await startOf(ports, from, taskID, commit)
+  const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
+  // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
+  const { fault } = ports
+  const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
+  if (changes.length > 0) await applyChanges(worktree, changes, work)
+  await begin(from, taskID, start)
+  return start.conflicts
+}
+
+async function make(ports: WorktreePorts, from: Checkout, target: string, taskID: string, making: Marker) {
+  const start = await startOf(ports, from, taskID)
+  await writeMarker(target, making)
+  ports.fault("ready: marked")
+  const worktree = await addWorktree(ports, from, target, start.commit)
+  ports.fault("ready: added")
+  await addSubmodules(from, worktree)
+  await copyIgnored(from, worktree, ports.settings.copy)
+  return { worktree, start }
+}
+
+/** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
+async function startOf(ports: WorktreePorts, from: Checkout, taskID: string, now?: string): Promise<Start> {
+  const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  const state = now ?? kept
+  if (!state || !base)
+    throw new CallError(
+      `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+  if (!(await readRef(from, "conflict", taskID)))
+    return { commit: state, conflicts: [], ...(state === base && { toldFrom: base }) }
+  // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
+  const unsolved = await marksIn(from, taskID, state)
+  if (unsolved.length > 0) return { commit: state, conflicts: unsolved }
+  const mine = await stateToMerge(ports, from, base)
+  const merged = await mergeTrees(from, state, mine)
+  const conflicts = merged.kind === "conflict" ? merged.paths : []
+  const tree = await withMine(from, { tree: merged.tree, paths: conflicts }, state, mine)
+  const commit = await commitOf(from, tree, [state, mine], "superagents: merged with the parent's state")
+  return { commit, mine, conflicts }
+}
+
+async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
+  if (setup === "") return
+  const result = await runCommand(setup, { cwd, timeLimit, signal })
+  if (result.exitCode === 0) return
+  const end = tail(lastLines(result.output, SETUP_LINES), SETUP_CHARS)
+  throw new CallError(
+    `The option worktree.setup (\`${oneLine(setup, MOST_COMMAND_CHARS)}\`) ${howOf(result)} in the task's worktree. The end of its output:\n${end}`,
+  )
+}
+
+function howOf({ why, exitCode }: CommandResult): string {
+  if (why === "time") return "ran out of time"
+  if (why === "stopped") return "was stopped"
+  return why === "not started" ? "could not be started" : `ended with exit code ${exitCode}`
+}

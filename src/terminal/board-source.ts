@@ -1,0 +1,199 @@
+import type { FSWatcher } from "node:fs"
+import { join } from "node:path"
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { Session } from "@opencode-ai/sdk/v2"
+import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
+import { boardFolder, mainCheckout } from "../board/project.ts"
+import { type BoardState, EMPTY } from "../board/state.ts"
+import { LOOK_BACK_MS, stateOf } from "../board/status.ts"
+import { BOARD_FILE, parseBoard } from "../board/store/format.ts"
+import { boardText } from "../board/store/text.ts"
+import { watchNearest } from "../board/store/watch.ts"
+import type { BoardTask, TaskState } from "../board/task.ts"
+import { isActive, isQueued } from "../core/task.ts"
+import { describePermission, describeQuestion } from "../host/opencode/asks.ts"
+import { decodeRecord } from "../host/record/codec.ts"
+import type { BoardOptions } from "../options.ts"
+
+/** How often a look is taken at what other processes run, and at what was not heard of. */
+const LOOK_MS = 15_000
+/** Clocks of two processes, and a write that was under way. */
+const SLACK_MS = 5000
+/** The host may be gone: its answer is not waited for longer. */
+const LIST_LIMIT_MS = 5000
+
+export type BoardSource = ReturnType<typeof createBoardSource>
+
+/**
+ * The board as the terminal shows it: read from its file, since the terminal runs on the machine where the work is, and
+ * never written. What runs is read from the threads' records. Nothing is read, heard or timed where the option `board`
+ * is not there; the host may tell of it later.
+ */
+export function createBoardSource(
+  api: TuiPluginApi,
+  options: () => BoardOptions | undefined,
+  needed: (task: BoardTask, what: string) => void,
+) {
+  const [board, setBoard] = createSignal<BoardState>(EMPTY)
+  const [nextTick, setNextTick] = createSignal("")
+  /** Sessions change without the signals of this file: their events count here. */
+  const [version, setVersion] = createSignal(0)
+  const touch = () => void setVersion((count) => count + 1)
+  /** Threads as they were read: other processes' runs are told of in no event here. */
+  const threads = new Map<string, Session>()
+  let watcher: FSWatcher | undefined
+  let told = new Map<string, string | undefined>()
+  let first = true
+  let readSince: number | undefined
+  /** The file as it was read last. */
+  let text: string | undefined
+  /** What other processes run is to be looked at, too. */
+  let isDue = false
+  let on = false
+  let looking: Promise<void> | undefined
+  let lookAgain = false
+
+  /** A look at the board, and at what other processes run on it. Never rejects. */
+  function look(): Promise<void> {
+    isDue = true
+    return lookAtFile()
+  }
+
+  /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
+  function lookAtFile(): Promise<void> {
+    lookAgain = true
+    looking ??= looks().finally(() => {
+      looking = undefined
+    })
+    return looking
+  }
+
+  async function looks(): Promise<void> {
+    while (lookAgain) {
+      lookAgain = false
+      await lookOnce()
+    }
+  }
+
+  async function lookOnce(): Promise<void> {
+    const given = options()
+    if (!on || !given) return
+    const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
+    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    if (text === undefined) unwatch()
+    watcher ??= heard(folder)
+    try {
+      const present = await boardText(join(folder, BOARD_FILE))
+      if (!on || typeof present !== "string" || (present === text && !isDue)) return
+      text = present
+      isDue = false
+      const parsed = parseBoard(present, "")
+      if ("state" in parsed) take(parsed.state)
+      const { scheduleOf } = await import("../board/schedule.ts")
+      setNextTick(scheduleOf(given.schedule).round(Date.now()).text)
+      await readThreads()
+    } catch (error) {
+      // No board (any more), or one that is being mended: there is another look.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || text === undefined) return
+      gone()
+      lookAgain = true
+    }
+  }
+
+  function heard(folder: string): FSWatcher | undefined {
+    const made = watchNearest(folder, () => void lookAtFile())
+    made?.on("error", unwatch)
+    return made
+  }
+
+  function unwatch(): void {
+    watcher?.close()
+    watcher = undefined
+  }
+
+  function gone(): void {
+    unwatch()
+    text = undefined
+    setBoard(EMPTY)
+  }
+
+  function take(state: BoardState): void {
+    const needs = new Map(state.tasks.map(({ id }) => [id, state.pulses[id]?.needs]))
+    for (const task of state.tasks) {
+      const what = needs.get(task.id)
+      if (!first && what !== undefined && told.get(task.id) !== what) needed(task, what)
+    }
+    told = needs
+    first = false
+    setBoard(state)
+  }
+
+  /** Those that changed since the last look. Never rejects. */
+  async function readThreads(): Promise<void> {
+    const ids = new Set(board().tasks.flatMap(({ status, threadId = "" }) => (status === "active" ? threadId : [])))
+    ids.delete("")
+    if (ids.size === 0) return
+    const now = Date.now()
+    const start = (readSince ?? now - LOOK_BACK_MS) - SLACK_MS
+    const { data } = await api.client.session
+      .list({ scope: "project", roots: true, start }, { signal: AbortSignal.timeout(LIST_LIMIT_MS) })
+      .catch(() => ({ data: null }))
+    if (!data) return
+    readSince = now
+    for (const session of data) if (ids.has(session.id)) threads.set(session.id, session)
+    if (data.length > 0) touch()
+  }
+
+  /** Whichever is newer: as an event told it, or as it was read. */
+  function threadOf(id: string): Session | undefined {
+    const [heard, read] = [api.state.session.get(id), threads.get(id)]
+    return heard && read ? (read.time.updated > heard.time.updated ? read : heard) : (heard ?? read)
+  }
+
+  const runOf = ({ threadId }: BoardTask) => {
+    const session = threadId === undefined ? undefined : threadOf(threadId)
+    const task = session && decodeRecord(session)?.task
+    if (!task || !isActive(task)) return undefined
+    const state = isQueued(task) ? ("queued" as const) : ("running" as const)
+    const asks = [
+      ...api.state.session.permission(task.sessionID).map((ask) => describePermission(ask.permission, ask.patterns)),
+      ...api.state.session.question(task.sessionID).map(({ questions }) => describeQuestion(questions)),
+    ]
+    return { createdAt: task.run.createdAt, state, elsewhere: false, asks }
+  }
+
+  /** Returns the end of it. */
+  function begin(): () => void {
+    on = true
+    const stop = api.event.on("session.updated", touch)
+    const timer = setInterval(() => void look(), LOOK_MS)
+    timer.unref?.()
+    void look()
+    return () => {
+      on = false
+      stop()
+      clearInterval(timer)
+      gone()
+    }
+  }
+
+  const dispose = createRoot((end) => {
+    createEffect(() => {
+      if (options()) onCleanup(untrack(begin))
+    })
+    return end
+  })
+
+  return {
+    /** The tasks that are not archived, oldest first. */
+    tasks: () => board().tasks,
+    state(task: BoardTask): TaskState {
+      version()
+      const agents = board().tasks.map(({ owner }) => owner)
+      return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
+    },
+    isOn: () => options() !== undefined,
+    look,
+    dispose,
+  }
+}
