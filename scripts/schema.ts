@@ -4,6 +4,19 @@ import { z } from "zod"
 import { OptionsSchema } from "../src/options.ts"
 
 export const SCHEMA_FILE = fileURLToPath(new URL("../docs/options.schema.json", import.meta.url))
+export const PAGE_FILE = fileURLToPath(new URL("../docs/options.md", import.meta.url))
+
+const HEAD = `# Options
+
+<!-- Written by \`npm run schema\` from src/options.ts. -->
+
+The second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US dollars, and 0
+turns a limit off. A wrong value or an unknown key is reported in a toast and in the log, and its default is used; the
+others hold. The package has a [JSON schema](options.schema.json) of them.
+`
+
+type Property = { readonly description?: string; readonly default?: unknown; readonly properties?: Properties }
+type Properties = Readonly<Record<string, Property>>
 
 /** The JSON schema of the options as a user writes them. */
 export function optionsSchema() {
@@ -11,5 +24,25 @@ export function optionsSchema() {
   return { $schema, title: "Options of opencode-superagents", ...schema }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url))
+/** docs/options.md: one table for the plain options, one for each group. */
+export function optionsPage(): string {
+  const all = Object.entries(optionsSchema().properties as Properties)
+  const plain = all.filter(([, { properties }]) => !properties)
+  const groups = all.flatMap(([name, { description = "", properties }]) => {
+    if (!properties) return []
+    const rows = Object.entries(properties).map(([key, property]) => row(`${name}.${key}`, property))
+    return [`## \`${name}\`\n\n${description}\n\n${table(rows)}`]
+  })
+  return [HEAD, table(plain.map(([name, property]) => row(name, property))), ...groups].join("\n")
+}
+
+const row = (name: string, { description = "", default: value }: Property): string =>
+  `| \`${name}\` | \`${JSON.stringify(value)}\` | ${description.replaceAll("|", "\\|")} |`
+
+const table = (rows: readonly string[]): string =>
+  `${["| option | default | meaning |", "| --- | --- | --- |", ...rows].join("\n")}\n`
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(SCHEMA_FILE, `${JSON.stringify(optionsSchema(), null, 2)}\n`)
+  writeFileSync(PAGE_FILE, optionsPage())
+}

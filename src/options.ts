@@ -19,85 +19,107 @@ export const OptionsSchema = z.strictObject({
   enabled: z.boolean().default(true).describe("Offer the tools at all."),
   pollInterval: milliseconds
     .default(2000)
-    .describe("Time between two looks at the host while a task runs, in ms. 0: events alone."),
-  maxConcurrentTasks: count
-    .default(10)
-    .describe("Tasks of one session that run at once; more wait their turn. 0: any."),
+    .describe("Time between two looks at OpenCode while a task runs, for events that were missed. 0: events alone."),
+  maxConcurrentTasks: count.default(10).describe("Tasks of one session that run at once. More wait their turn."),
   maxConcurrentPerModel: z
     .record(z.string(), count)
     .default({})
     .describe("Tasks that use one model at once, by provider/model."),
-  maxDepth: count.default(1).describe("How deep tasks may launch tasks of their own. 1: they may not. 0: any depth."),
-  maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. 0: any."),
-  taskTimeout: milliseconds.default(1_800_000).describe("Longest duration of a run, in ms. 0: any."),
-  stallTimeout: milliseconds.default(600_000).describe("Longest silence of a run, in ms. 0: any."),
-  maxTokensPerTask: count.default(0).describe("Input, output, reasoning and cache write tokens of a run. 0: any."),
+  maxDepth: count.default(1).describe("How deep tasks may launch tasks of their own. 1: they may not; 0: any depth."),
+  maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. More are refused."),
+  taskTimeout: milliseconds
+    .default(1_800_000)
+    .describe(
+      "Longest duration of a run, and the largest timeout a call may ask for. Waiting in the queue does not count.",
+    ),
+  stallTimeout: milliseconds
+    .default(600_000)
+    .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence."),
+  maxTokensPerTask: count
+    .default(0)
+    .describe("Input, output, reasoning and cache write tokens of a run; cache reads do not count."),
   maxTokensPerSession: count
     .default(0)
-    .describe("The same of all tasks of a session and of the tasks below them, ended ones too. 0: any."),
+    .describe("The same tokens, of all tasks of a session and of those below them, ended ones too."),
   maxCostPerTask: dollars
     .default(0)
-    .describe("What a task may cost, all its runs and its own tasks together, in US dollars. 0: any."),
+    .describe("What a task may cost in US dollars, all its runs and its own tasks together."),
   maxCostPerSession: dollars
     .default(0)
-    .describe("What all tasks of a session and the tasks below them may cost, ended ones too, in US dollars. 0: any."),
+    .describe("What all tasks of a session, and those below them, may cost in US dollars, ended ones too."),
   maxCostPerDay: dollars
     .default(0)
-    .describe("What all tasks of the project may cost within 24 hours, in US dollars. 0: any."),
+    .describe("What all tasks of the project may cost in US dollars within 24 hours, restarts or not."),
   lastWord: milliseconds
     .default(60_000)
-    .describe("How long before its time limit a run is asked for its last word, in ms. 0: it is not."),
+    .describe("How long before its time limit an agent is asked for its last word; a third of that limit at most."),
   permissionTimeout: milliseconds
     .default(300_000)
-    .describe("How long a child's question may stay open before it is refused, in ms. 0: for ever."),
-  todoGrace: milliseconds.default(5000).describe("How long an idle child with open todos is waited for, in ms."),
-  resultCacheTTL: milliseconds.default(300_000).describe("How long an answer is kept in memory, in ms."),
-  maxHistory: count.default(200).describe("Ended tasks kept for one session. 0: any."),
+    .describe("How long an agent's permission or other question may stay open before it is refused."),
+  todoGrace: milliseconds
+    .default(5000)
+    .describe("How long an idle agent with open todos is waited for before it counts as done."),
+  resultCacheTTL: milliseconds
+    .default(300_000)
+    .describe("How long an answer is kept in memory, and an identical task is reused."),
+  maxHistory: count.default(200).describe("Ended tasks kept for one session. Those that were read go first."),
   reuseIdentical: z
     .boolean()
     .default(false)
-    .describe("An identical fresh task within resultCacheTTL returns the earlier one."),
-  allowModelOverride: z.boolean().default(true).describe("Let the model choose a task's model."),
+    .describe(
+      "The same prompt for the same agent and model, while it runs or within resultCacheTTL, returns the earlier task.",
+    ),
+  allowModelOverride: z.boolean().default(true).describe("Let the calling model choose a task's model."),
   resumable: z
     .array(z.enum(["completed", "error", "cancelled"]))
     .default(["completed"])
-    .describe("The statuses that can be resumed."),
+    .describe('Statuses that can be resumed; also "error" and "cancelled".'),
   wake: z
     .enum(["each", "last", "never"])
     .default("each")
-    .describe("Which notifications start the parent's model: each, the last of a batch, or none."),
+    .describe('Which notifications start the parent\'s model: "each", the "last" of a batch, or "never".'),
   notifyAnswerChars: z
     .int()
     .min(0)
     .max(20_000)
     .default(4000)
-    .describe("Longest answer that comes whole with the notification; of a longer one comes the beginning. 0: none."),
+    .describe("Longest answer that comes whole with the notification; of a longer one the beginning. 0: none."),
   childPrompt: z
     .union([z.boolean(), z.string().trim().min(1).max(10_000)])
     .default(true)
-    .describe("What a fresh agent's system prompt says of working in the background: a text. true: ours, false: none."),
-  verbose: z.boolean().default(false).describe("Log every call to the host, every transition and every notification."),
-  toasts: z.boolean().default(true).describe("Toasts at launch, end and when a question waits."),
+    .describe("What a fresh agent's system prompt says of working in the background: your text, or false for nothing."),
+  verbose: z
+    .boolean()
+    .default(false)
+    .describe("Log every call to OpenCode, every transition, every notification; no prompt and no secret."),
+  toasts: z.boolean().default(true).describe("Toasts at launch, at the end and when a question waits."),
   osNotifications: z
     .boolean()
     .default(false)
-    .describe("A desktop notification when a task ends, asks or needs you; the sound is OpenCode's own."),
+    .describe("A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own."),
   fork: z
     .strictObject({
-      maxTokens: zeroOrFrom(1000).default(100_000).describe("Most tokens that a fork begins with, preamble included."),
+      maxTokens: zeroOrFrom(1000)
+        .default(100_000)
+        .describe(
+          "Most tokens that a fork begins with, preamble included; never more than 60 % of its model's context.",
+        ),
       maxToolResultChars: zeroOrFrom(100)
         .default(1500)
-        .describe("Longest tool result in a fork's history, agents' answers aside."),
+        .describe("Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters."),
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),
   worktree: z
     .strictObject({
-      setup: z.string().default("").describe("Command that is run in a fresh worktree before the agent. Empty: none."),
+      setup: z
+        .string()
+        .default("")
+        .describe("Command that is run in a fresh worktree before the agent, say npm ci. Empty: none."),
       copy: z
         .array(z.string().min(1))
         .default([])
-        .describe("Patterns of files that git ignores and that a worktree gets a copy of."),
+        .describe("Patterns of files that git ignores and that a worktree gets a copy of, say .env."),
       keepDays: count
         .default(30)
         .describe("How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever."),
@@ -128,7 +150,7 @@ export const OptionsSchema = z.strictObject({
         .min(1)
         .default(DEFAULT_SCHEDULE)
         .describe("When the owners of active tasks are woken: a cron pattern, in local time."),
-      maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once. 0: any."),
+      maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once."),
     })
     .optional()
     .describe(
@@ -136,7 +158,12 @@ export const OptionsSchema = z.strictObject({
     ),
   web: z
     .strictObject({
-      port: z.int().min(0).max(65_535).default(4097).describe("Where the page is served; the next free port if taken."),
+      port: z
+        .int()
+        .min(0)
+        .max(65_535)
+        .default(4097)
+        .describe("Where the page is served; the next free port where that is taken."),
       host: z
         .string()
         .regex(/^[\w.:-]+$/, { error: "a host's name or address was expected" })
@@ -179,6 +206,8 @@ function readObject(
   const result: Record<string, unknown> = { ...defaults }
   for (const [key, value] of Object.entries(input)) {
     const name = path + key
+    // Names the schema for editors and readers.
+    if (name === "$schema") continue
     const schema = Object.hasOwn(shape, key) ? shape[key] : undefined
     if (!schema) {
       problems.push(`Unknown option "${name}". There are: ${Object.keys(shape).join(", ")}.`)

@@ -58,9 +58,20 @@ afterAll(async () => {
 test("the package has both halves, what a reader needs, and nothing to install", () => {
   const paths = packed.files.map(({ path }) => path)
   expect(paths).toEqual(
-    expect.arrayContaining(["dist/server.js", "dist/tui.js", "README.md", "LICENSE", "CHANGELOG.md"]),
+    expect.arrayContaining([
+      "dist/server.js",
+      "dist/tui.js",
+      "docs/options.schema.json",
+      "README.md",
+      "LICENSE",
+      "CHANGELOG.md",
+    ]),
   )
-  expect(paths.filter((path) => !/^(dist\/[\w./-]+\.(js|html)|[A-Z]+(\.md)?|package\.json)$/.test(path))).toEqual([])
+  expect(
+    paths.filter(
+      (path) => !/^(dist\/[\w./-]+\.(js|html)|docs\/options\.schema\.json|[A-Z]+(\.md)?|package\.json)$/.test(path),
+    ),
+  ).toEqual([])
   expect(manifest.dependencies).toBeUndefined()
   console.log(`The package: ${kilobytes(packed.size)} packed, ${kilobytes(packed.unpackedSize)} installed.`)
   expect(packed.size).toBeLessThan(MOST_PACKED_BYTES)

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs"
 import { expect, test } from "vitest"
-import { optionsSchema, SCHEMA_FILE } from "../../scripts/schema.ts"
+import { optionsPage, optionsSchema, PAGE_FILE, SCHEMA_FILE } from "../../scripts/schema.ts"
 import { DEFAULTS, parseOptions } from "../../src/options.ts"
 
 /** Options that are off unless they are there, with what they are when turned on. */
@@ -23,12 +23,20 @@ test("the schema tells every option with its meaning and its default", () => {
   }
 })
 
-test("the README's table has every option with its default", () => {
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8").replaceAll(/ +/g, " ")
+test("docs/options.md is up to date (npm run schema), and has every option with its default", () => {
+  const page = readFileSync(PAGE_FILE, "utf8")
+  expect(page).toBe(optionsPage())
   const { fork: _fork, worktree: _worktree, ...plain } = DEFAULTS
   const all: Record<string, unknown> = { ...plain }
   for (const group of [...GROUPS, ...OPTIONAL] as const)
     for (const [name, value] of Object.entries(turnedOn[group] ?? {})) all[`${group}.${name}`] = value
   for (const [name, value] of Object.entries(all))
-    expect(readme, name).toContain(`| \`${name}\` | \`${JSON.stringify(value)}\` |`)
+    expect(page, name).toContain(`| \`${name}\` | \`${JSON.stringify(value)}\` |`)
+})
+
+test("the example configuration names the schema in the package, and none of its options is wrong", () => {
+  const example = JSON.parse(readFileSync(new URL("../../opencode.json.example", import.meta.url), "utf8"))
+  const [name, given] = example.plugin[0]
+  expect(given.$schema).toBe(`./node_modules/${name}/docs/options.schema.json`)
+  expect(parseOptions(given).problems).toEqual([])
 })
