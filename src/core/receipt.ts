@@ -92,7 +92,7 @@ const checkText = ({ command, passed, runs, how, tests }: CheckResult): string =
     ...(tests ? [testText(tests)] : []),
   ].join(", ")})`
 
-const quoted = (command: string): string => `\`${command.replaceAll("`", "'")}\``
+export const quoted = (command: string): string => `\`${command.replaceAll("`", "'")}\``
 
 /** `12 passed, 1 failed`; what there was none of is left out, but never all. */
 export function testText({ passed, failed, skipped }: TestCount): string {

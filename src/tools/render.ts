@@ -2,7 +2,7 @@ import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { modelKey } from "../core/limits.ts"
-import { receiptLines } from "../core/receipt.ts"
+import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
 import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -44,10 +44,20 @@ export function renderResume(view: TaskView): ToolResult {
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
+    ...homecomingLines(task),
     "",
     TOLD,
   ]
   return result(view, lines)
+}
+
+/** What a resumed run has to pass, and whether its work comes home by itself. */
+function homecomingLines({ place, run }: Task): string[] {
+  const check = run.check === undefined ? undefined : quoted(oneLine(run.check, MOST_COMMAND_CHARS))
+  if (check && place?.merge)
+    return [`Its check ${check} runs again when it has answered; what passes is merged by itself.`]
+  if (check) return [`Its check ${check} has to pass before it counts as completed.`]
+  return place?.merge ? ["What it changes is merged by itself, unchecked."] : []
 }
 
 /** `waits`: the run has not begun, and the words stand behind its prompt. */

@@ -13,7 +13,7 @@ const MODES = {
   resume: {
     needs: ["prompt"],
     // What it does not use but was always let pass.
-    takes: ["timeout", "max_cost", "check", "description"],
+    takes: ["timeout", "max_cost", "check", "merge", "description"],
     because: "a resumed task keeps its own",
   },
   tell: {
@@ -59,8 +59,10 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
       `Argument \`merge\`: true or false without quotes, or the id of a task that is to be merged now. Got "${merge}".`,
     )
   const given = givenIn(args)
-  const pair = EXCLUSIVE.find(([one, other]) => given.includes(one) && given.includes(other))
-  if (!pair) return othersIn(nameIn(args, given), given) ?? withoutWorktree(args)
+  const asked = given.filter((name) => name !== "merge" || merge !== true)
+  const pair = EXCLUSIVE.find(([one, other]) => asked.includes(one) && asked.includes(other))
+  const name = nameIn(args, given)
+  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutWorktree(args) : undefined)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -82,7 +84,7 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
 const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
   Object.keys(args).filter((name) => ![undefined, null, false, ""].includes(args[name] as undefined))
 
-/** `merge` names a task that is to be merged, or says of a new one that it shall be. */
+/** `merge` names a task that is to be merged now, or says of another mode's task that it shall be when completed. */
 const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly string[]): ModeName =>
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"

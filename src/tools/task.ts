@@ -42,16 +42,17 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     refuse: refusalOf,
     async run(args, caller) {
       const { prompt = "", timeout, max_cost: maxCost, check } = args
+      const merge = args.merge === true
       const mode = modeOf(args)
       if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
-        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check }, caller))
+        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, merge }, caller))
       const { fork = false, model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const [description, agent] = [oneLine(args.description ?? ""), args.agent ?? ""]
       const batch = args.batch && oneLine(args.batch)
-      const own = { place, merge: args.merge === true, check }
+      const own = { place, merge, check }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       return renderLaunch(await manager.launch(request, caller))
     },
@@ -91,7 +92,9 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, workt
       .describe("true with a worktree: merge it when completed. A task id: merge that task now."),
     check: text(MOST_CHECK_CHARS)
       .optional()
-      .describe("Command, say `npm test`, that must succeed before it counts as completed. A resume needs it again."),
+      .describe(
+        "Command, say `npm test`, that must succeed before it counts as completed. A resume keeps it with `merge: true`, else needs it again.",
+      ),
     batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
     timeout: z
       .int()

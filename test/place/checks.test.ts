@@ -3,6 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive, type Task } from "../../src/core/task.ts"
+import { renderResume } from "../../src/tools/render.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -206,6 +207,77 @@ test("of two that end at once, the second is checked with what the first has mer
   const outcomes = await Promise.all(ids.map(async (id) => (await ended(rig, id)).outcome))
   expect(merged).toHaveLength(1)
   expect(outcomes.map((outcome) => outcome?.work?.merge?.kind).sort()).toEqual(["merged", "refused"])
+})
+
+describe("a task that is merged by itself keeps its check:", () => {
+  const merging = async (check?: string) => {
+    const calls: string[] = []
+    const worktrees = {
+      capture: async () => {},
+      ready: async () => ({ directory: folder, conflicts: [] }),
+      bringIn: async () => ({ kind: "nothing" }),
+      putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
+      merge: async () => {
+        calls.push("merge")
+        return { kind: "merged", files: ["a"], submodules: [] }
+      },
+    }
+    const rig = new Rig({
+      options: { checkTimeout: 2000, checkRetries: 0, resumable: ["completed", "error"] },
+      worktrees: async () => worktrees as never,
+    })
+    const { id } = await rig.launch({ check, place: "worktree", merge: true })
+    await ended(rig, id)
+    const resume = async (request: { check?: string; merge?: boolean } = {}, caller: object = {}) => {
+      const view = await rig.manager.resume(id, { prompt: "AGAIN", ...request }, { ...rig.caller, ...caller })
+      return { view, task: await ended(rig, id) }
+    }
+    return { rig, id, calls, resume }
+  }
+
+  test("a resume that gives none runs it again, and what does not pass is not merged", async () => {
+    const { id, calls, resume } = await merging("test ! -e broken")
+    expect(calls).toEqual(["merge"])
+    writeFileSync(join(folder, "broken"), "")
+    const asked: unknown[] = []
+    const permit = async (what: unknown) => void asked.push(what)
+    const { view, task } = await resume({}, { permit })
+    expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false } } } })
+    expect([calls, asked]).toEqual([["merge"], [{ kind: "run", command: "test ! -e broken" }]])
+    expect(renderResume(view).output).toContain(
+      "Its check `test ! -e broken` runs again when it has answered; what passes is merged by itself.",
+    )
+    expect(id).toBe(task.id)
+  })
+
+  test("a resume that gives another runs that one, from then on", async () => {
+    const { calls, resume } = await merging("exit 1")
+    expect(calls).toEqual([])
+    expect((await resume({ check: "true" })).task.run.check).toBe("true")
+    const { task } = await resume({ merge: true })
+    expect(task).toMatchObject({ status: "completed", outcome: { receipt: { check: { command: "true" } } } })
+    expect(calls).toEqual(["merge", "merge"])
+  })
+
+  test("one without a check has none at its resume, and is told to merge by itself", async () => {
+    const { calls, resume } = await merging()
+    const { view } = await resume({ merge: true })
+    expect(view.task.run).not.toHaveProperty("check")
+    expect(renderResume(view).output).toContain("What it changes is merged by itself, unchecked.")
+    expect(calls).toEqual(["merge", "merge"])
+  })
+})
+
+test("`merge: true` at a resume is an error for a task that was not launched with it", async () => {
+  const rig = rigIn()
+  const { id } = await launch(rig, "true")
+  await ended(rig, id)
+  const resume = (merge: boolean) => rig.manager.resume(id, { prompt: "AGAIN", merge }, rig.caller)
+  await expect(resume(true)).rejects.toThrow(
+    `Task ${id} works in your own folder, where its work is already: resume it without \`merge\`.`,
+  )
+  const view = await resume(false)
+  expect(view.task.run).not.toHaveProperty("check")
 })
 
 test("never passes: the task is failed by it, with the last output", async () => {

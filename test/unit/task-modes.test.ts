@@ -8,6 +8,8 @@ describe("the mode of a call", () => {
     expect(modeOf({ ...NEW, fork: true, batch: "b", after: ["bg_x"], max_cost: 0.1 })).toBe("new")
     expect(modeOf({ resume: "bg_x", prompt: "p", timeout: 5, max_cost: 0.1, fork: false })).toBe("resume")
     expect(modeOf({ tell: "bg_x", prompt: "p", model: undefined, fork: false })).toBe("tell")
+    expect(modeOf({ resume: "bg_x", prompt: "p", merge: true, check: "npm test" })).toBe("resume")
+    expect(modeOf({ merge: "bg_x" })).toBe("merge")
   })
 
   test("needs its arguments, and says what a missing one is", () => {
@@ -23,7 +25,9 @@ describe("the mode of a call", () => {
     [{ resume: "bg_x", tell: "bg_x" }, "`tell` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
-    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`."],
+    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`, `merge`."],
+    [{ resume: "bg_x", merge: "bg_x" }, "`merge` and `resume` are mutually exclusive"],
+    [{ tell: "bg_x", merge: true }, "With `tell`, leave out `merge`"],
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
     [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],
     [{ tell: "bg_x", max_cost: 1 }, "It takes `prompt` alone."],

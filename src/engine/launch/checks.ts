@@ -94,6 +94,16 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
   )
 }
 
+/** A resume changes nothing of what the launch said of its place. */
+export function refuseUnlessMerging({ id, place }: Task): void {
+  if (place?.merge) return
+  throw new CallError(
+    place
+      ? `Task ${id} was launched without \`merge: true\`: resume it without \`merge\`, and when it has ended call superagents_task(merge="${id}").`
+      : `Task ${id} works in your own folder, where its work is already: resume it without \`merge\`.`,
+  )
+}
+
 const NOTHING_RESUMABLE = "No task can be resumed (option resumable)"
 
 export const alreadyResumed = (id: string): CallError =>

@@ -21,6 +21,7 @@ import {
   findAgent,
   fingerprint,
   permit,
+  refuseUnlessMerging,
   refuseUnlessResumable,
   rulesFor,
 } from "./checks.ts"
@@ -51,7 +52,10 @@ export type ResumeRequest = {
   readonly prompt: string
   readonly timeout?: number
   readonly maxCost?: number
+  /** Absent: a task that is merged by itself keeps that of its last run; any other runs without one. */
   readonly check?: string
+  /** Said again of a task that was launched with it. */
+  readonly merge?: boolean
 }
 
 export type LauncherPorts = {
@@ -102,6 +106,7 @@ export class Launcher {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
+    if (request.merge) refuseUnlessMerging(task)
     await this.#ports.endings.over(task)
     const session = await host.session(task.sessionID)
     if (!session)
@@ -113,8 +118,9 @@ export class Launcher {
     // Another process has resumed it since it ended here.
     const { run } = store.get(task.id) ?? task
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
+    const check = request.check ?? keptCheck(store.get(task.id) ?? task)
     if (caller) await authorize(caller, task.agent, task.description)
-    if (caller) await permit(caller, { ...request, merge: false })
+    if (caller) await permit(caller, { check })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
     // While the user was asked, another may have resumed it, and that run have ended.
     await this.#ports.endings.over(task)
@@ -131,7 +137,7 @@ export class Launcher {
       createdAt: now,
       timeout: request.timeout ?? options.taskTimeout,
       budget: this.#ports.allowance.budget(request.maxCost, task.id),
-      ...checkOf(request),
+      ...checkOf({ check }),
       recent: recentRuns(current, now),
     }
     const change = store.apply(task.id, { type: "resumed", run: next }, now)
@@ -292,6 +298,9 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): Options["
 })
 
 const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
+
+/** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
+const keptCheck = ({ place, run }: Task): string | undefined => (place?.merge ? run.check : undefined)
 
 /** Nothing goes with it but agent, model and prompt: one such is like another. */
 const isPlain = ({ fork, after, place, check }: LaunchRequest): boolean =>
