@@ -9,7 +9,12 @@ process.env.GIT_CONFIG_GLOBAL = "/dev/null"
 /** The unit and property tests alone, without a real host: what the mutation tests run. */
 export default defineConfig({
   test: {
-    include: ["test/unit/**/*.test.ts", "test/property/**/*.test.ts", "test/contract/fake-*.test.ts"],
+    include: [
+      "test/unit/**/*.test.ts",
+      "test/property/**/*.test.ts",
+      "test/simulation/**/*.test.ts",
+      "test/contract/fake-*.test.ts",
+    ],
     // Nothing is kept between tests but in what they make themselves: so the files share their modules, and take seconds.
     isolate: false,
   },
