@@ -37,7 +37,7 @@ export default defineConfig({
       include: ["src/**/*.ts"],
       // Put together by the host alone: the end-to-end tests run them in the host's own process.
       exclude: [
-        "src/server.ts",
+        "src/{app,server}.ts",
         "src/host/opencode/client*.ts",
         "src/host/opencode/tool.ts",
         "src/lib/clock.ts",

@@ -1,6 +1,6 @@
 import type { Board } from "../board/service.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import type { FileDiff } from "../host/opencode/diffs.ts"
+import type { FileDiff } from "../lib/patch.ts"
 
 /**
  * What the web needs of the rest, whatever gives it: the background tasks, the board where there is one, and where the

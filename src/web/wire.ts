@@ -1,7 +1,7 @@
 import type { BoardAgent } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Phase, Status } from "../core/task.ts"
-import type { FileDiff } from "../host/opencode/diffs.ts"
+import type { FileDiff } from "../lib/patch.ts"
 
 /** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
 

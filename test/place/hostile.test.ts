@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, utimesSync, writeFileSync } from "n
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { filesOf } from "../../src/host/opencode/diffs.ts"
+import { filesOf } from "../../src/lib/patch.ts"
 import { Bench, ID, Repository, text } from "../support/repository.ts"
 
 /** Repositories, settings and surroundings that make git do other than it is meant to, or work be lost. */

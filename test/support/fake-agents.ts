@@ -1,6 +1,6 @@
 import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
-import type { FileDiff } from "../../src/host/opencode/diffs.ts"
+import type { FileDiff } from "../../src/lib/patch.ts"
 import type { Agents } from "../../src/web/ports.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 

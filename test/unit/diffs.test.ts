@@ -1,5 +1,6 @@
 import { expect, test } from "vitest"
-import { diffSince, filesOf } from "../../src/host/opencode/diffs.ts"
+import { diffSince } from "../../src/host/opencode/diffs.ts"
+import { filesOf } from "../../src/lib/patch.ts"
 
 const PATCH = `diff --git a/src/a b.ts b/src/a b.ts
 index 1..2 100644

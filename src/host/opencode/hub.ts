@@ -1,5 +1,5 @@
-import type { TaskManager } from "../../engine/task-manager.ts"
 import type { Tool } from "../../tools/tool.ts"
+import type { Keeper } from "../connection.ts"
 import type { RawEvent } from "./events.ts"
 
 /**
@@ -11,7 +11,7 @@ export type Guest = {
   /** `folder`: where it was heard. */
   hear(event: RawEvent, folder: string): void
   readonly tools: Readonly<Record<string, Tool>>
-  readonly keeper: Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
+  readonly keeper: Keeper
 }
 
 const KEY = Symbol.for("superagents.guests")

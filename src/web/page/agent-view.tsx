@@ -1,6 +1,6 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
-import type { FileDiff } from "../../host/opencode/diffs.ts"
 import { ticking } from "../../lib/duration.ts"
+import type { FileDiff } from "../../lib/patch.ts"
 import type { AgentRow } from "../wire.ts"
 import { Marks } from "./agent-list.tsx"
 import { api } from "./api.ts"

@@ -1,0 +1,154 @@
+import { customAlphabet } from "nanoid"
+import type { OpenBoard } from "./board/index.ts"
+import { DAY_MS } from "./core/bill.ts"
+import type { Owner } from "./core/ports.ts"
+import { TaskManager } from "./engine/task-manager.ts"
+import type { Connection } from "./host/connection.ts"
+import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/owner.ts"
+import { systemClock } from "./lib/clock.ts"
+import { filesOf } from "./lib/patch.ts"
+import type { BoardOptions, Options } from "./options.ts"
+import { mayBeElsewhere, WORKTREES } from "./place/root.ts"
+import type { Worktrees } from "./place/worktree/worktrees.ts"
+import { toolsFor } from "./tools/index.ts"
+import type { Tool } from "./tools/tool.ts"
+
+const PROCESSES = { self: processMark, isAlive: processLives }
+const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
+
+/** The plugin at work on some host: its tasks, its tools, and what is on by option. */
+export type App = {
+  readonly manager: TaskManager
+  readonly tools: Readonly<Record<string, Tool>>
+  readonly board: OpenBoard | undefined
+  /** Ends the board's runs and all timers; sessions go on. Never rejects. */
+  stop(): Promise<void>
+  /** Takes the page away. Never rejects. */
+  closePage(): Promise<void>
+}
+
+/** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
+export async function openApp(connection: Connection, options: Options): Promise<App> {
+  const { host, forks } = connection
+  const manager = new TaskManager({
+    host,
+    forks,
+    clock: systemClock,
+    options,
+    randomID,
+    development: isDevelopment(),
+    worktrees: () => loadWorktrees(connection, options),
+  })
+  // Not before the host answers requests: a plugin is loaded while the server still starts.
+  const recovered = new Promise<void>((resolve) => {
+    systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
+  })
+  const board = options.board && (await openBoardOn(connection, options.board, manager, recovered))
+  const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
+  const page = options.web && showPage(connection, options.web, manager, board).catch(failed)
+  return {
+    manager,
+    tools: toolsFor(manager, options),
+    board,
+    async stop() {
+      // What it has begun it finishes, by the manager.
+      await board?.stop().catch((error) => host.log("error", "the board did not stop", { error: String(error) }))
+      manager.stop()
+    },
+    async closePage() {
+      const close = await page
+      await close?.().catch(failed)
+    },
+  }
+}
+
+/** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */
+async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
+  if (connection.isKept()) return
+  await manager.recover()
+  if (mayBeElsewhere()) void manager.sweep(connection.directory)
+}
+
+async function loadWorktrees({ instance }: Connection, options: Options): Promise<Worktrees> {
+  const { Worktrees } = await import("./place/worktree/worktrees.ts")
+  // A marker is not renewed: one of which the system tells nothing is somebody's for a day.
+  const ownership = (keeper: unknown) => {
+    const owner = keeper as Owner
+    return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
+  }
+  return new Worktrees({
+    root: WORKTREES,
+    settings: options.worktree,
+    processes: PROCESSES,
+    keeper: () => ownerNow(instance),
+    isOthers: (keeper) => ownership(keeper) === "alive",
+  })
+}
+
+async function openBoardOn(
+  connection: Connection,
+  options: BoardOptions,
+  manager: TaskManager,
+  recovered: Promise<void>,
+): Promise<OpenBoard> {
+  const { openBoard, mainCheckout, ManagerRuns } = await import("./board/index.ts")
+  const { directory, worktree, host } = connection
+  const project = mainCheckout(worktree, directory)
+  const board = openBoard({
+    options,
+    project,
+    directory,
+    threads: connection.threads(project),
+    runs: new ManagerRuns(manager, recovered, systemClock),
+    surroundings: host,
+    clock: systemClock,
+    processes: PROCESSES,
+    isBackground: async (sessionID) => connection.keeper(manager).isLaunched(sessionID),
+  })
+  systemClock.after(0, () => void board.start())
+  return board
+}
+
+/** Shows the tasks in a browser. Nothing of it is loaded without the option. */
+async function showPage(
+  connection: Connection,
+  options: NonNullable<Options["web"]>,
+  { overview }: TaskManager,
+  board: OpenBoard | undefined,
+): Promise<() => Promise<void>> {
+  const { serve } = await import("./web/serve.ts")
+  const { worktree, directory, host } = connection
+  const diff = async (id: string) => {
+    const task = overview.get(id)?.task
+    if (!task) return []
+    const patch = await overview.patch(id)
+    return patch === undefined ? connection.changesOf(task) : filesOf(patch)
+  }
+  return serve({
+    worktree,
+    directory,
+    options,
+    source: {
+      agents: {
+        list: () => overview.list(),
+        get: (id) => overview.get(id),
+        isForeign: (id) => overview.isForeign(id),
+        refresh: () => overview.refresh(),
+        answer: (id) => overview.answer(id),
+        cancel: (id) => overview.cancel(id),
+        subscribe: (listener) => overview.subscribe(listener),
+        diff,
+      },
+      board: board?.service,
+      threads: { base: () => connection.pages() },
+    },
+    clock: systemClock,
+    log: (level, message, fields) => host.log(level, message, fields),
+  })
+}
+
+/** Read through a copy: the host's Bun replaces the plain expression with "development" when it loads a plugin. */
+function isDevelopment(): boolean {
+  const { NODE_ENV } = { ...process.env }
+  return NODE_ENV === "development"
+}

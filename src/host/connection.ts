@@ -1,0 +1,30 @@
+import type { Threads } from "../board/ports.ts"
+import type { Host } from "../core/ports.ts"
+import type { Task } from "../core/task.ts"
+import type { TaskManager } from "../engine/task-manager.ts"
+import type { ForkHost } from "../fork/ports.ts"
+import type { FileDiff } from "../lib/patch.ts"
+
+/** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
+export type Keeper = Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
+
+/** One instance of the plugin on one host: all that the rest needs of it. A second host API is a second one of these. */
+export type Connection = {
+  readonly host: Host
+  readonly forks: ForkHost
+  /** Names this instance among those of this process and of others. */
+  readonly instance: string
+  /** The repository's checkout, and the folder in it that this instance serves. */
+  readonly worktree: string
+  readonly directory: string
+  /** The sessions in which a board's owners work; `home` is the project's main folder. */
+  threads(home: string): Threads
+  /** True where another instance in this process looks after this folder: it recovers what was left here. */
+  isKept(): boolean
+  /** Whoever looks after this folder: another instance, else `own`. */
+  keeper(own: Keeper): Keeper
+  /** What a task's last run changed in its parent's folder; empty where the host does not know. */
+  changesOf(task: Task): Promise<readonly FileDiff[]>
+  /** The address of the host's own page that a session's id completes; undefined where no server listens. */
+  pages(): Promise<string | undefined>
+}

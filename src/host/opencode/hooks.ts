@@ -1,0 +1,131 @@
+import type { Hooks } from "@opencode-ai/plugin"
+import type { App } from "../../app.ts"
+import type { AgentConfig } from "../../board/index.ts"
+import type { HostEvent } from "../../core/ports.ts"
+import { systemClock } from "../../lib/clock.ts"
+import type { Options } from "../../options.ts"
+import { briefingOf } from "../../tools/briefing.ts"
+import { TASK_TOOL } from "../../tools/index.ts"
+import { renderForCompaction } from "../../tools/render-list.ts"
+import { withAgents } from "../../tools/task.ts"
+import type { Tool } from "../../tools/tool.ts"
+import type { OpencodeConnection } from "./connect.ts"
+import { EventReader, type RawEvent } from "./events.ts"
+import { type Guest, guestOf } from "./hub.ts"
+import { type Request, sessionOf, tellWith } from "./last-word.ts"
+import { unsuitableHere } from "./routes.ts"
+import { toHostTool } from "./tool.ts"
+
+const CHECK_OPTIONS = "superagents: check your options"
+const WRONG_HOST = "superagents: another OpenCode is needed"
+
+/** `problems`: what is wrong with the options, to be shown when there is a screen. */
+type Given = { readonly options: Options; readonly problems: string[] }
+
+/** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
+export function hooksOf(connection: OpencodeConnection, app: App, { options, problems }: Given): Hooks {
+  const { host, directory } = connection
+  const { manager, board } = app
+  const events = new EventReader()
+  const briefing = briefingOf(options)
+  const guest: Guest = {
+    tools: app.tools,
+    keeper: manager,
+    hear: (event, folder) => void guard(() => hear(event, folder)),
+  }
+  connection.listen(guest)
+  let unsuitable: string | undefined
+  let told = false
+  systemClock.after(0, () => {
+    void unsuitableHere(connection.transport).then((why) => {
+      if (why) host.log("error", why)
+      unsuitable = why
+    })
+  })
+  const keeperHere = () => connection.keeper(manager)
+  const tools = toolsHere(app.tools, directory)
+  const hostTools = Object.entries({ ...tools, ...board?.tools }).map(
+    ([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const,
+  )
+  return {
+    // Read by the host at the first request to a model, when it is known whether the tools can work.
+    get tool() {
+      return unsuitable ? {} : Object.fromEntries(hostTools)
+    },
+    ...(board && {
+      config: async (config) => guard(() => board.configure(config as AgentConfig)),
+      "chat.message": async ({ sessionID }, { message }) => guard(() => board.written(sessionID, message.id)),
+    }),
+    event: async ({ event }) =>
+      guard(() => {
+        guestOf(directory)?.hear(event as RawEvent, directory)
+        hear(event as RawEvent, directory)
+      }),
+    // The first request to a model: by now there is a screen that can show what is wrong with the options.
+    "tool.definition": async ({ toolID }, output) =>
+      guard(async () => {
+        for (const message of problems.splice(0)) host.toast({ title: CHECK_OPTIONS, message, variant: "warning" })
+        if (unsuitable && !told) host.toast({ title: WRONG_HOST, message: unsuitable, variant: "error" })
+        told ||= unsuitable !== undefined
+        const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
+        if (tool) output.description = withAgents(tool.description, await host.agents())
+      }),
+    "experimental.chat.messages.transform": async (_input, output) =>
+      guard(() => {
+        const request = output as unknown as Request
+        const sessionID = sessionOf(request)
+        const word = sessionID && keeperHere().inRequest(sessionID)
+        if (word) tellWith(request, word.text, word.withoutTools)
+      }),
+    // The one hook that may throw: that is how a call of a tool is refused.
+    "tool.execute.before": async ({ sessionID }) => {
+      const refusal = keeperHere().refusesTools(sessionID)
+      if (refusal) throw new Error(refusal)
+    },
+    ...((briefing !== undefined || board) && {
+      "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
+        guard(async () => {
+          if (briefing !== undefined && keeperHere().isFresh(sessionID)) output.system.push(briefing)
+          const block = await board?.system(sessionID)
+          if (block) output.system.push(block)
+        }),
+    }),
+    "experimental.session.compacting": async ({ sessionID }, output) =>
+      guard(async () => {
+        const keeper = keeperHere()
+        await keeper.ready(sessionID)
+        const text = renderForCompaction(keeper.list(sessionID))
+        if (text !== "") output.context.push(text)
+      }),
+    dispose: async () => {
+      await guard(() => app.stop())
+      await guard(() => connection.leave())
+      // From here on another instance may take the tasks over, whatever becomes of the rest.
+      connection.unregister()
+      await guard(() => app.closePage())
+    },
+  }
+
+  function hear(event: RawEvent, folder: string): void {
+    host.hear(event, folder)
+    const heard: HostEvent | undefined = events.read(event, Date.now())
+    if (heard) manager.handle(heard)
+  }
+
+  async function guard(work: () => void | Promise<void>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      host.log("error", "a hook failed", { error: String(error) })
+    }
+  }
+}
+
+/** Where a task works, the instance that looks after the task answers calls of the tools. */
+const toolsHere = (own: Readonly<Record<string, Tool>>, directory: string): Record<string, Tool> =>
+  Object.fromEntries(
+    Object.entries(own).map(([name, tool]): [string, Tool] => [
+      name,
+      { ...tool, execute: (args, context) => (guestOf(directory)?.tools[name] ?? tool).execute(args, context) },
+    ]),
+  )
