@@ -16,9 +16,9 @@ export type Command = {
 export type CheckResult = {
   readonly command: string
   readonly passed: boolean
-  /** How often it was run. */
+  /** How often it was run; 0 where there was nothing to check. */
   readonly runs: number
-  /** How the last of them ended, for a reader: `exit code 1`. */
+  /** How the last of them ended, for a reader: `exit code 1`; or why it was not run. */
   readonly how: string
   readonly tests?: TestCount
   /** The end of what it wrote, where it did not pass. */
@@ -85,12 +85,14 @@ const endOf = ({ exitCode, tests }: Command): string =>
   `${exitCode === undefined ? "cut off" : `exit code ${exitCode}`}${tests ? `; ${testText(tests)}` : ""}`
 
 /** ``check `npm test` passed (exit code 0)``. */
-const checkText = ({ command, passed, runs, how, tests }: CheckResult): string =>
-  `check ${quoted(oneLine(command, MOST_COMMAND_CHARS))} ${passed ? "passed" : "did not pass"} (${[
+function checkText({ command, passed, runs, how, tests }: CheckResult): string {
+  if (runs === 0) return `${how}; the check was not run`
+  return `check ${quoted(oneLine(command, MOST_COMMAND_CHARS))} ${passed ? "passed" : "did not pass"} (${[
     ...(runs > 1 ? [`${runs} runs`] : []),
     how,
     ...(tests ? [testText(tests)] : []),
   ].join(", ")})`
+}
 
 export const quoted = (command: string): string => `\`${command.replaceAll("`", "'")}\``
 

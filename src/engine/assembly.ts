@@ -66,9 +66,13 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
   const waiting = new Waiting(parts, (id) => endings.isClosing(id))
-  const checks = new Checks(parts, () => endings)
+  const checks = new Checks(
+    parts,
+    () => endings,
+    (task) => places.isUntouched(task),
+  )
   const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
-  const places = new Places(parts, load, checks, () => endings)
+  const places: Places = new Places(parts, load, checks, () => endings)
   const outbox: Outbox = outboxOf(ports, parts, {
     answers,
     told: (task, state, handedOver) => endings.told(task, state, handedOver),

@@ -115,7 +115,7 @@ export class Places {
     }
     if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
     return this.#inTurn(async () => {
-      const unfit = await this.#refuseUnlessFit(task, worktrees).catch(refusedBy)
+      const unfit = await this.#unfit(task, worktrees).catch(refusedBy)
       const put = await putAway()
       const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
       return { work: workOf(put, merge) }
@@ -238,25 +238,41 @@ export class Places {
     }
   }
 
+  /** True where a task's worktree holds nothing that is not in its parent's files; where that cannot be told, false. */
+  async isUntouched(task: Task): Promise<boolean> {
+    if (!task.place) return false
+    try {
+      const worktrees = await this.#load()
+      return await worktrees.isUntouched(task.id, homeOf(this.#parts, task))
+    } catch (error) {
+      this.#parts.host.log("warn", "a worktree could not be looked at", { task: task.id, error: messageOf(error) })
+      return false
+    }
+  }
+
   /**
-   * Throws the reason why a completed task's work is not merged by itself: its parent's worktree, for which it was asked,
-   * is gone; or its check does not pass with what was merged since, which is brought into the worktree and checked.
+   * Why a completed task's work is not merged by itself, as what came of the merge: the parent's present state does not
+   * go together with it in its worktree, where it would be checked. Throws where its parent's worktree, for which it was
+   * asked, is gone, or its check does not pass with what was merged since.
    */
-  async #refuseUnlessFit(task: Task, worktrees: Worktrees): Promise<undefined> {
+  async #unfit(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
     const folder = homeOf(this.#parts, task)
     if (folder !== task.place?.folder)
       throw new CallError("the agent that asked for it has ended, and its worktree is put away")
-    if (task.run.check === undefined) return
+    if (task.run.check === undefined) return undefined
     // Brought home after a crash: in its worktree nothing can be checked any more.
     if (this.#parts.host.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await worktrees.bringIn(task.id, folder)
-    if (brought.kind !== "merged") return
+    // In the parent's files it may go together: but nobody could have checked it so.
+    if (brought.kind === "conflict") return { kind: "conflict", files: brought.files.slice(0, MOST_FILES) }
+    if (brought.kind === "nothing") return undefined
     const result = await this.#checks.once(task)
     if (!result?.passed)
       throw new CallError(
         `with what was changed in your folder meanwhile, its check does not pass (${result?.how ?? "it was stopped"})`,
       )
+    return undefined
   }
 
   async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {

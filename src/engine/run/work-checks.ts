@@ -34,16 +34,25 @@ type Run = {
 export class Checks {
   readonly #parts: Parts
   readonly #endings: () => Endings
+  readonly #isUntouched: (task: Task) => Promise<boolean>
   readonly #runs = new Map<string, Run>()
 
-  constructor(parts: Parts, endings: () => Endings) {
+  /** `isUntouched`: in a place of its own nothing was changed, so that there is nothing to check. */
+  constructor(parts: Parts, endings: () => Endings, isUntouched: (task: Task) => Promise<boolean>) {
     this.#parts = parts
     this.#endings = endings
+    this.#isUntouched = isUntouched
   }
 
   /** Asked when a run is about to end as completed: false where its check did not pass, and it goes on or has failed. */
   async mayComplete(task: Task): Promise<boolean> {
-    if (task.run.check === undefined) return true
+    const { check, generation } = task.run
+    if (check === undefined) return true
+    if (await this.#isUntouched(task)) {
+      const result = { command: check, passed: false, runs: 0, how: "nothing was changed" }
+      this.#runs.set(task.id, { generation, runs: 0, result })
+      return true
+    }
     const result = await this.#run(task)
     if (!result || !this.#parts.store.runs(task)) return false
     if (result.passed) return true

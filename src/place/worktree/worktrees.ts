@@ -8,7 +8,8 @@ import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { clean, roomOf, targetOf, type WorktreePorts } from "./room.ts"
-import { snapshot, stamped } from "./snapshot.ts"
+import { filesOf, snapshot, stamped } from "./snapshot.ts"
+import { unsavedWithin } from "./worktree.ts"
 
 /** What became of a worktree when its run ended. */
 export type PutAway = Work & {
@@ -47,6 +48,18 @@ export class Worktrees {
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
   ready(request: ReadyRequest): Promise<Ready> {
     return makeReady(this.#ports, request)
+  }
+
+  /** True where a task's worktree holds nothing but what its work is told from, and nothing that git cannot keep. */
+  async isUntouched(taskID: string, folder: string): Promise<boolean> {
+    const home = await checkoutOf(folder)
+    const worktree = (await readMarker(await targetOf(this.#ports, home, taskID)))?.worktree
+    const start = await readRef(home, "start", taskID)
+    if (!worktree || !start) return false
+    const { tree, nested } = await filesOf(worktree, start, "whole")
+    const { files, submodules } = await workBetween(home, start, tree)
+    if (files.length + submodules.length + nested.length > 0) return false
+    return (await unsavedWithin(home.top, worktree)).length === 0
   }
 
   /**

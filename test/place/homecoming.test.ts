@@ -1,0 +1,89 @@
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { isActive, type Task } from "../../src/core/task.ts"
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import { eventually } from "../support/eventually.ts"
+import { Bench, Repository, text } from "../support/repository.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Tasks of the engine in real worktrees of a real repository; their agents are scripts. */
+
+let bench: Bench
+let user: Repository
+let rig: Rig
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+  const options = { checkTimeout: 10_000, checkRetries: 0, resumable: ["completed", "error"] as const }
+  rig = new Rig({ options: { ...options, resumable: [...options.resumable] }, worktrees: async () => bench.places })
+  rig.host.folders.set(rig.parent, user.top)
+})
+afterEach(() => bench.close())
+
+/** What the agent does to its files when its prompt contains `word`, and what it says then. */
+const agent = (word: string, work: (child: Repository) => void, answer = "done") =>
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent || !prompt.includes(word)) return undefined
+    work(new Repository(rig.host.folderOf(sessionID)))
+    return { text: answer }
+  })
+
+/** Lets the fake clock go on beside the real one until the run has ended and is told. */
+const ended = (id: string): Promise<Task> =>
+  eventually(
+    async () => {
+      await rig.clock.advance(10)
+      const task = rig.task(id)
+      return !isActive(task) && task.delivery.state === "confirmed" && task
+    },
+    { timeout: 50_000 },
+  )
+
+const launch = async (request: Partial<LaunchRequest> = {}) =>
+  ended((await rig.launch({ place: "worktree", merge: true, ...request })).id)
+
+test("what conflicts inside the worktree alone is not merged without its second check", async () => {
+  user.write(".gitignore", "*.log\n").write("a", text()).commit()
+  agent("FIND", (child) => {
+    child.write("a", text({ 3: "the agent" })).write("run.log", "the agent's, ignored\n")
+    user.write("run.log", "the user's, tracked\n").git("add", "--force", "run.log")
+    user.write("b", "broken\n").commit()
+  })
+  const before = () => ({ a: user.read("a"), log: user.read("run.log") })
+  const { outcome } = await launch({ check: "test ! -e b" })
+  expect(outcome?.work?.merge).toMatchObject({ kind: "conflict", files: ["run.log"] })
+  expect(before()).toEqual({ a: text(), log: "the user's, tracked\n" })
+  expect(rig.notices()[0]?.hidden).toContain("Not merged, and nothing was touched: conflict in run.log. Resume it with")
+})
+
+describe("a check in a worktree in which nothing was changed", () => {
+  const check = 'echo x >> "$RAN"; exit 1'
+  beforeEach(() => {
+    process.env.RAN = join(bench.folder, "ran")
+    user.write(".gitignore", "*.log\n").write("a", text()).commit()
+  })
+  const runs = () => (existsSync(join(bench.folder, "ran")) ? 1 : 0)
+
+  test("is not run, which is said", async () => {
+    agent("FIND", (child) => child.write("a", text()).write("run.log", "ignored\n"))
+    const { status, outcome } = await launch({ check })
+    expect([status, runs()]).toEqual(["completed", 0])
+    expect(outcome?.receipt?.check).toMatchObject({ passed: false, runs: 0, how: "nothing was changed" })
+    const told = rig.notices()[0]?.hidden
+    expect(told).toContain("nothing was changed; the check was not run")
+    expect(told).toContain("Worktree: nothing was changed.")
+  })
+
+  test("is run where anything was changed, be it in a repository within it or by the run before", async () => {
+    agent("NESTED", (child) => Repository.init(join(child.top, "nested")).write("in it", "x"))
+    expect((await launch({ prompt: "NESTED", check })).outcome?.receipt?.check?.runs).toBe(1)
+    agent("EDIT", (child) => child.write("a", text({ 3: "the agent" })))
+    const { id, status } = await launch({ prompt: "EDIT", check })
+    expect(status).toBe("error")
+    agent("NOTHING", () => {})
+    await rig.manager.resume(id, { prompt: "NOTHING" }, rig.caller)
+    expect(await ended(id)).toMatchObject({ status: "error", outcome: { receipt: { check: { runs: 1 } } } })
+  })
+})
