@@ -123,6 +123,25 @@ export function recordContract(driver: Driver): void {
       expect(await driver.host.recordsSince(future)).toEqual([])
     })
 
+    test("of a task's first moments, copied into another child, is the task's: its session holds the prompt", async () => {
+      driver.world.onPrompt("COPIED", { hang: true })
+      const parentID = await driver.world.openSession()
+      const mine = await driver.child({ parentID })
+      const copier = await driver.child({ parentID }, { id: "bg_copier00" })
+      const promptID = driver.newID("msg")
+      const task = await driver.child({ parentID }, { id: "bg_copied00", run: { ...draftOf().run, promptID } })
+      await driver.send(task, "COPIED", { messageID: promptID })
+      await driver.world.eventually(() => driver.host.hasMessage(task, promptID, 1))
+      const { superagents } = await driver.world.metadata(task)
+      await driver.world.setMetadata(copier, { superagents })
+      expect((await driver.host.session(copier))?.record?.task.id).toBe("bg_copied00")
+      const sessions = (records: readonly { task: { parentID: string; sessionID: string } }[]) =>
+        records.filter((record) => record.task.parentID === parentID).map((record) => record.task.sessionID)
+      expect(sessions(await driver.host.recordsOf(parentID)).toSorted()).toEqual([mine, task].toSorted())
+      expect(sessions(await driver.host.recordsSince(0)).toSorted()).toEqual([mine, task].toSorted())
+      await driver.host.deleteSession(task)
+    })
+
     test("of this very instance is ours", async () => {
       const record = (await driver.host.session(await driver.child()))?.record
       if (!record) throw new Error("no record")

@@ -53,6 +53,33 @@ test("a copy that the user makes of a task's session is no task: after a crash t
   expect(await notified(host, session)).toHaveLength(1)
 })
 
+test("a running task's record, copied into another child of its parent, is no task: after a crash the task itself is judged", async () => {
+  model.use(({ lastUser }) => (lastUser === "FORMER" ? { text: "former text" } : undefined))
+  model.use(({ lastUser }) => (lastUser === "LATTER" ? { text: "latter text", hang: true } : undefined))
+  const session = await openSession(host)
+  const former = await launch(host, model, session, { prompt: "FORMER" })
+  await notified(host, session)
+  const latter = await launch(host, model, session, { prompt: "LATTER" })
+  await eventually(() => ownRequests("LATTER").length === 1)
+  const { metadata } = await unwrap(host.client.session.get({ sessionID: latter.child }))
+  // Two copies: in the session of an older task, and in one made for it.
+  await unwrap(host.client.session.update({ sessionID: former.child, metadata }))
+  await unwrap(host.client.session.create({ parentID: session, metadata }))
+  await host.kill("SIGKILL")
+  await host.restart()
+  const { output } = await callTool(host, model, session, "superagents_output", { task_id: latter.id })
+  expect(output).toContain("OpenCode stopped or was restarted while it ran")
+  expect(output).not.toContain("before it began")
+  const { output: list } = await callTool(host, model, session, "superagents_list", {})
+  expect(list).toContain("1 task, 0 running")
+  const told = await eventually(async () => {
+    const found = (await notifications(host, session)).filter(({ hidden }) => hidden.includes(latter.id))
+    return found.length > 0 && found
+  })
+  expect(told).toHaveLength(1)
+  expect(told[0]?.hidden).toContain("while it ran")
+})
+
 test("a session that was imported with a record of somebody else's starts no model, and nobody is told of it", async () => {
   const session = await openSession(host)
   const { child } = await launch(host, model, session, { prompt: "honest work" })

@@ -23,6 +23,7 @@ import {
   RECORD_KEY,
   REQUEST_KEY,
 } from "../../src/host/record/codec.ts"
+import { withoutCopies } from "../../src/host/record/copies.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
 import { ownerOf, SIGNER } from "./records.ts"
@@ -205,8 +206,8 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
-    return this.#call("recordsOf", parentID, () =>
-      this.#records(() => true).filter(({ task }) => task.parentID === parentID),
+    return this.#call("recordsOf", parentID, async () =>
+      (await this.#records(() => true)).filter(({ task }) => task.parentID === parentID),
     )
   }
 
@@ -223,7 +224,11 @@ export class FakeHost extends FakeProcess implements Host {
     if (!this.isDead) this.logs.push({ level, message, fields })
   }
 
-  async #call<Result>(method: string, sessionID: string | undefined, work: () => Result): Promise<Result> {
+  async #call<Result>(
+    method: string,
+    sessionID: string | undefined,
+    work: () => Result | Promise<Result>,
+  ): Promise<Result> {
     if (this.isDead) return new Promise(() => {})
     this.calls.push(method)
     const fault = this.onCall(method, sessionID)
@@ -240,11 +245,16 @@ export class FakeHost extends FakeProcess implements Host {
     return result
   }
 
-  #records(wanted: (session: StoredSession) => boolean): TaskRecord[] {
-    return [...this.database.sessions.values()].filter(wanted).flatMap(({ id, parentID, metadata, messages }) => {
+  async #records(wanted: (session: StoredSession) => boolean): Promise<TaskRecord[]> {
+    const recorded = [...this.database.sessions.values()].flatMap((row) => {
+      const { id, parentID, metadata, messages } = row
       const record = decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER)
-      return record ? { ...record, cost: messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0) } : []
+      const cost = messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
+      return record ? [{ row, record: { ...record, cost } }] : []
     })
+    const holdsPrompt = async ({ task }: TaskRecord) => this.#message(task.sessionID, task.run.promptID) !== undefined
+    const own = await withoutCopies(recorded, holdsPrompt)
+    return own.filter(({ row }) => wanted(row)).map(({ record }) => record)
   }
 
   #find(sessionID: string): StoredSession {

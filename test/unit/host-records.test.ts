@@ -134,6 +134,7 @@ test("of the whole project are the records that the day's bill asks for, of the 
     projectID,
     parentID: "ses_parent",
     directory: folder,
+    time: { created: 1 },
     metadata: {
       [RECORD_KEY]: encodeRecord(taskOf({ id, sessionID: id, parentID: "ses_parent" }), ownerNow("x", folder), SIGNER),
     },
@@ -154,4 +155,42 @@ test("of the whole project are the records that the day's bill asks for, of the 
     expect(await ids()).toEqual(["ses_here"])
     expect(await ids("project")).toEqual(["ses_here", "ses_below"])
   }
+})
+
+test("a copy of a task's first record is not taken for the task where the task's own session is not in the list", async () => {
+  const { sessionID: _none, ...draft } = taskOf({ id: "bg_copied00", parentID: "ses_parent" })
+  const metadata = { [RECORD_KEY]: encodeRecord(draft, ownerNow("a dead one"), SIGNER) }
+  const session = (id: string, created: number) => ({ id, parentID: "ses_parent", time: { created }, metadata })
+  const [copy, task] = [session("ses_copy", 1), session("ses_task", 2)]
+  const message = async ({ sessionID }: { sessionID: string }) =>
+    sessionID === "ses_task" ? { data: { info: {}, parts: [] } } : { error: "none", response: { status: 404 } }
+  const list = async () => ({ data: [copy] })
+  const children = async () => ({ data: [copy, task] })
+  const client = { session: { list, children, message } } as unknown as OpencodeClient
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  expect(await host.recordsSince(0)).toEqual([])
+  expect((await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])
+})
+
+test("of copies of a first record that no prompt tells apart, the oldest session's is the task's; one that names its session is, whatever holds the prompt", async () => {
+  const { sessionID: _none, ...draft } = taskOf({ id: "bg_copied00", parentID: "ses_parent" })
+  const unnamed = { [RECORD_KEY]: encodeRecord(draft, ownerNow("a dead one"), SIGNER) }
+  const session = (id: string, created: number, metadata: object = unnamed) => ({
+    ...{ id, parentID: "ses_parent", time: { created }, metadata },
+  })
+  const rows = [session("ses_copy", 2), session("ses_task", 1)]
+  let asked = 0
+  const message = async () => {
+    asked++
+    return { error: "none", response: { status: 404 } }
+  }
+  const client = { session: { children: async () => ({ data: rows }), message } } as unknown as OpencodeClient
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const ids = async () => (await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)
+  expect(await ids()).toEqual(["ses_task"])
+  expect(asked).toBe(2)
+  const named = encodeRecord({ ...draft, sessionID: "ses_named" }, ownerNow("a dead one"), SIGNER)
+  rows.push(session("ses_named", 3, { [RECORD_KEY]: named }))
+  expect(await ids()).toEqual(["ses_named"])
+  expect(asked).toBe(2)
 })

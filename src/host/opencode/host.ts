@@ -299,12 +299,11 @@ export class OpencodeHost implements Host {
       "list sessions",
       this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
     )
-    return sessions.flatMap((session) => {
-      const record = this.#records.in(session)
+    return (await this.#records.amongSome(sessions)).flatMap(({ row, record }) => {
       // What another folder's instance looks after, or looked after, is for that folder.
-      const isHere = scope === undefined || (record?.owner.folder ?? session.directory) === folder
-      const isAsked = isHere || (whose === "project" && session.projectID !== NO_PROJECT)
-      return record && isAsked ? [{ ...record, cost: session.cost }] : []
+      const isHere = scope === undefined || (record.owner.folder ?? row.directory) === folder
+      const isAsked = isHere || (whose === "project" && row.projectID !== NO_PROJECT)
+      return isAsked ? [{ ...record, cost: row.cost }] : []
     })
   }
 
@@ -324,9 +323,8 @@ export class OpencodeHost implements Host {
     return answers.flatMap(({ found }) => found)
   }
 
-  async recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
-    const children = await find("list children", this.#client.session.children({ sessionID: parentID }))
-    return (children ?? []).flatMap((session) => this.#records.in(session) ?? [])
+  recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
+    return this.#records.of(parentID)
   }
 
   ownership(owner: Owner): "ours" | "alive" | "dead" {

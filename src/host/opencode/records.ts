@@ -2,10 +2,19 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, HostError, LEASE_MS, type TaskRecord } from "../../core/ports.ts"
 import { isActive, isOwed, type Task, type TaskDraft } from "../../core/task.ts"
-import { decodeRecord, decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "../record/codec.ts"
+import {
+  decodeRecord,
+  decodeRequest,
+  encodeRecord,
+  isNewerVersion,
+  namesItsSession,
+  RECORD_KEY,
+  REQUEST_KEY,
+} from "../record/codec.ts"
+import { type Recorded, withoutCopies } from "../record/copies.ts"
 import { ownerNow, ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
-import { call } from "./client.ts"
+import { call, find } from "./client.ts"
 import { remember } from "./remember.ts"
 
 /** Sessions whose last write is remembered at most; one more costs a read before its next write. */
@@ -39,6 +48,45 @@ export class OpencodeRecords {
 
   in(session: Session): TaskRecord | undefined {
     return decodeRecord(session, this.#ports.signer)
+  }
+
+  /** The records in these sessions, without those that were copied from another among them. */
+  async among(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
+    const oldestFirst = sessions.toSorted((one, other) => one.time.created - other.time.created)
+    const recorded = oldestFirst.flatMap((row) => {
+      const record = this.in(row)
+      return record ? [{ row, record }] : []
+    })
+    return withoutCopies(recorded, ({ task }) => this.#holdsPrompt(task))
+  }
+
+  /** The same where the list need not have all children of a parent: what it was copied from may be missing there. */
+  async amongSome(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
+    const parents = new Map<string, Promise<readonly TaskRecord[]>>()
+    const children = (parentID: string) => {
+      const known = parents.get(parentID) ?? this.of(parentID)
+      parents.set(parentID, known)
+      return known
+    }
+    const isCopy = async ({ row, record: { task, owner } }: Recorded<Session>) => {
+      // Of its own tasks an instance knows the sessions.
+      if (namesItsSession(row.metadata) || ownershipOf(owner, this.#ports.instance) === "ours") return false
+      return !(await children(task.parentID)).some((record) => record.task.sessionID === row.id)
+    }
+    const found = await this.among(sessions)
+    const copies = await Promise.all(found.map(isCopy))
+    return found.filter((_each, at) => !copies[at])
+  }
+
+  /** The records of the tasks that a session launched. */
+  async of(parentID: string): Promise<readonly TaskRecord[]> {
+    const children = await find("list children", this.#ports.client.session.children({ sessionID: parentID }))
+    return (await this.among(children ?? [])).map(({ record }) => record)
+  }
+
+  async #holdsPrompt({ sessionID, run }: Task): Promise<boolean> {
+    const route = this.#ports.client.session.message({ sessionID, messageID: run.promptID })
+    return (await find("read a message", route)) !== undefined
   }
 
   /** The metadata of a session that is about to be made for this task. */

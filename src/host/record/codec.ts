@@ -194,6 +194,9 @@ export function decodeRequest(metadata: unknown): TaskRequest | undefined {
   return given === undefined ? undefined : RequestSchema.safeParse(given).data
 }
 
+/** False for the record of a task's first moments, which is written with the session itself. */
+export const namesItsSession = (metadata: unknown): boolean => stripped(metadata)?.record.session !== undefined
+
 /** True where the metadata holds a record that a newer version wrote: it is left alone. */
 export function isNewerVersion(metadata: unknown): boolean {
   const { version } = (stripped(metadata)?.record ?? {}) as { version?: unknown }
