@@ -1,0 +1,82 @@
+import type { RefusalKind } from "./refusal.ts"
+
+/**
+ * The gate of one model: closed by a provider's refusal, opened by an answer. Who meets it closed is parked. Pure; all
+ * times are milliseconds since the epoch. A model that was never refused has no gate.
+ */
+export type Gate = {
+  readonly closedAt: number
+  /** When a probe may go. */
+  readonly opensAt: number
+  /** The provider told when it opens; else `opensAt` is a guess that doubles. */
+  readonly told: boolean
+  readonly kind: Exclude<RefusalKind, "money" | "other">
+  /** The provider's own words. */
+  readonly why: string
+  /** Probes in a row that were refused without a time. */
+  readonly refused: number
+  /** The run that went to see, and when. */
+  readonly probe?: { readonly taskID: string; readonly at: number }
+  /** Since an answer came: how many of the parked may go with the next answer. */
+  readonly opening?: { readonly next: number }
+}
+
+export type Closing = {
+  readonly kind: Gate["kind"]
+  readonly why: string
+  readonly until?: number
+}
+
+/** The wait after a refusal that tells no time; each refused probe doubles it. */
+const FIRST_WAIT_MS = 5000
+const MOST_WAIT_MS = 300_000
+/** How many go with the first answer; each further answer lets twice as many go. */
+const FIRST_WAVE = 2
+/** A wave that large is everybody. */
+const MOST_WAVE = 1024
+
+/**
+ * A refusal came. `sentAt`: when its request was sent. One that was sent before the gate closed tells nothing new, but
+ * may tell a later time.
+ */
+export function close(gate: Gate | undefined, { kind, why, until }: Closing, now: number, sentAt = now): Gate {
+  const isLate = gate !== undefined && gate.opening === undefined && gate.probe === undefined && sentAt <= gate.closedAt
+  if (isLate && gate) {
+    if (until === undefined || (gate.told && until <= gate.opensAt)) return gate
+    return { ...gate, opensAt: until, told: true, kind, why }
+  }
+  const refused = until === undefined && gate ? gate.refused + 1 : 0
+  const wait = Math.min(FIRST_WAIT_MS * 2 ** refused, MOST_WAIT_MS)
+  return { closedAt: now, opensAt: until ?? now + wait, told: until !== undefined, kind, why, refused }
+}
+
+/** The run that goes to see. */
+export const probed = (gate: Gate, taskID: string, now: number): Gate => ({ ...gate, probe: { taskID, at: now } })
+
+/** The probe has gone another way (it ended, was cancelled, or waits for something else): another may go. */
+export function unprobed(gate: Gate, taskID: string): Gate {
+  if (gate.probe?.taskID !== taskID) return gate
+  const { probe: _gone, ...rest } = gate
+  return rest
+}
+
+/** An answer came to a request that was sent at `sentAt`; one that was under way at the closing proves nothing. */
+export function answered(gate: Gate, sentAt: number): Gate {
+  if (sentAt <= gate.closedAt) return gate
+  const { probe: _done, ...rest } = gate
+  const next = gate.opening ? Math.min(gate.opening.next * 2, MOST_WAVE) : FIRST_WAVE
+  return { ...rest, opening: { next } }
+}
+
+/** How many of the parked may go now: the wave that the last answer allows, or the one probe when its time has come. */
+export function mayGo(gate: Gate, now: number): number {
+  if (gate.opening) return gate.opening.next
+  return gate.probe === undefined && now >= gate.opensAt ? 1 : 0
+}
+
+/** Whether a request of anybody's may be sent: not while the gate is closed, but for the probe's own. */
+export const isClosedFor = (gate: Gate | undefined, taskID: string | undefined): boolean =>
+  gate !== undefined && gate.opening === undefined && (taskID === undefined || gate.probe?.taskID !== taskID)
+
+/** When the next probe may go; infinite where one is under way, or an answer has come. */
+export const nextProbe = (gate: Gate): number => (gate.opening || gate.probe ? Number.POSITIVE_INFINITY : gate.opensAt)

@@ -1,0 +1,181 @@
+/**
+ * What a provider's refusal means: whether it passes by itself, and when. Pure; all times are milliseconds since the
+ * epoch. What the parts of a refusal look like was seen on the providers' own answers and on what the host makes of them.
+ */
+
+/** What is known of a refusal. From the host's events often the message alone; headers have lower-case names. */
+export type Refusal = {
+  readonly message: string
+  /** HTTP's; absent where the connection failed, or where the host does not tell. */
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+  /** When the host will ask again by itself, and how often it has asked by now. */
+  readonly next?: number
+  readonly attempt?: number
+  /** The connection failed: nobody answered. */
+  readonly unreachable?: boolean
+}
+
+/**
+ * - `money`: nothing is left to pay with, which does not pass by waiting;
+ * - `limit`: so many requests or tokens in a time, which does;
+ * - `overload`: the provider has no room just now;
+ * - `other`: no limit at all.
+ */
+export type RefusalKind = "money" | "limit" | "overload" | "other"
+
+/** `until`: when the provider says that it opens; absent where it does not say. */
+export type Sorted = { readonly kind: RefusalKind; readonly until?: number }
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60_000
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+/** A time that is sooner is taken as this soon. */
+const SOONEST_MS = SECOND_MS
+/** A time that is later is believed to be a mistake. */
+const LATEST_MS = 8 * DAY_MS
+/** The host asks again after 2 s, doubled by each attempt, and up to a quarter more. */
+const HOST_FIRST_MS = 2000
+const HOST_JITTER = 1.25
+/** What the host's own schedule may be passed by without a reason. */
+const HOST_SLACK_MS = 500
+
+const OVERFLOW =
+  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens|request too large/i
+const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
+const LIMIT =
+  /rate.?limit|usage.?limit|too many requests|quota|resource.?exhausted|limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
+const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
+/** What a host says where no answer came. */
+const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
+
+const MONEY_STATUSES = [429, 400, 403]
+/** Wrong requests: whatever they say, they are wrong the next time, too. */
+const WRONG_STATUSES = [401, 404]
+
+/** `hasAnswered`: this model has answered in this process, so that a failed connection is no wrong address. */
+export function sortRefusal(refusal: Refusal, now: number, hasAnswered: boolean): Sorted {
+  const until = timeOf(refusal, now)
+  const kind = kindOf(refusal, until !== undefined, hasAnswered)
+  return until === undefined || kind === "money" || kind === "other" ? { kind } : { kind, until }
+}
+
+function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean): RefusalKind {
+  const { status, message, body = "" } = refusal
+  const text = `${message} ${body}`
+  if (!hasTime && (status === 402 || (mayBeMoney(status) && MONEY.test(text)))) return "money"
+  if (OVERFLOW.test(text) && status !== 429) return "other"
+  if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
+  if (status === 429 || status === 402 || LIMIT.test(text)) return "limit"
+  if (status === 529 || status === 503 || OVERLOAD.test(text)) return "overload"
+  const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
+  return failed && hasAnswered ? "overload" : "other"
+}
+
+/** Where the host does not tell the status, the words decide. */
+const mayBeMoney = (status: number | undefined): boolean => status === undefined || MONEY_STATUSES.includes(status)
+
+/** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
+function timeOf(refusal: Refusal, now: number): number | undefined {
+  const { headers = {}, body = "", message } = refusal
+  const sources = [
+    () => after(headers["retry-after-ms"], now, 1),
+    () => after(headers["retry-after"], now, SECOND_MS) ?? dateOf(headers["retry-after"]),
+    () => inBody(body, now),
+    () => inLimits(headers, now),
+    () => inWords(message, now),
+    () => inHost(refusal, now),
+  ]
+  for (const source of sources) {
+    const time = source()
+    if (time !== undefined && time > now && time - now <= LATEST_MS) return Math.max(time, now + SOONEST_MS)
+  }
+  return undefined
+}
+
+function after(value: string | undefined, now: number, unit: number): number | undefined {
+  if (value === undefined || !/^\s*\d+(\.\d+)?\s*$/.test(value)) return undefined
+  return now + Number(value) * unit
+}
+
+function dateOf(value: string | undefined): number | undefined {
+  const time = value === undefined ? Number.NaN : Date.parse(value)
+  return Number.isNaN(time) ? undefined : time
+}
+
+/** A JSON body's own fields, wherever they stand. */
+function inBody(body: string, now: number): number | undefined {
+  const field = (names: string) => new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
+  return (
+    moment(field("resets_at|reset_at")) ??
+    after(field("resets_in_seconds|retry_after"), now, SECOND_MS) ??
+    span(field("retryDelay"), now)
+  )
+}
+
+/** A moment as seconds or milliseconds since the epoch, or as a date. */
+function moment(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (!/^\d+(\.\d+)?$/.test(value)) return dateOf(value)
+  const number = Number(value)
+  return number < 1e11 ? number * SECOND_MS : number
+}
+
+const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
+
+/** Of the limits with nothing left, the one that opens last. Where it is not told what is left, nothing is. */
+function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
+  const times = Object.entries(headers).flatMap(([name, value]) => {
+    const [match, , anthropic, other] = LIMIT_HEADER.exec(name) ?? []
+    if (match === undefined) return []
+    const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
+    if (left !== undefined && Number(left) > 0) return []
+    const time = span(value, now) ?? moment(value)
+    return time === undefined ? [] : [time]
+  })
+  return times.length === 0 ? undefined : Math.max(...times)
+}
+
+const UNITS_MS = { d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
+
+/** A span of time with its units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
+function span(value: string | undefined, now: number): number | undefined {
+  const text = value?.trim() ?? ""
+  const pieces = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|milliseconds?|d|h|m|s)[a-z]*\s*/gi)]
+  if (pieces.length === 0 || pieces.map(([piece]) => piece).join("") !== text) return undefined
+  return now + pieces.reduce((sum, [, number, unit]) => sum + Number(number) * unitOf(String(unit)), 0)
+}
+
+const unitOf = (unit: string): number =>
+  UNITS_MS[/^m(s|il)/i.test(unit) ? "ms" : (unit.toLowerCase() as keyof typeof UNITS_MS)]
+
+const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)/i
+const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am|pm)?/i
+
+/** "try again in 6m0s", "resets at 14:30". A time of day is this machine's. */
+function inWords(message: string, now: number): number | undefined {
+  const [, spanText] = IN_WORDS.exec(message) ?? []
+  const found = spanText === undefined ? undefined : (span(spanText, now) ?? span(leading(spanText), now))
+  if (found !== undefined) return found
+  const [, hour, minute, half] = AT_WORDS.exec(message) ?? []
+  if (hour === undefined) return undefined
+  const time = new Date(now)
+  const pm = half?.toLowerCase() === "pm" && Number(hour) < 12 ? 12 : 0
+  time.setHours(Number(hour) + pm, Number(minute), 0, 0)
+  return time.getTime() > now ? time.getTime() : time.getTime() + DAY_MS
+}
+
+/** The spans that a text begins with: what follows them is another word of the sentence. */
+const leading = (text: string): string =>
+  /^(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)\b\s*)+/i.exec(
+    text,
+  )?.[0] ?? ""
+
+/** When the host means to ask again, where that is later than its own schedule: then it was told. */
+function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {
+  if (next === undefined) return undefined
+  const own = HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * HOST_JITTER + HOST_SLACK_MS
+  return next - now > own ? next : undefined
+}

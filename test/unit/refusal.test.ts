@@ -1,0 +1,120 @@
+import { describe, expect, test } from "vitest"
+import { type Refusal, sortRefusal } from "../../src/core/refusal.ts"
+
+const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)
+const sort = (refusal: Partial<Refusal>, hasAnswered = false) =>
+  sortRefusal({ message: "", ...refusal }, NOW, hasAnswered)
+/** Seconds from now until the provider opens. */
+const opens = (refusal: Partial<Refusal>) => {
+  const { until } = sort({ status: 429, ...refusal })
+  return until === undefined ? undefined : (until - NOW) / 1000
+}
+
+describe("a refusal is about", () => {
+  test.each<[string, Partial<Refusal>, string]>([
+    ["money: 402", { status: 402 }, "money"],
+    ["money: a quota that is used up", { status: 429, body: '{"error":{"code":"insufficient_quota"}}' }, "money"],
+    ["money: a 400", { status: 400, message: "Your credit balance is too low to access the API." }, "money"],
+    ["money: a 403", { status: 403, message: "Insufficient credits" }, "money"],
+    ["money: words alone, as a host tells them", { message: "You have insufficient credits." }, "money"],
+    ["a limit: 429", { status: 429, message: "slow down" }, "limit"],
+    ["a limit: words alone", { message: "The usage limit has been reached" }, "limit"],
+    ["a limit: a 400 that says so", { status: 400, message: "Rate limit reached for requests" }, "limit"],
+    [
+      "a limit: money, but with a time",
+      { status: 429, message: "check your billing", headers: { "retry-after": "9" } },
+      "limit",
+    ],
+    ["a limit: a 402 with a time", { status: 402, headers: { "retry-after": "9" } }, "limit"],
+    ["overload: 529", { status: 529 }, "overload"],
+    ["overload: 503", { status: 503 }, "overload"],
+    ["overload: words alone", { message: "Provider is overloaded" }, "overload"],
+    ["nothing of the kind: 401", { status: 401, message: "quota of keys" }, "other"],
+    ["nothing of the kind: 404", { status: 404 }, "other"],
+    ["nothing of the kind: 500", { status: 500, message: "internal error" }, "other"],
+    ["nothing of the kind: 400", { status: 400, message: "bad request" }, "other"],
+    ["nothing of the kind: an overflow", { status: 400, message: "maximum context length is 8192 tokens" }, "other"],
+  ])("%s", (_what, refusal, kind) => {
+    expect(sort(refusal).kind).toBe(kind)
+  })
+
+  test("overload where a connection fails to a model that has answered before, and a wrong address where it never did", () => {
+    expect(sort({ unreachable: true }, true).kind).toBe("overload")
+    expect(sort({ message: "Unable to connect" }, true).kind).toBe("overload")
+    expect(sort({ unreachable: true }, false).kind).toBe("other")
+    expect(sort({ status: 500, message: "socket" }, true).kind).toBe("other")
+  })
+})
+
+describe("a provider opens when it says so", () => {
+  test.each<[string, Partial<Refusal>, number | undefined]>([
+    ["retry-after-ms", { headers: { "retry-after-ms": "1500", "retry-after": "9" } }, 1.5],
+    ["retry-after in seconds", { headers: { "retry-after": "18" } }, 18],
+    ["retry-after as a date", { headers: { "retry-after": new Date(NOW + 18_000).toUTCString() } }, 18],
+    ["resets_at in seconds", { body: `{"error":{"resets_at":${NOW / 1000 + 60}}}` }, 60],
+    ["reset_at in milliseconds", { body: `{"reset_at": ${NOW + 60_000}}` }, 60],
+    ["reset_at as a date", { body: `{"reset_at":"${new Date(NOW + 60_000).toISOString()}"}` }, 60],
+    ["resets_in_seconds", { body: '{"resets_in_seconds": 17880}' }, 17_880],
+    ["retry_after in the body", { body: '{"retry_after":7.5}' }, 7.5],
+    ["Google's retryDelay", { body: '{"@type":"RetryInfo","retryDelay":"34.07s"}' }, 34.07],
+    [
+      "the limit with nothing left that opens last",
+      {
+        headers: {
+          "x-ratelimit-remaining-requests": "0",
+          "x-ratelimit-reset-requests": "6m0s",
+          "x-ratelimit-remaining-tokens": "12",
+          "x-ratelimit-reset-tokens": "1h",
+        },
+      },
+      360,
+    ],
+    [
+      "a limit of Anthropic's",
+      {
+        headers: {
+          "anthropic-ratelimit-tokens-remaining": "0",
+          "anthropic-ratelimit-tokens-reset": new Date(NOW + 45_000).toISOString(),
+        },
+      },
+      45,
+    ],
+    [
+      "one that does not say what is left",
+      { headers: { "anthropic-ratelimit-unified-reset": String(NOW / 1000 + 99) } },
+      99,
+    ],
+    ["a limit's header that says nothing", { headers: { "x-ratelimit-reset-tokens": "soon" } }, undefined],
+    ["words: a span", { message: "Please try again in 6m0s. Visit the site." }, 360],
+    ["words: a span of words", { message: "Try again in 2 hours 5 minutes please" }, 7500],
+    ["words: milliseconds", { message: "retry after 1500 milliseconds" }, 1.5],
+    ["words: no span", { message: "try again in 5 bananas" }, undefined],
+    ["the host's plan, later than its own schedule", { next: NOW + 18_000_000, attempt: 1 }, 18_000],
+    ["the host's own schedule", { next: NOW + 2400, attempt: 1 }, undefined],
+    ["the host's own schedule at a later attempt", { next: NOW + 9500, attempt: 3 }, undefined],
+    ["the host's plan without an attempt", { next: NOW + 60_000 }, 60],
+    ["nothing", {}, undefined],
+    ["no number", { headers: { "retry-after": "soon" } }, undefined],
+    ["the past", { headers: { "retry-after": new Date(NOW - 5000).toUTCString() } }, undefined],
+    ["nine days", { headers: { "retry-after": String(9 * 86_400) } }, undefined],
+    ["a moment: at least a second", { headers: { "retry-after-ms": "20" } }, 1],
+    ["no time at all, then the next source", { headers: { "retry-after": "0" }, message: "try again in 20s" }, 20],
+  ])("%s", (_what, refusal, seconds) => {
+    const found = opens(refusal)
+    if (seconds === undefined) expect(found).toBeUndefined()
+    else expect(found).toBeCloseTo(seconds, 3)
+  })
+
+  test("at a time of day: the next one", () => {
+    const at = (text: string) => new Date(sort({ status: 429, message: text }).until ?? 0).toISOString().slice(0, 16)
+    expect(at("Your limit resets at 14:30.")).toBe("2026-11-23T14:30")
+    expect(at("Your limit resets at 1:30")).toBe("2026-11-24T01:30")
+    expect(at("Your limit resets at 2:30 PM")).toBe("2026-11-23T14:30")
+    expect(at("Your limit resets at 12:15pm")).toBe("2026-11-23T12:15")
+  })
+
+  test("and money has no time, nor has what is no limit", () => {
+    expect(sort({ status: 500, headers: { "retry-after": "5" } })).toEqual({ kind: "other" })
+    expect(sort({ status: 402 })).toEqual({ kind: "money" })
+  })
+})
