@@ -87,6 +87,23 @@ describe("a task in a worktree", () => {
     expect(rig.errors()).toEqual([])
   })
 
+  test("is of one batch with those of the same message, however long the keeping of what they begin with takes", async () => {
+    rig.onPrompt("FIND", { hang: true })
+    places.onCapture = () => new Promise((resolve) => void rig.clock.after(500, resolve))
+    const launches = ["FIND a", "FIND b"].map((prompt) => rig.launch({ ...IN_WORKTREE, prompt }))
+    await rig.clock.advance(2000)
+    const [a, b] = await Promise.all(launches)
+    expect([a?.batch, b?.batch]).toEqual([`auto:${a?.id}`, `auto:${a?.id}`])
+  })
+
+  test("gives back the slot that was kept for it where none can be made", async () => {
+    rig = new Rig({ options: { maxConcurrentTasks: 1 }, worktrees: async () => places as never as Worktrees })
+    places.onCapture = () => Promise.reject(new CallError("no git here"))
+    const [, here] = await Promise.allSettled([rig.launch(IN_WORKTREE), rig.launch({ prompt: "HERE" })])
+    if (here?.status !== "fulfilled") throw new Error("not launched")
+    expect((await rig.ended(here.value.id)).status).toBe("completed")
+  })
+
   test("is not made where none can be: nothing is left of it", async () => {
     places.onCapture = () => Promise.reject(new CallError("no git here"))
     await expect(rig.launch(IN_WORKTREE)).rejects.toThrow("no git here")

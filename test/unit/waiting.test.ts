@@ -230,3 +230,56 @@ test("a refusal to wait says what can be done", async () => {
     /, which failed\. Launch it again first, or launch this without it\.$/,
   )
 })
+
+describe("launches of one message, which come side by side:", () => {
+  const slow = (rig: Rig) => {
+    rig.host.onCall = (method) => (method === "createSession" ? { slow: 500 } : undefined)
+  }
+
+  test("one waits for the batch that another is being made for", async () => {
+    const rig = rigged()
+    slow(rig)
+    const launches = [
+      rig.launch({ prompt: "DOES a", batch: "map" }),
+      rig.launch({ prompt: "DOES b", batch: "map" }),
+      rig.launch({ prompt: "DOES it", after: "map" }),
+    ]
+    await rig.clock.advance(2000)
+    const [a, b, reduce] = await Promise.all(launches)
+    expect(reduce?.run.after).toEqual([a?.id, b?.id])
+    await rig.ended(reduce?.id ?? "")
+    expect(promptOf(rig, reduce?.sessionID ?? "")).toContain("answer of DOES b")
+  })
+
+  test("one is refused where another that it would wait for could not be made", async () => {
+    const rig = rigged()
+    slow(rig)
+    const launches = [
+      rig.launch({ prompt: "DOES a", batch: "map" }),
+      rig.launch({ description: "the <other>", prompt: "DOES b", batch: "map", agent: "nobody" }),
+      rig.launch({ prompt: "DOES it", after: "map" }),
+    ]
+    const [a, b, reduce] = await Promise.allSettled([...launches, rig.clock.advance(2000)])
+    expect([a?.status, b?.status]).toEqual(["fulfilled", "rejected"])
+    expect(reduce).toMatchObject({
+      reason: {
+        message:
+          'Nothing was launched: it would wait for "the ‹other>", of the same message, which could not be launched. Launch that again first, or launch this without it.',
+      },
+    })
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
+  test("one does not wait for another session's, nor for those that come after it", async () => {
+    const rig = rigged()
+    slow(rig)
+    const other = rig.openParent()
+    const launches = [
+      rig.launch({ prompt: "DOES a", batch: "map" }, other),
+      rig.launch({ prompt: "DOES it", after: "map" }),
+      rig.launch({ prompt: "DOES b", batch: "map" }),
+    ]
+    const [, reduce] = await Promise.allSettled([...launches, rig.clock.advance(2000)])
+    expect(reduce).toMatchObject({ reason: { message: expect.stringContaining('No batch "map" in this session') } })
+  })
+})

@@ -26,6 +26,7 @@ import {
   rulesFor,
 } from "./checks.ts"
 import type { Queue } from "./queue.ts"
+import { Siblings } from "./siblings.ts"
 import { resolveAfter } from "./waiting.ts"
 
 export type LaunchRequest = {
@@ -73,6 +74,7 @@ export class Launcher {
   readonly #ports: LauncherPorts
   /** Launches under way that an identical one may wait for, by session and fingerprint. */
   readonly #launching = new Map<string, Promise<Task>>()
+  readonly #siblings = new Siblings()
 
   constructor(parts: Parts, ports: LauncherPorts) {
     this.#parts = parts
@@ -80,7 +82,16 @@ export class Launcher {
   }
 
   /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
-  async launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
+  launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
+    return this.#siblings.launch(caller.sessionID, request, (batch) => this.#launch(request, caller, batch))
+  }
+
+  /** `batch` resolves when all of the batch that it waits for are there, as far as they came before it. */
+  async #launch(
+    request: LaunchRequest,
+    caller: Caller,
+    batch: () => Promise<void>,
+  ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
@@ -94,7 +105,7 @@ export class Launcher {
     const draft = { agent: agent.name, model, depth, fingerprint: mark }
     const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
     const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
-    const make = () => this.#authorized(request, caller, draft, rules)
+    const make = () => this.#authorized(request, caller, draft, rules, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
   }
@@ -176,8 +187,10 @@ export class Launcher {
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     rules: readonly Rule[],
+    batch: () => Promise<void>,
   ): Promise<Task> {
     await this.#ports.allowance.refuseBeyondLimits(caller.sessionID)
+    await batch()
     const waitsFor = () =>
       request.after === undefined
         ? undefined
@@ -190,14 +203,20 @@ export class Launcher {
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
     const draft = this.#draft(request, caller, found, after)
-    if (draft.place) await this.#ports.places.capture(draft.id, draft.place.folder)
-    return this.#make(draft, request, rules, caller.abort)
+    // From here on those of the same message know it, and its batch.
+    const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
+    try {
+      if (draft.place) await this.#ports.places.capture(draft.id, draft.place.folder)
+    } catch (error) {
+      this.#ports.queue.release(reserved)
+      throw error
+    }
+    return this.#make(reserved, request, rules, caller.abort)
   }
 
-  async #make(draft: TaskDraft, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
+  async #make(reserved: Task, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
     const { store, host, background } = this.#parts
     const { queue } = this.#ports
-    const reserved = queue.reserve({ ...draft, sessionID: "" })
     try {
       refuseIfAborted(abort)
       const task = await (request.fork ? this.#fork(reserved, rules) : this.#fresh(reserved, rules))
@@ -207,7 +226,7 @@ export class Launcher {
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
       queue.release(reserved)
-      if (!store.get(draft.id)) background.run("sweep up after a launch", () => this.#sweep(draft))
+      if (!store.get(reserved.id)) background.run("sweep up after a launch", () => this.#sweep(reserved))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
   }

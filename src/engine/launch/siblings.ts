@@ -1,0 +1,50 @@
+import { CallError } from "../../core/errors.ts"
+import { oneLine } from "../../lib/text.ts"
+
+type Request = {
+  readonly description: string
+  readonly batch?: string
+  readonly after?: readonly string[] | string
+}
+
+type Launch = {
+  readonly sessionID: string
+  readonly request: Request
+  /** Resolves when its task is there, or will never be: then it is false. */
+  readonly made: Promise<boolean>
+}
+
+/** The launches under way. The calls of one message come side by side, and one may name the batch of another. */
+export class Siblings {
+  readonly #underWay = new Set<Launch>()
+
+  /** Has `make` launch something, known to those that come after it; it is handed what waits for those before it. */
+  async launch<Made>(
+    sessionID: string,
+    request: Request,
+    make: (waitsFor: () => Promise<void>) => Promise<Made>,
+  ): Promise<Made> {
+    const before = [...this.#underWay].filter((other) => other.sessionID === sessionID)
+    const making = make(() => waitForBatch(request.after, before))
+    const launch = { sessionID, request, made: making.then(yes, no) }
+    this.#underWay.add(launch)
+    try {
+      return await making
+    } finally {
+      this.#underWay.delete(launch)
+    }
+  }
+}
+
+/** Resolves when all of the batch that are being made are there. Throws where one of them could not be made. */
+async function waitForBatch(batch: Request["after"], before: readonly Launch[]): Promise<void> {
+  const others = before.filter(({ request }) => request.batch !== undefined && request.batch === batch)
+  for (const { request, made } of others)
+    if (!(await made))
+      throw new CallError(
+        `Nothing was launched: it would wait for "${oneLine(request.description)}", of the same message, which could not be launched. Launch that again first, or launch this without it.`,
+      )
+}
+
+const yes = (): boolean => true
+const no = (): boolean => false
