@@ -66,6 +66,8 @@ export async function openApp(connection: Connection, options: Options): Promise
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
   if (connection.isKept()) return
   await manager.recover()
+  const lost = connection.lost()
+  if (lost) connection.warn(lost)
   if (mayBeElsewhere()) void manager.sweep(connection.directory)
 }
 

@@ -4,13 +4,15 @@ import { connect } from "./host/opencode/connect.ts"
 import { hooksOf } from "./host/opencode/hooks.ts"
 import { parseOptions } from "./options.ts"
 
+const CHECK_OPTIONS = "superagents: check your options"
+
 /** The plugin's entry for OpenCode's server: which host, which options, and no more. */
 const server: Plugin = async (input, given) => {
   const { options, problems } = parseOptions(given)
   const connection = connect(input, options)
-  for (const problem of problems) connection.host.log("warn", problem)
+  for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
   if (!options.enabled) return {}
-  return hooksOf(connection, await openApp(connection, options), { options, problems })
+  return hooksOf(connection, await openApp(connection, options), options)
 }
 
 export default { id: "superagents", server }

@@ -71,6 +71,12 @@ export type SessionInfo = {
 export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly cost?: number }
 
 /**
+ * A session whose record this installation's key did not sign: nothing of it counts as said, but what the session cost
+ * was paid all the same.
+ */
+export type Unbelieved = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
+
+/**
  * Who runs a task: one instance of this plugin in one process. `seenAt` is when the record was last written; an owner
  * that has not renewed it for `LEASE_MS` has lost the task, whatever else is known of its process. What the system does
  * not tell is "".
@@ -193,6 +199,8 @@ export interface Host {
    * folders of the project.
    */
   recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]>
+  /** The sessions that `recordsSince` has met so far with a record that is not believed. */
+  unbelieved(): readonly Unbelieved[]
   /** The records of the tasks that a session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
   /** Whether a record's owner is this very instance, another one that lives, or gone. */

@@ -8,10 +8,16 @@ import type { FileDiff } from "../lib/patch.ts"
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
 
+export type Notice = { readonly title: string; readonly message: string }
+
 /** One instance of the plugin on one host: all that the rest needs of it. A second host API is a second one of these. */
 export type Connection = {
   readonly host: Host
   readonly forks: ForkHost
+  /** Writes a warning to the log, and shows it to the user as soon as there is a screen. */
+  warn(notice: Notice): void
+  /** What the user has to know of records that are not believed. Asked once the records have been read. */
+  lost(): Notice | undefined
   /** Names this instance among those of this process and of others. */
   readonly instance: string
   /** The repository's checkout, and the folder in it that this instance serves. */

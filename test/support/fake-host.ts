@@ -13,6 +13,7 @@ import {
   type SessionInfo,
   type TaskRecord,
   type Toast,
+  type Unbelieved,
 } from "../../src/core/ports.ts"
 import type { Ask, Task, TaskDraft } from "../../src/core/task.ts"
 import {
@@ -205,6 +206,15 @@ export class FakeHost extends FakeProcess implements Host {
     return this.#call("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
   }
 
+  unbelieved(): readonly Unbelieved[] {
+    return [...this.database.sessions.values()].flatMap((row) => {
+      const { id, parentID, metadata, messages, updatedAt } = row
+      const stored = jsonCopy({ id, parentID, metadata })
+      if (decodeRecord(stored, SIGNER) || !decodeRecord(stored)) return []
+      return [{ sessionID: id, cost: costOf(messages), changedAt: updatedAt }]
+    })
+  }
+
   recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
     return this.#call("recordsOf", parentID, async () =>
       (await this.#records(() => true)).filter(({ task }) => task.parentID === parentID),
@@ -249,8 +259,7 @@ export class FakeHost extends FakeProcess implements Host {
     const recorded = [...this.database.sessions.values()].flatMap((row) => {
       const { id, parentID, metadata, messages } = row
       const record = decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER)
-      const cost = messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
-      return record ? [{ row, record: { ...record, cost } }] : []
+      return record ? [{ row, record: { ...record, cost: costOf(messages) } }] : []
     })
     const holdsPrompt = async ({ task }: TaskRecord) => this.#message(task.sessionID, task.run.promptID) !== undefined
     const own = await withoutCopies(recorded, holdsPrompt)
@@ -267,6 +276,9 @@ export class FakeHost extends FakeProcess implements Host {
     return this.database.sessions.get(sessionID)?.messages.find(({ id }) => id === messageID)
   }
 }
+
+const costOf = (messages: readonly StoredMessage[]): number =>
+  messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
 
 function toMessage(message: StoredMessage): Message {
   const { id, role, createdAt, completedAt, parentID, finish, error, summary = false, usage, parts } = message

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { DAY_MS } from "../../src/core/bill.ts"
 import { CallError } from "../../src/core/errors.ts"
+import { RECORD_KEY } from "../../src/host/record/codec.ts"
 import { Rig } from "../support/rig.ts"
 
 /** What is spent, and the limits that tasks share. A step costs a cent. */
@@ -232,6 +233,31 @@ describe("what was spent is not forgotten", () => {
     const other = rig.openParent()
     await rig.ended((await rig.launch(spend, other)).id, other)
     await expect(rig.launch(spend, rig.openParent())).rejects.toThrow("$0.0800 of $0.08 (option maxCostPerDay)")
+  })
+
+  test("by the loss of the key: the sessions tell it for a day", async () => {
+    const rig = rigged({ maxCostPerDay: 0.04 })
+    const { id, sessionID } = await rig.launch(spend)
+    await rig.ended(id)
+    const { metadata } = rig.host.stored(sessionID)
+    const record = metadata[RECORD_KEY] as object
+    rig.host.writeMetadata(sessionID, { ...metadata, [RECORD_KEY]: { ...record, signature: "of another key" } })
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    await expect(rig.launch(spend)).rejects.toThrow("$0.0400 of $0.04 (option maxCostPerDay)")
+    await rig.clock.advance(DAY_MS + 60_000)
+    expect(await rig.launch(spend)).toBeDefined()
+  })
+
+  test("twice, where the record of a task that is known here was changed", async () => {
+    const rig = rigged({ maxCostPerDay: 0.07 })
+    const { id, sessionID } = await rig.launch(spend)
+    await rig.ended(id)
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { [RECORD_KEY]: { ...(metadata[RECORD_KEY] as object), signature: "none" } })
+    expect(await rig.launch(spend)).toBeDefined()
   })
 
   test("and without such limits nothing is kept of a task that was cleared", async () => {

@@ -4,6 +4,7 @@ import { type HostError, LEASE_MS } from "../../src/core/ports.ts"
 import { OpencodeHost } from "../../src/host/opencode/host.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
 import { ownerNow, registerInstance } from "../../src/host/record/owner.ts"
+import { signerOf } from "../../src/host/record/signature.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -155,6 +156,44 @@ test("of the whole project are the records that the day's bill asks for, of the 
     expect(await ids()).toEqual(["ses_here"])
     expect(await ids("project")).toEqual(["ses_here", "ses_below"])
   }
+})
+
+test("sessions are noticed whose record another key signed, those of the project where it is asked for; copies and sessions without a record are not", async () => {
+  const session = (id: string, more: object, signer = SIGNER) => ({
+    ...{
+      id,
+      parentID: "ses_parent",
+      projectID: "one",
+      directory: "/project",
+      time: { created: 1, updated: 5 },
+      cost: 2,
+    },
+    metadata: {
+      [RECORD_KEY]: encodeRecord(taskOf({ sessionID: id, parentID: "ses_parent" }), ownerNow("x"), signer),
+    },
+    ...more,
+  })
+  const stranger = signerOf(new Uint8Array(32))
+  const rows = [
+    session("ses_lost", {}, stranger),
+    session("ses_below", { directory: "/project/below" }, stranger),
+    session("ses_nowhere", { directory: "/x", projectID: "global" }, stranger),
+    session("ses_ours", {}),
+    session("ses_plain", { metadata: {} }),
+    { ...session("ses_origin", {}, stranger), id: "ses_copy", parentID: undefined },
+  ]
+  const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+  const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+  expect(host.unbelieved()).toEqual([])
+  await host.recordsSince(0, "project")
+  expect(host.unbelieved()).toEqual([
+    { sessionID: "ses_lost", cost: 2, changedAt: 5 },
+    { sessionID: "ses_below", cost: 2, changedAt: 5 },
+  ])
+  rows.splice(0, 2, session("ses_lost", {}), session("ses_below", { metadata: {} }))
+  await host.recordsSince(0, "project")
+  expect(host.unbelieved()).toEqual([])
 })
 
 test("a copy of a task's first record is not taken for the task where the task's own session is not in the list", async () => {

@@ -2,6 +2,7 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { lossText } from "../../src/host/record/loss.ts"
 import { installationKey, signerOf } from "../../src/host/record/signature.ts"
 
 let folder: string
@@ -33,7 +34,7 @@ describe("the installation's key", () => {
   })
 
   test("is made anew where the file holds none", () => {
-    writeFileSync(file(), "not a key")
+    writeFileSync(file(), "not a key", { mode: 0o600 })
     const key = installationKey(folder)
     expect(key).toHaveLength(32)
     expect(installationKey(folder)).toEqual(key)
@@ -44,10 +45,37 @@ describe("the installation's key", () => {
     expect(() => installationKey(join(folder, "taken"))).toThrow()
   })
 
+  test.skipIf(process.platform === "win32").each([0o666, 0o620, 0o604])(
+    "is refused where others may read or write it (mode %o), with what mends that",
+    (mode) => {
+      const key = installationKey(folder)
+      chmodSync(file(), mode)
+      expect(() => installationKey(folder)).toThrow(`(mode 0${mode.toString(8)})`)
+      expect(() => installationKey(folder)).toThrow(`chmod 600 ${file()}`)
+      expect(readFileSync(file(), "utf8")).toBe(Buffer.from(key).toString("hex"))
+      chmodSync(file(), 0o600)
+      expect(installationKey(folder)).toEqual(key)
+    },
+  )
+
   test.skipIf(process.getuid?.() === 0)("cannot be had where it may not be read", () => {
     installationKey(folder)
     chmodSync(file(), 0)
     expect(() => installationKey(folder)).toThrow()
+  })
+})
+
+describe("tasks that are not believed", () => {
+  const one = { sessionID: "ses_a", cost: 1, changedAt: 1 }
+
+  test("are told with the cause that is known, and with what still counts", () => {
+    expect(lossText([], "/k", true)).toBeUndefined()
+    expect(lossText([one], "/k", true)).toBe(
+      "1 background task of the last days cannot be listed: this installation's key did not sign the records. /k was missing, and a new key was made: put the old one back if you have it. What they cost in the last 24 hours still counts for maxCostPerDay.",
+    )
+    expect(lossText([one, { ...one, sessionID: "ses_b" }], "/k", false)).toMatch(
+      /^2 background tasks .* Either \/k was replaced, or the records were changed or imported\./,
+    )
   })
 })
 

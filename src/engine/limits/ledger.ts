@@ -1,6 +1,6 @@
 import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
 import { NOTHING_SPENT, needsBill, type Spent } from "../../core/spending.ts"
-import { isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../../core/task.ts"
+import { addUsage, isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../../core/task.ts"
 import type { Watched } from "../../core/watchdog.ts"
 import type { Parts } from "../parts.ts"
 import type { ProgressTracker } from "../run/progress.ts"
@@ -98,7 +98,16 @@ export class Ledger {
     const { store, clock } = this.#parts
     const tasks = [...this.#elsewhere, ...this.#forgotten.values(), ...store.all()]
     const known = new Map(tasks.map((task) => [task.id, task]))
-    return billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
+    const bill = billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
+    return { ...bill, day: addUsage(bill.day, { ...NO_USAGE, cost: this.#unbelieved() }) }
+  }
+
+  /** What sessions cost of which no record tells that is believed: without this, the loss of the key would reset the day. */
+  #unbelieved(): number {
+    const { host, store, clock } = this.#parts
+    const since = clock.now() - DAY_MS
+    const others = host.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
+    return others.reduce((sum, { changedAt, cost }) => (changedAt > since ? sum + cost : sum), 0)
   }
 
   #accountOf(task: Task): Account {

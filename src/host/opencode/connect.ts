@@ -1,13 +1,16 @@
 import { randomBytes } from "node:crypto"
+import { existsSync } from "node:fs"
 import type { PluginInput } from "@opencode-ai/plugin"
+import { messageOf } from "../../core/errors.ts"
 import type { LogFields } from "../../core/ports.ts"
 import { TokenCounter } from "../../fork/counter.ts"
 import { systemClock } from "../../lib/clock.ts"
 import type { Options } from "../../options.ts"
 import { mayBeElsewhere } from "../../place/root.ts"
-import type { Connection } from "../connection.ts"
+import type { Connection, Notice } from "../connection.ts"
+import { KEY_TITLE, lossText } from "../record/loss.ts"
 import { registerInstance, unregisterInstance } from "../record/owner.ts"
-import { installationKey, type Signer, signerOf } from "../record/signature.ts"
+import { installationKey, keyFile, type Signer, signerOf } from "../record/signature.ts"
 import { clientOn, type Transport, transportOf } from "./client.ts"
 import { diffSince } from "./diffs.ts"
 import { OpencodeForks } from "./forks.ts"
@@ -25,6 +28,8 @@ const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
 export type OpencodeConnection = Connection & {
   readonly host: OpencodeHost
   readonly transport: Transport
+  /** Warnings that are still to be shown. */
+  readonly notices: Notice[]
   /** From now on the instances of the folders that tasks work in report to `guest`. */
   listen(guest: Guest): void
   /** Ends the instances of the folders that tasks work in. */
@@ -36,7 +41,12 @@ export type OpencodeConnection = Connection & {
 export function connect(input: PluginInput, options: Options): OpencodeConnection {
   const { directory, worktree, serverUrl } = input
   const instance = registerInstance()
-  const { signer, problem } = signerHere()
+  const { signer, problem, isNew } = signerHere()
+  const notices: Notice[] = []
+  const warn = (notice: Notice) => {
+    host.log("warn", notice.message)
+    notices.push(notice)
+  }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? { tell } : { called: () => host.called() })
   let guest: Guest | undefined
@@ -46,10 +56,16 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     left: (folder) => guest && leave(folder, guest),
     mayBeElsewhere,
   })
-  if (problem) host.log("warn", problem)
+  if (problem) warn({ title: KEY_TITLE, message: problem })
   return {
     host,
     forks: new OpencodeForks({ client, sessions: host, directory, counter }),
+    warn,
+    notices,
+    lost() {
+      const message = problem ? undefined : lossText(host.unbelieved(), keyFile(), isNew)
+      return message === undefined ? undefined : { title: KEY_TITLE, message }
+    },
     instance,
     worktree,
     directory,
@@ -70,12 +86,13 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
 }
 
-/** Where no key can be kept, what this process writes is believed by this process alone. */
-function signerHere(): { signer: Signer; problem?: string } {
+/** Where there is no key that can be used, what this process writes is believed by this process alone. */
+function signerHere(): { signer: Signer; isNew: boolean; problem?: string } {
+  const isNew = !existsSync(keyFile())
   try {
-    return { signer: signerOf(installationKey()) }
+    return { signer: signerOf(installationKey()), isNew }
   } catch (error) {
-    const problem = `No key could be kept for signing records, so tasks will be forgotten at a restart: ${String(error)}`
-    return { signer: signerOf(randomBytes(32)), problem }
+    const problem = `No key for signing tasks' records can be used, so earlier tasks are not listed, and those of now will be forgotten at a restart: ${messageOf(error)}`
+    return { signer: signerOf(randomBytes(32)), isNew, problem }
   }
 }

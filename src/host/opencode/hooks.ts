@@ -16,14 +16,10 @@ import { type Request, sessionOf, tellWith } from "./last-word.ts"
 import { unsuitableHere } from "./routes.ts"
 import { toHostTool } from "./tool.ts"
 
-const CHECK_OPTIONS = "superagents: check your options"
 const WRONG_HOST = "superagents: another OpenCode is needed"
 
-/** `problems`: what is wrong with the options, to be shown when there is a screen. */
-type Given = { readonly options: Options; readonly problems: string[] }
-
 /** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
-export function hooksOf(connection: OpencodeConnection, app: App, { options, problems }: Given): Hooks {
+export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { host, directory } = connection
   const { manager, board } = app
   const events = new EventReader()
@@ -61,10 +57,10 @@ export function hooksOf(connection: OpencodeConnection, app: App, { options, pro
         guestOf(directory)?.hear(event as RawEvent, directory)
         hear(event as RawEvent, directory)
       }),
-    // The first request to a model: by now there is a screen that can show what is wrong with the options.
+    // The first request to a model: by now there is a screen that can show what is wrong.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
-        for (const message of problems.splice(0)) host.toast({ title: CHECK_OPTIONS, message, variant: "warning" })
+        for (const notice of connection.notices.splice(0)) host.toast({ ...notice, variant: "warning" })
         if (unsuitable && !told) host.toast({ title: WRONG_HOST, message: unsuitable, variant: "error" })
         told ||= unsuitable !== undefined
         const tool = toolID === TASK_TOOL ? tools[toolID] : undefined

@@ -15,6 +15,7 @@ import type {
   SessionInfo,
   TaskRecord,
   Toast,
+  Unbelieved,
 } from "../../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -299,12 +300,17 @@ export class OpencodeHost implements Host {
       "list sessions",
       this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
     )
-    return (await this.#records.amongSome(sessions)).flatMap(({ row, record }) => {
-      // What another folder's instance looks after, or looked after, is for that folder.
-      const isHere = scope === undefined || (record.owner.folder ?? row.directory) === folder
-      const isAsked = isHere || (whose === "project" && row.projectID !== NO_PROJECT)
-      return isAsked ? [{ ...record, cost: row.cost }] : []
-    })
+    // What another folder's instance looks after, or looked after, is for that folder.
+    const isAsked = (row: Session, keptIn = row.directory) =>
+      scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
+    this.#records.notice(sessions.filter((row) => isAsked(row)))
+    return (await this.#records.amongSome(sessions)).flatMap(({ row, record }) =>
+      isAsked(row, record.owner.folder) ? [{ ...record, cost: row.cost }] : [],
+    )
+  }
+
+  unbelieved(): readonly Unbelieved[] {
+    return this.#records.unbelieved()
   }
 
   /** The same question in every folder that sessions work in; one whose instance does not answer is left out. */

@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
-import { type Clock, HostError, LEASE_MS, type TaskRecord } from "../../core/ports.ts"
+import { type Clock, HostError, LEASE_MS, type TaskRecord, type Unbelieved } from "../../core/ports.ts"
 import { isActive, isOwed, type Task, type TaskDraft } from "../../core/task.ts"
 import {
   decodeRecord,
@@ -19,6 +19,8 @@ import { remember } from "./remember.ts"
 
 /** Sessions whose last write is remembered at most; one more costs a read before its next write. */
 const MOST_RENEWALS = 1024
+
+const MOST_UNBELIEVED = 5000
 
 type Metadata = Readonly<Record<string, unknown>>
 
@@ -39,6 +41,7 @@ export class OpencodeRecords {
   readonly #ports: RecordPorts
   /** When each session's record was last written here. */
   readonly #renewals = new Map<string, number>()
+  readonly #unbelieved = new Map<string, Unbelieved>()
   /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
   readonly #writes = new Map<string, Promise<void>>()
 
@@ -48,6 +51,20 @@ export class OpencodeRecords {
 
   in(session: Session): TaskRecord | undefined {
     return decodeRecord(session, this.#ports.signer)
+  }
+
+  /** Those that `notice` has met so far. */
+  unbelieved(): readonly Unbelieved[] {
+    return [...this.#unbelieved.values()]
+  }
+
+  /** Remembers which of these sessions have a record of their own that this installation did not sign. */
+  notice(sessions: readonly Session[]): void {
+    for (const session of sessions) {
+      const { id, cost = 0, time } = session
+      if (this.in(session) || !decodeRecord(session)) this.#unbelieved.delete(id)
+      else remember(this.#unbelieved, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNBELIEVED)
+    }
   }
 
   /** The records in these sessions, without those that were copied from another among them. */

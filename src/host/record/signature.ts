@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
-import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { homedir } from "node:os"
 import { join } from "node:path"
 
@@ -27,12 +27,16 @@ export function signerOf(key: Uint8Array): Signer {
   }
 }
 
+/** Where this installation's key is kept. */
+export const keyFile = (folder: string = dataFolder()): string => join(folder, KEY_FILE)
+
 /**
  * The key of this installation, made at the first call for it: a file that only the user can read. Of several processes
- * that make it at once, all get the same. Throws where the folder can neither be read nor written.
+ * that make it at once, all get the same. Throws where the folder can neither be read nor written, and where others
+ * could have read or written the file: with it they sign as this installation does.
  */
 export function installationKey(folder: string = dataFolder()): Uint8Array {
-  const file = join(folder, KEY_FILE)
+  const file = keyFile(folder)
   const existing = readKey(file)
   if (existing) return existing
   mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -63,12 +67,21 @@ function publish(draft: string, file: string): void {
 
 function readKey(file: string): Uint8Array | undefined {
   try {
+    refuseOpenToOthers(file)
     const key = Buffer.from(readFileSync(file, "utf8").trim(), "hex")
     return key.length === KEY_BYTES ? key : undefined
   } catch (error) {
     if ((error as { code?: string }).code === "ENOENT") return undefined
     throw error
   }
+}
+
+function refuseOpenToOthers(file: string): void {
+  if (process.platform === "win32") return
+  const mode = statSync(file).mode & 0o777
+  if ((mode & 0o077) === 0) return
+  const shown = `0${mode.toString(8)}`
+  throw new Error(`others may read or write ${file} (mode ${shown}). If you trust what is in it: chmod 600 ${file}`)
 }
 
 /** JSON with the keys of every object in order: a database may hand them back in another. */

@@ -1,0 +1,14 @@
+import type { Unbelieved } from "../../core/ports.ts"
+import { count } from "../../lib/text.ts"
+
+export const KEY_TITLE = "superagents: tasks that are not believed"
+
+/** What a user has to know of tasks whose records are not believed; undefined where there are none. */
+export function lossText(unbelieved: readonly Unbelieved[], file: string, isNewKey: boolean): string | undefined {
+  if (unbelieved.length === 0) return undefined
+  const tasks = count(unbelieved.length, "background task")
+  const cause = isNewKey
+    ? `${file} was missing, and a new key was made: put the old one back if you have it.`
+    : `Either ${file} was replaced, or the records were changed or imported.`
+  return `${tasks} of the last days cannot be listed: this installation's key did not sign the records. ${cause} What they cost in the last 24 hours still counts for maxCostPerDay.`
+}

@@ -1,0 +1,64 @@
+import { chmodSync, readFileSync, rmSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { callTool, openSession, say } from "../support/drive.ts"
+import { eventually } from "../support/eventually.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, startPlugged } from "../support/plugin.ts"
+
+/** The key that signs records goes, or others may write it: that is said, and a day's budget is not free again. */
+
+const TITLE = "superagents: tasks that are not believed"
+const CENT = { input: 10_000, output: 0 }
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { maxCostPerDay: 0.01, lastWord: 0 })
+  model.use(({ lastUser }) => (lastUser === "SPEND" ? { text: "spent", usage: CENT } : undefined))
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+const key = () => join(host.home, "data", "opencode", "superagents", "record.key")
+
+/** The warnings that a screen would show. */
+const warnings = () =>
+  host.events.all.flatMap(({ type, properties }) =>
+    type === "tui.toast.show" && properties.title === TITLE ? [properties.message] : [],
+  )
+
+test("a deleted key: log and toast say so, and what the tasks of before cost still counts for the day", async () => {
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "SPEND" })
+  await notified(host, session)
+  const old = readFileSync(key(), "utf8")
+  await host.kill("SIGKILL")
+  rmSync(key())
+  await host.restart()
+  const task = { description: "more", prompt: "SPEND", agent: "general" }
+  const { error } = await callTool(host, model, await openSession(host), "superagents_task", task)
+  expect(error).toContain("spent $0.0100 of $0.01 (option maxCostPerDay)")
+  const text = `1 background task of the last days cannot be listed: this installation's key did not sign the records. ${key()} was missing, and a new key was made`
+  await eventually(() => warnings().some((message) => message.startsWith(text)))
+  await eventually(() => host.logs().includes("cannot be listed"))
+  expect(readFileSync(key(), "utf8")).not.toBe(old)
+  expect(host.logs()).not.toContain(readFileSync(key(), "utf8"))
+})
+
+test("a key that others may write is not used: it is said with what mends it, and nothing is overwritten", async () => {
+  await host.kill("SIGKILL")
+  chmodSync(key(), 0o666)
+  const before = readFileSync(key(), "utf8")
+  await host.restart()
+  await say(host, await openSession(host), "hello")
+  await eventually(() =>
+    warnings().some((message) => message.includes(`(mode 0666). If you trust what is in it: chmod 600 ${key()}`)),
+  )
+  expect(readFileSync(key(), "utf8")).toBe(before)
+})
