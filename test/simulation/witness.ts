@@ -1,4 +1,7 @@
-import type { Rig } from "../support/rig.ts"
+import { Rig } from "../support/rig.ts"
+
+export const HANG = { hang: true, text: "so far" } as const
+export const MINUTE = 60_000
 
 /** A request to a model: which session asks, when, and what its last user message says. */
 type Asked = { readonly sessionID: string; readonly at: number; readonly lastUser: string }
@@ -17,4 +20,16 @@ export function witness(rig: Rig) {
     texts: (sessionID: string): readonly string[] =>
       asked.flatMap((request) => (request.sessionID === sessionID ? [request.lastUser] : [])),
   }
+}
+
+/** A parent, its agent A at work, and A's own agent B. */
+export const family = async (options: object = {}) => {
+  const rig = new Rig({ options: { maxDepth: 2, ...options } })
+  rig.onPrompt("WORK", HANG)
+  rig.onPrompt("BRIEF", { text: "B is done", delay: 200 })
+  const seen = witness(rig)
+  const a = await rig.launch({ description: "A", prompt: "WORK" })
+  await rig.clock.advance(100)
+  const b = await rig.launch({ description: "B", prompt: "BRIEF" }, a.sessionID)
+  return { rig, seen, a, b }
 }

@@ -19,10 +19,14 @@ export class FakeProcess {
   readonly events: HostEvent[] = []
   /** The agents that a prompt may name. */
   agentNames: () => readonly string[] = () => ["build"]
-  /** Tools that need the user's permission. */
   /** What the plugin has hooked into requests and calls of tools. */
-  readonly hooks: FakeHooks = { inRequest: () => undefined, refusesTools: () => undefined }
+  readonly hooks: FakeHooks = { compacting: () => {}, inRequest: () => undefined, refusesTools: () => undefined }
+  /** Tools that need the user's permission. */
   readonly asking = new Set<string>()
+  /** The context of its models, in tokens. */
+  contextTokens = Number.POSITIVE_INFINITY
+  /** How long the snapshot takes that ends a step of this session, in ms. */
+  snapshotMs: (sessionID: string) => number = () => 0
   onEvent: (event: HostEvent) => EventFault = () => undefined
   #listener: (event: HostEvent) => void = () => {}
   protected readonly working = new Map<string, Activity>()
@@ -142,7 +146,7 @@ export class FakeProcess {
   }
 
   protected answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
-    if (this.asks.has(ask.id)) this.#turns.get(ask.sessionID)?.answerAsk(refused, feedback)
+    if (this.asks.has(ask.id)) this.#turns.get(ask.sessionID)?.answerAsk(ask, refused, feedback)
   }
 
   /** The same message again changes nothing; but a session that has something unanswered takes it up. */
@@ -194,6 +198,8 @@ export class FakeProcess {
       asks: this.asks,
       asksFor: (tool) => this.asking.has(tool),
       hooks: this.hooks,
+      contextTokens: () => this.contextTokens,
+      snapshotMs: (sessionID) => this.snapshotMs(sessionID),
       answerTo: (request) => {
         for (const script of this.scripts.toReversed()) {
           const reply = script(request)

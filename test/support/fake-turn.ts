@@ -17,6 +17,8 @@ type FakeRequest = {
 
 /** What the plugin's hooks do with a request before it goes out, and with a call of a tool. */
 export type FakeHooks = {
+  /** The next request of this session is one that compacts it. */
+  compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
   refusesTools: (sessionID: string) => string | undefined
 }
@@ -34,6 +36,10 @@ export type TurnPorts = {
   readonly hooks: FakeHooks
   /** True where a permission question comes before this tool runs. */
   readonly asksFor: (tool: string) => boolean
+  /** What a step may take of fresh tokens before its session is compacted. */
+  readonly contextTokens: () => number
+  /** How long the snapshot of files takes that is made between the last part of a step and its finish. */
+  readonly snapshotMs: (sessionID: string) => number
 }
 
 const THINKING_MS = 10
@@ -43,6 +49,20 @@ const CLOSING_MS = 5
 const EMPTY_ANSWER_MS = 150
 const RETRY_DELAYS_MS = [2000, 4000, 8000, 16_000, 30_000] as const
 const ABORTED = { name: "MessageAbortedError", message: "Aborted" }
+/** What providers say in the host's words; "error" and "other" are words of providers that a test's model does not speak. */
+const FINISHES: Readonly<Record<string, string>> = {
+  stop: "stop",
+  length: "length",
+  tool_calls: "tool-calls",
+  content_filter: "content-filter",
+  error: "error",
+  other: "other",
+}
+const FILTERED = { name: "ContentFilterError", message: "The response was blocked by the provider's content filter." }
+const COMPACTION = "compaction"
+const CONTINUE = "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed."
+
+type Verdict = { readonly refused: boolean; readonly feedback: boolean }
 
 type StoredCall = Extract<StoredPart, { type: "tool" }>
 type Stopped = "aborted"
@@ -53,9 +73,11 @@ export class Turn {
   readonly #ports: TurnPorts
   readonly #session: StoredSession
   #aborted = false
-  #stop: (() => void) | undefined
-  #resolveAsk: ((verdict: { refused: boolean; feedback: boolean }) => void) | undefined
+  /** What waits, to be let go by an abort. */
+  readonly #stops = new Set<() => void>()
+  readonly #open = new Map<string, (verdict: Verdict) => void>()
   #message: StoredMessage | undefined
+  #outgrown = false
   #openText = ""
   #withoutTools = false
 
@@ -72,7 +94,7 @@ export class Turn {
       emit({ type: "active", sessionID, activity: { type: "busy" } })
       const asked = this.#session.messages.findLast((message) => message.role === "user")
       if (!asked || this.#isAnswered(asked)) break
-      const result = await this.#step(asked)
+      const result = this.#outgrown ? await this.#compact(asked) : await this.#step(asked)
       if (result === "aborted" || result === "failed") return
       if (result === "ended") break
     }
@@ -86,19 +108,24 @@ export class Turn {
   abort(): void {
     if (this.#aborted) return
     this.#aborted = true
-    this.#stop?.()
+    for (const stop of [...this.#stops]) stop()
     this.#fail(ABORTED)
   }
 
   /** The prompt gets an empty answer that says so. */
   abortBeforeItBegins(): void {
     const asked = this.#session.messages.findLast((message) => message.role === "user")
-    if (asked) this.#open(asked)
+    if (asked) this.#openMessage(asked)
     this.abort()
   }
 
-  answerAsk(refused: boolean, feedback: boolean): void {
-    this.#resolveAsk?.({ refused, feedback })
+  /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
+  answerAsk({ id, kind }: Ask, refused: boolean, feedback: boolean): void {
+    this.#open.get(id)?.({ refused, feedback })
+    if (!refused || kind === "question") return
+    for (const other of [...this.#ports.asks.values()])
+      if (other.id !== id && other.sessionID === this.#session.id && other.kind === kind)
+        this.#open.get(other.id)?.({ refused, feedback: false })
   }
 
   /** As the host sees it: also where an answer to something else has a later id than what was asked. */
@@ -125,20 +152,19 @@ export class Turn {
       toolResults: calls.map(({ tool }) => ({ name: tool })),
       agent: asked.agent,
     })
-    const message = this.#open(asked)
+    const message = this.#openMessage(asked)
     if ((await this.#wait(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
     if ("empty" in reply) {
       if ((await this.#wait(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
-      this.#answered(message, "unknown", {})
-      return "goes on"
+      return this.#answered(message, "unknown", {})
     }
     if ("hang" in reply) return this.#hang(message, reply.text)
     return "tools" in reply ? this.#tools(message, reply) : this.#text(message, reply)
   }
 
-  #open(asked: StoredMessage): StoredMessage {
+  #openMessage(asked: StoredMessage): StoredMessage {
     const message: StoredMessage = {
       id: this.#ports.database.nextID("msg"),
       role: "assistant",
@@ -168,34 +194,65 @@ export class Turn {
       this.#delta(message, partID, reply.text.slice(start, start + size))
     }
     this.#close(message, partID, reply.text)
-    this.#answered(message, reply.finish ?? "stop", reply.usage)
+    return this.#answered(message, FINISHES[reply.finish ?? "stop"] ?? "unknown", reply.usage)
+  }
+
+  /** A request of its own, whose answer takes the place of what was said; then the agent is asked to go on. */
+  async #compact(asked: StoredMessage): Promise<Step> {
+    const { database, hooks, now } = this.#ports
+    this.#outgrown = false
+    const user = (text: string, synthetic: boolean): StoredMessage => {
+      const id = database.nextID("msg")
+      const parts = text === "" ? [] : [{ type: "text" as const, id: database.nextID("prt"), text, synthetic }]
+      const message: StoredMessage = {
+        id,
+        role: "user",
+        createdAt: now(),
+        agent: asked.agent,
+        model: asked.model,
+        parts,
+      }
+      this.#session.messages.push(message)
+      return message
+    }
+    const message = this.#openMessage(user("", false))
+    Object.assign(message, { agent: COMPACTION, summary: true })
+    hooks.compacting(this.#session.id)
+    hooks.inRequest(this.#session.id)
+    if ((await this.#wait(THINKING_MS)) === "aborted") return "aborted"
+    this.#close(message, database.nextID("prt"), "what was said so far, in short")
+    if ((await this.#answered(message, "stop")) === "aborted") return "aborted"
+    if ((await this.#wait(CLOSING_MS)) === "aborted") return "aborted"
+    user(CONTINUE, true)
     return "goes on"
   }
 
   async #tools(message: StoredMessage, reply: ToolReply): Promise<Step> {
     const { database } = this.#ports
     if (reply.text) this.#close(message, database.nextID("prt"), reply.text)
-    let ended = false
-    for (const { name, args, id } of reply.tools) {
-      const part: StoredCall = {
-        type: "tool",
-        callID: id ?? database.nextID("call"),
-        tool: name,
-        args,
-        state: "running",
-        refused: false,
-      }
-      message.parts.push(part)
-      this.#tool(message, part.callID, name, false)
-      const outcome = await this.#call(part, args)
-      if (outcome === "aborted") return "aborted"
-      part.state = outcome === "refused" || outcome === "advised" ? "error" : "completed"
-      part.refused = outcome === "refused"
-      this.#tool(message, part.callID, name, true)
-      if (outcome === "refused") ended = true
-    }
-    this.#answered(message, "tool-calls", reply.usage)
-    return ended ? "ended" : "goes on"
+    const calls = reply.tools.map(({ name, args, id }) => this.#begin(message, name, args, id))
+    const outcomes = await Promise.all(calls.map((part) => this.#run(message, part)))
+    if (outcomes.includes("aborted")) return "aborted"
+    const answered = await this.#answered(message, "tool-calls", reply.usage)
+    return answered === "goes on" && outcomes.includes("refused") ? "ended" : answered
+  }
+
+  #begin(message: StoredMessage, tool: string, args: unknown, id?: string): StoredCall {
+    const callID = id ?? this.#ports.database.nextID("call")
+    const part: StoredCall = { type: "tool", callID, tool, args, state: "running", refused: false }
+    message.parts.push(part)
+    this.#tool(message, callID, tool, false)
+    return part
+  }
+
+  /** All calls of a step run at once. */
+  async #run(message: StoredMessage, part: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
+    const outcome = await this.#call(part, part.args)
+    if (outcome === "aborted") return outcome
+    part.state = outcome === "refused" || outcome === "advised" ? "error" : "completed"
+    part.refused = outcome === "refused"
+    this.#tool(message, part.callID, part.tool, true)
+    return outcome
   }
 
   /** `refused` ends the turn; `advised`, a refusal that says something, does not. */
@@ -213,17 +270,18 @@ export class Turn {
     return "done"
   }
 
-  async #ask(tool: string, args: unknown): Promise<{ refused: boolean; feedback: boolean } | Stopped> {
+  async #ask(tool: string, args: unknown): Promise<Verdict | Stopped> {
     const { database, asks, emit, now } = this.#ports
     const kind = tool === "question" ? "question" : "permission"
     const id = database.nextID(kind === "question" ? "que" : "per")
     const ask: Ask = { id, sessionID: this.#session.id, kind, what: describe(tool, args), askedAt: now() }
     asks.set(id, ask)
     emit({ type: "asked", ask })
-    const answer = await new Promise<{ refused: boolean; feedback: boolean } | Stopped>((resolve) => {
-      this.#resolveAsk = resolve
-      this.#stop = () => resolve("aborted")
+    const answer = await new Promise<Verdict | Stopped>((resolve) => {
+      this.#open.set(id, resolve)
+      this.#stops.add(() => resolve("aborted"))
     })
+    this.#open.delete(id)
     if (answer !== "aborted") {
       asks.delete(id)
       emit({ type: "replied", sessionID: this.#session.id, askID: id })
@@ -281,26 +339,36 @@ export class Turn {
     this.#ports.emit(event)
   }
 
-  #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): void {
-    const { emit } = this.#ports
+  async #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): Promise<Step> {
+    const { emit, snapshotMs, contextTokens } = this.#ports
+    const snapshot = snapshotMs(this.#session.id)
+    if (snapshot > 0 && (await this.#wait(snapshot)) === "aborted") return "aborted"
     const { input, output = 20 } = usage
     // A dollar for a million tokens; a tenth of a cent where a script does not say what it takes.
     const cost = input === undefined ? 0.001 : input / 1_000_000
     message.usage = { ...NO_USAGE, input: input ?? 100, output, cost }
     message.finish = finish
     message.completedAt = this.#ports.now()
+    if (finish === "content-filter") message.error = FILTERED
+    this.#outgrown = message.usage.input > contextTokens()
     const sessionID = this.#session.id
     emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
     emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
     this.#session.updatedAt = this.#ports.now()
     emit({ type: "updated", sessionID })
+    return "goes on"
   }
 
   #wait(ms: number): Promise<Stopped | "waited"> {
     if (this.#aborted) return Promise.resolve("aborted")
     return new Promise((resolve) => {
-      this.#stop = () => resolve("aborted")
-      if (Number.isFinite(ms)) this.#ports.after(ms, () => resolve(this.#aborted ? "aborted" : "waited"))
+      const stop = () => resolve("aborted")
+      this.#stops.add(stop)
+      if (!Number.isFinite(ms)) return
+      this.#ports.after(ms, () => {
+        this.#stops.delete(stop)
+        resolve(this.#aborted ? "aborted" : "waited")
+      })
     })
   }
 }

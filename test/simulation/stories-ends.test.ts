@@ -1,0 +1,210 @@
+import { describe, expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import type { Reply } from "../support/model.ts"
+import { Rig } from "../support/rig.ts"
+import { family, HANG, MINUTE, witness } from "./witness.ts"
+
+/**
+ * Lives in which two parts of the engine disagreed about what a run was doing. Each is one that the simulation could
+ * meet; it stands here by itself so that it can be read. Issue *True ends, true wakes, true words* tells them: the
+ * numbers are its items.
+ */
+
+const failure = new HostError("out of order")
+
+describe("3: a step that failed", () => {
+  for (const finish of ["error", "other"])
+    test.fails(`with the finish reason "${finish}" and no error is a failure`, async () => {
+      const rig = new Rig()
+      rig.onPrompt("FIND", { text: "", finish })
+      const task = await rig.ended((await rig.launch()).id)
+      expect(task.status).toBe("error")
+      expect(rig.notices()[0]?.visible).toMatch(/^✗/)
+    })
+})
+
+describe("4: a turn that ended at a refusal", () => {
+  const TWO = { tools: [1, 2].map((number) => ({ name: "bash", args: { number } })) }
+  const asking = (reply: Reply, options: object = {}) => {
+    const rig = new Rig({ options: { permissionTimeout: 10_000, ...options } })
+    rig.host.asking.add("bash")
+    rig.script(({ prompt, toolResults }) => (prompt.includes("ASK") && toolResults.length === 0 ? reply : undefined))
+    rig.onPrompt("LATER", { text: "begun" })
+    return { rig, seen: witness(rig) }
+  }
+
+  test.fails("of ours is no end: the agent is asked to go on", async () => {
+    const { rig } = asking(TWO)
+    rig.script(({ prompt }) => (prompt.includes("ASK") ? undefined : { text: "done without them" }))
+    const { id } = await rig.launch({ prompt: "ASK" })
+    const task = await rig.ended(id)
+    expect(task.status).toBe("completed")
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("done without them")
+    expect(rig.notices()).toHaveLength(1)
+  })
+
+  test.fails("of its user's is no success where it left no text, and what waits for it does not begin", async () => {
+    const { rig, seen } = asking({ tools: [{ name: "bash", args: {} }] })
+    const { id, sessionID } = await rig.launch({ prompt: "ASK" })
+    const later = await rig.launch({ prompt: "LATER", after: [id] })
+    await rig.clock.advance(1000)
+    const [ask] = await rig.host.openAsks()
+    if (ask) await rig.host.refuse(ask, "")
+    await rig.ended(id)
+    await rig.ended(later.id)
+    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect(rig.notices()[0]?.visible).not.toMatch(/^✓/)
+    expect(seen.requests(later.sessionID)).toBe(0)
+    expect(rig.task(later.id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "after" } } })
+  })
+})
+
+describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
+  test.fails("a refusal whose call fails once is made again", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 10_000, taskTimeout: 0, stallTimeout: 0 } })
+    rig.host.asking.add("bash")
+    rig.script(({ lastUser, toolResults }) =>
+      lastUser.includes("ASK")
+        ? toolResults.length > 0
+          ? { text: "done without" }
+          : { tools: [{ name: "bash", args: {} }] }
+        : undefined,
+    )
+    let failures = 1
+    rig.host.onCall = (method) => (method === "refuse" && failures-- > 0 ? { fail: failure } : undefined)
+    const { id } = await rig.launch({ prompt: "ASK" })
+    await rig.clock.advance(MINUTE)
+    expect(rig.task(id).status).toBe("completed")
+  })
+
+  test.fails("a look that failed is made again also where nothing is polled", async () => {
+    const rig = new Rig({ options: { pollInterval: 0 } })
+    rig.onPrompt("FIND", { text: "found", delay: 200 })
+    let failures = 1
+    rig.host.onCall = (method) => (method === "messagesSince" && failures-- > 0 ? { fail: failure } : undefined)
+    const { id } = await rig.launch()
+    await rig.clock.advance(MINUTE)
+    expect(rig.task(id).status).toBe("completed")
+  })
+
+  test.fails("sleep in the middle of a look counts for no limit", async () => {
+    const rig = new Rig({ options: { taskTimeout: 5 * MINUTE, lastWord: 0 } })
+    rig.onPrompt("FIND", { text: "found", delay: 2 * MINUTE })
+    const { id } = await rig.launch()
+    await rig.clock.advance(MINUTE)
+    rig.host.onCall = (method) => (method === "activity" ? { slow: 1000 } : undefined)
+    rig.host.calls.length = 0
+    await rig.clock.until(() => rig.host.calls.at(-1) === "activity")
+    await rig.clock.sleep(60 * MINUTE)
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+})
+
+describe("7: a model that goes on without end", () => {
+  test.fails("with texts that neither call a tool nor end is stopped as one with empty answers is", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "hm", finish: "unknown", delay: 50 })
+    const seen = witness(rig)
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(30_000)
+    expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "empty" } } })
+    expect(seen.requests(sessionID)).toBeLessThan(10)
+  })
+})
+
+describe("8: an agent with tasks of its own", () => {
+  const deep = { maxConcurrentPerModel: { "scripted/alpha": 1 } }
+
+  test.fails("works while its session does, and waits only when it is idle", async () => {
+    const { rig, a } = await family()
+    expect(rig.view(a.id).phase).toBe("working")
+    const rest = new Rig({ options: { maxDepth: 2 } })
+    rest.onPrompt("WORK", { text: "I wait", delay: 200 })
+    rest.onPrompt("BRIEF", HANG)
+    const resting = await rest.launch({ prompt: "WORK" })
+    await rest.clock.advance(100)
+    await rest.launch({ prompt: "BRIEF" }, resting.sessionID)
+    await rest.clock.advance(5000)
+    expect(rest.view(resting.id).phase).toBe("waiting for its own tasks")
+  })
+
+  test.fails("holds its slot of the model while it works", async () => {
+    const { rig, b } = await family(deep)
+    await rig.clock.advance(5000)
+    expect(rig.host.isWorking(b.sessionID)).toBe(false)
+    expect(rig.view(b.id, b.parentID).phase).toBe("queued")
+  })
+})
+
+describe("9: what is kept, and how much", () => {
+  /** A parent, its ended agent A, and A's own ended agent B. */
+  const ended = async (options: object = {}) => {
+    const rig = new Rig({ options: { maxDepth: 2, ...options } })
+    const a = await rig.launch({ description: "A" })
+    await rig.ended(a.id)
+    const b = await rig.launch({ description: "B" }, a.sessionID)
+    await rig.ended(b.id, a.sessionID)
+    await rig.clock.advance(1000)
+    return { rig, a, b }
+  }
+  /** Of a forgotten task its record may say what it has cost. */
+  const recorded = (rig: Rig, sessionID: string): boolean => {
+    const { superagents } = rig.host.stored(sessionID).metadata as { superagents?: { task: Task } }
+    return superagents !== undefined && !superagents.task.forgotten
+  }
+
+  test.fails("a clear forgets the tasks below those that it forgets", async () => {
+    const { rig, a, b } = await ended()
+    await rig.manager.clear(rig.parent)
+    expect(rig.manager.list(a.sessionID)).toEqual([])
+    expect([recorded(rig, a.sessionID), recorded(rig, b.sessionID)]).toEqual([false, false])
+  })
+
+  test.fails("a history that is full drops a task with those below it", async () => {
+    const { rig, a, b } = await ended({ maxHistory: 1 })
+    await rig.ended((await rig.launch()).id)
+    await rig.launch()
+    await rig.clock.advance(1000)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(a.id)
+    expect(rig.manager.list(a.sessionID)).toEqual([])
+    expect(recorded(rig, b.sessionID)).toBe(false)
+  })
+
+  test.fails("the answers that a task waited for take 60,000 characters together at most", async () => {
+    const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
+    rig.onPrompt("LONG", { text: "x".repeat(9000) })
+    const seen = witness(rig)
+    for (let count = 0; count < 60; count++) await rig.launch({ prompt: "LONG", batch: "long" })
+    const last = await rig.launch({ prompt: "SUM UP", after: "long" })
+    await rig.ended(last.id)
+    const [prompt = ""] = seen.texts(last.sessionID)
+    expect(prompt.match(/x/g)?.length).toBeGreaterThan(30_000)
+    expect(prompt.match(/x/g)?.length).toBeLessThanOrEqual(60_000)
+    expect(prompt.length).toBeLessThan(75_000)
+  })
+
+  test.fails("what forgotten tasks have cost is forgotten with the session that paid for it", async () => {
+    const rig = new Rig({ options: { maxCostPerSession: 1 } })
+    const spent = () => rig.manager.spentBy(rig.parent).session.cost
+    await rig.ended((await rig.launch()).id)
+    await rig.manager.clear(rig.parent)
+    expect(spent()).toBeGreaterThan(0)
+    rig.host.deleteByUser(rig.parent)
+    await rig.clock.advance(48 * 60 * MINUTE)
+    expect(spent()).toBe(0)
+  })
+
+  test.fails("a compaction does not use up the last word", async () => {
+    const rig = new Rig({ options: { maxTokensPerTask: 10_000, maxConcurrentTasks: 0 } })
+    rig.host.contextTokens = 9000
+    rig.script(({ prompt, lastUser }) => {
+      if (lastUser.includes("Answer at once")) return { text: "this far" }
+      return prompt.includes("WORK") ? { tools: [{ name: "read", args: {} }], usage: { input: 9950 } } : { text: "on" }
+    })
+    const { id } = await rig.launch({ prompt: "WORK" })
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "tokens" }, saidLastWord: true } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("this far")
+  })
+})
