@@ -25,6 +25,8 @@ export type World = {
 }
 
 export const ALPHA = { provider: "scripted", id: "alpha" }
+/** The context of its models, in tokens. */
+export const CONTEXT = 200_000
 /** A session that never was. */
 export const GONE = "ses_0000000000000000000000000"
 

@@ -1,6 +1,7 @@
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeHost } from "../support/fake-host.ts"
 import type { Reply } from "../support/model.ts"
+import { CONTEXT } from "./driver.ts"
 import { hostContract } from "./host-contract.ts"
 
 const STEP_MS = 10
@@ -10,6 +11,7 @@ hostContract("the fake", async () => {
   const clock = new FakeClock()
   const host = new FakeHost({ clock })
   host.asking.add("bash")
+  host.contextTokens = CONTEXT
   return {
     host,
     instance: host.instance,

@@ -1,12 +1,15 @@
 import { describe, expect, test } from "vitest"
+import type { Ask } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
+import type { ToolReply } from "../support/model.ts"
 import type { Driver } from "./driver.ts"
 
 export function questionContract(driver: Driver): void {
   const asksOf = async (sessionID: string) =>
     (await driver.host.openAsks()).filter((ask) => ask.sessionID === sessionID)
   const firstAsk = (sessionID: string) => driver.world.eventually(async () => (await asksOf(sessionID))[0])
-  const bash = { tools: [{ name: "bash", args: { command: "ls", description: "list" } }] }
+  const permission = { name: "bash", args: { command: "ls", description: "list" } }
+  const bash = { tools: [permission] }
 
   describe("an open question", () => {
     test("about a permission is heard and listed; refused, the agent is told why and goes on", async () => {
@@ -47,6 +50,60 @@ export function questionContract(driver: Driver): void {
       expect(judge(since, "idle")).toMatchObject(ended)
       expect(await asksOf(sessionID)).toEqual([])
       await driver.host.refuse(ask, "once more")
+    })
+
+    describe("beside another one of the same step", () => {
+      const question = (text: string) => ({
+        name: "question",
+        args: { questions: [{ question: text, header: "Which", options: [{ label: "a", description: "b" }] }] },
+      })
+      const asked = async (text: string, tools: ToolReply["tools"]) => {
+        driver.world.onPrompt(text, { tools }, { text: "on" })
+        const sessionID = await driver.child({ agent: "build" })
+        const { messageID } = await driver.send(sessionID, text, { agent: "build" })
+        const asks = await driver.world.eventually(async () => {
+          const open = await asksOf(sessionID)
+          return open.length === tools.length && open
+        })
+        const since = () => driver.host.messagesSince(sessionID, messageID)
+        const refusals = async () =>
+          (await since()).flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool" ? [part.refused] : [])))
+        return { sessionID, asks, since, refusals }
+      }
+      const rests = (sessionID: string) => driver.world.eventually(() => driver.isIdle(sessionID))
+
+      test("a permission that is refused takes the other along without a word, and that ends the turn", async () => {
+        const { sessionID, asks, since, refusals } = await asked("BOTH", [permission, permission])
+        await driver.host.refuse(asks[0] as Ask, "nobody is here")
+        await rests(sessionID)
+        expect(await asksOf(sessionID)).toEqual([])
+        expect(await refusals()).toEqual([false, true])
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+        await driver.heard(sessionID, "replied", 2)
+      })
+
+      test("a question that is refused leaves the other open; the turn ends when that is answered", async () => {
+        const { sessionID, asks, since, refusals } = await asked("TWICE", [question("one?"), question("two?")])
+        await driver.host.refuse(asks[0] as Ask, "")
+        await driver.world.pause()
+        expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([asks[1]?.id])
+        expect(await driver.isIdle(sessionID)).toBe(false)
+        await driver.host.refuse(asks[1] as Ask, "")
+        await rests(sessionID)
+        expect(await refusals()).toEqual([true, true])
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+      })
+
+      test("a permission that is refused with a word leaves a question open, and its agent goes on", async () => {
+        const { sessionID, asks, since } = await asked("MIXED", [permission, question("two?")])
+        const of = (kind: Ask["kind"]) => asks.find((ask) => ask.kind === kind) as Ask
+        await driver.host.refuse(of("permission"), "nobody is here")
+        await driver.world.pause()
+        expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([of("question").id])
+        await driver.host.refuse(of("question"), "")
+        await rests(sessionID)
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+      })
     })
   })
 }

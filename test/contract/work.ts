@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { answerText, emptyAnswers, factsOf, judge } from "../../src/core/verdict.ts"
-import type { Driver } from "./driver.ts"
+import { CONTEXT, type Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
   describe("the model's work", () => {
@@ -112,6 +112,40 @@ export function workContract(driver: Driver): void {
       await driver.heard(sessionID, "answered", 3)
       await driver.host.abort(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
+    })
+
+    test("with a finish reason that the host does not know is no end: the model is asked again", async () => {
+      driver.world.onPrompt("ODD", { text: "hm", finish: "odd" }, { text: "hm", finish: "odd" }, { text: "done" })
+      const sessionID = await driver.child()
+      const since = await driver.answered(await driver.send(sessionID, "ODD"))
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "unknown", "unknown", "stop"])
+    })
+
+    test("that its provider has filtered ends with an error", async () => {
+      driver.world.onPrompt("FILTER", { text: "so far", finish: "content_filter" })
+      const sessionID = await driver.child()
+      const since = await driver.answered(await driver.send(sessionID, "FILTER"))
+      expect(since[1]).toMatchObject({ finish: "content-filter", error: { name: "ContentFilterError" } })
+    })
+
+    test("that outgrows its model is compacted by a request of its own, and goes on", async () => {
+      const call = { name: "glob", args: { pattern: "*" } }
+      // What was said is part of the request that compacts it.
+      driver.world.onPrompt("BIG", { tools: [call], usage: { input: CONTEXT + 50_000 } }, { text: "in short" })
+      driver.world.onPrompt("Continue if you have next steps", { text: "went on" })
+      const sessionID = await driver.child({ agent: "build" })
+      const sent = await driver.send(sessionID, "BIG", { agent: "build" })
+      const since = await driver.world.eventually(async () => {
+        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        return answerText(messages) === "went on" && (await driver.isIdle(sessionID)) && messages
+      })
+      const told = since.map(({ role, finish, summary }) => `${role} ${finish ?? ""} ${summary}`)
+      const [asked, step, compaction, summary, goOn, answer] = told
+      expect([asked, step]).toEqual(["user  false", "assistant tool-calls false"])
+      expect([compaction, summary]).toEqual(["user  false", "assistant stop true"])
+      expect([goOn, answer, ...told.slice(6)]).toEqual(["user  false", "assistant stop false"])
+      const [first] = since[4]?.parts ?? []
+      expect([since[2]?.parts, first]).toEqual([[], expect.objectContaining({ type: "text", synthetic: true })])
     })
 
     test("is harmless to stop where there is none", async () => {

@@ -1,5 +1,6 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../src/core/task.ts"
+import { Calls, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply } from "./model.ts"
 
@@ -43,7 +44,6 @@ export type TurnPorts = {
 }
 
 const THINKING_MS = 10
-const TOOL_MS = 5
 /** Between the end of a turn and what the host writes after it. */
 const CLOSING_MS = 5
 const EMPTY_ANSWER_MS = 150
@@ -62,20 +62,14 @@ const FILTERED = { name: "ContentFilterError", message: "The response was blocke
 const COMPACTION = "compaction"
 const CONTINUE = "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed."
 
-type Verdict = { readonly refused: boolean; readonly feedback: boolean }
-
-type StoredCall = Extract<StoredPart, { type: "tool" }>
-type Stopped = "aborted"
 type Step = "goes on" | "ended" | "failed" | Stopped
 
 /** One turn of a session's model: answers until nothing is left to answer. */
 export class Turn {
   readonly #ports: TurnPorts
   readonly #session: StoredSession
-  #aborted = false
-  /** What waits, to be let go by an abort. */
-  readonly #stops = new Set<() => void>()
-  readonly #open = new Map<string, (verdict: Verdict) => void>()
+  readonly #waits: Waits
+  readonly #calls: Calls
   #message: StoredMessage | undefined
   #outgrown = false
   #openText = ""
@@ -84,6 +78,8 @@ export class Turn {
   constructor(session: StoredSession, ports: TurnPorts) {
     this.#session = session
     this.#ports = ports
+    this.#waits = new Waits(ports.after)
+    this.#calls = new Calls(session, ports, this.#waits)
   }
 
   async run(): Promise<void> {
@@ -99,16 +95,15 @@ export class Turn {
       if (result === "ended") break
     }
     // What comes in this moment is stored, and nobody reads it.
-    if ((await this.#wait(1)) === "aborted") return
+    if ((await this.#waits.for(1)) === "aborted") return
     activity.delete(sessionID)
     emit({ type: "idle", sessionID })
   }
 
   /** The host's manner: an error, an idle, then the message's own error, then a second idle. */
   abort(): void {
-    if (this.#aborted) return
-    this.#aborted = true
-    for (const stop of [...this.#stops]) stop()
+    if (this.#waits.aborted) return
+    this.#waits.abort()
     this.#fail(ABORTED)
   }
 
@@ -119,13 +114,8 @@ export class Turn {
     this.abort()
   }
 
-  /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
-  answerAsk({ id, kind }: Ask, refused: boolean, feedback: boolean): void {
-    this.#open.get(id)?.({ refused, feedback })
-    if (!refused || kind === "question") return
-    for (const other of [...this.#ports.asks.values()])
-      if (other.id !== id && other.sessionID === this.#session.id && other.kind === kind)
-        this.#open.get(other.id)?.({ refused, feedback: false })
+  answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
+    this.#calls.answer(ask, { refused, feedback })
   }
 
   /** As the host sees it: also where an answer to something else has a later id than what was asked. */
@@ -153,11 +143,11 @@ export class Turn {
       agent: asked.agent,
     })
     const message = this.#openMessage(asked)
-    if ((await this.#wait(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
+    if ((await this.#waits.for(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
     if ("empty" in reply) {
-      if ((await this.#wait(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
+      if ((await this.#waits.for(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
       return this.#answered(message, "unknown", {})
     }
     if ("hang" in reply) return this.#hang(message, reply.text)
@@ -182,7 +172,7 @@ export class Turn {
 
   async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
-    return this.#wait(Number.POSITIVE_INFINITY) as Promise<Stopped>
+    return this.#waits.for(Number.POSITIVE_INFINITY) as Promise<Stopped>
   }
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
@@ -190,7 +180,7 @@ export class Turn {
     if (reply.reasoning) this.#ports.emit({ type: "thinking", sessionID: this.#session.id })
     const size = Math.max(1, Math.ceil(reply.text.length / (reply.chunks ?? 1)))
     for (let start = 0; start < reply.text.length; start += size) {
-      if (start > 0 && (await this.#wait(reply.pace ?? 1)) === "aborted") return "aborted"
+      if (start > 0 && (await this.#waits.for(reply.pace ?? 1)) === "aborted") return "aborted"
       this.#delta(message, partID, reply.text.slice(start, start + size))
     }
     this.#close(message, partID, reply.text)
@@ -219,10 +209,10 @@ export class Turn {
     Object.assign(message, { agent: COMPACTION, summary: true })
     hooks.compacting(this.#session.id)
     hooks.inRequest(this.#session.id)
-    if ((await this.#wait(THINKING_MS)) === "aborted") return "aborted"
+    if ((await this.#waits.for(THINKING_MS)) === "aborted") return "aborted"
     this.#close(message, database.nextID("prt"), "what was said so far, in short")
     if ((await this.#answered(message, "stop")) === "aborted") return "aborted"
-    if ((await this.#wait(CLOSING_MS)) === "aborted") return "aborted"
+    if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"
     user(CONTINUE, true)
     return "goes on"
   }
@@ -230,63 +220,10 @@ export class Turn {
   async #tools(message: StoredMessage, reply: ToolReply): Promise<Step> {
     const { database } = this.#ports
     if (reply.text) this.#close(message, database.nextID("prt"), reply.text)
-    const calls = reply.tools.map(({ name, args, id }) => this.#begin(message, name, args, id))
-    const outcomes = await Promise.all(calls.map((part) => this.#run(message, part)))
-    if (outcomes.includes("aborted")) return "aborted"
+    const outcome = await this.#calls.run(message, reply.tools, this.#withoutTools)
+    if (outcome === "aborted") return "aborted"
     const answered = await this.#answered(message, "tool-calls", reply.usage)
-    return answered === "goes on" && outcomes.includes("refused") ? "ended" : answered
-  }
-
-  #begin(message: StoredMessage, tool: string, args: unknown, id?: string): StoredCall {
-    const callID = id ?? this.#ports.database.nextID("call")
-    const part: StoredCall = { type: "tool", callID, tool, args, state: "running", refused: false }
-    message.parts.push(part)
-    this.#tool(message, callID, tool, false)
-    return part
-  }
-
-  /** All calls of a step run at once. */
-  async #run(message: StoredMessage, part: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
-    const outcome = await this.#call(part, part.args)
-    if (outcome === "aborted") return outcome
-    part.state = outcome === "refused" || outcome === "advised" ? "error" : "completed"
-    part.refused = outcome === "refused"
-    this.#tool(message, part.callID, part.tool, true)
-    return outcome
-  }
-
-  /** `refused` ends the turn; `advised`, a refusal that says something, does not. */
-  async #call(part: { tool: string }, args: unknown): Promise<"done" | "refused" | "advised" | Stopped> {
-    const { tool } = part
-    if (this.#withoutTools || this.#ports.hooks.refusesTools(this.#session.id)) return "advised"
-    if (tool === "question" || this.#ports.asksFor(tool)) {
-      const answer = await this.#ask(tool, args)
-      if (answer === "aborted") return answer
-      if (answer.refused) return answer.feedback ? "advised" : "refused"
-    }
-    const { ms = TOOL_MS, todos } = (args ?? {}) as { ms?: number; todos?: { content: string; status: string }[] }
-    if ((await this.#wait(ms)) === "aborted") return "aborted"
-    if (tool === "todowrite" && todos) this.#session.todos = todos
-    return "done"
-  }
-
-  async #ask(tool: string, args: unknown): Promise<Verdict | Stopped> {
-    const { database, asks, emit, now } = this.#ports
-    const kind = tool === "question" ? "question" : "permission"
-    const id = database.nextID(kind === "question" ? "que" : "per")
-    const ask: Ask = { id, sessionID: this.#session.id, kind, what: describe(tool, args), askedAt: now() }
-    asks.set(id, ask)
-    emit({ type: "asked", ask })
-    const answer = await new Promise<Verdict | Stopped>((resolve) => {
-      this.#open.set(id, resolve)
-      this.#stops.add(() => resolve("aborted"))
-    })
-    this.#open.delete(id)
-    if (answer !== "aborted") {
-      asks.delete(id)
-      emit({ type: "replied", sessionID: this.#session.id, askID: id })
-    }
-    return this.#aborted ? "aborted" : answer
+    return answered === "goes on" && outcome === "refused" ? "ended" : answered
   }
 
   async #failing(status: number, text: string): Promise<Step> {
@@ -296,9 +233,9 @@ export class Turn {
       const retry: Activity = { type: "retry", attempt: index + 1, message: text }
       activity.set(sessionID, retry)
       emit({ type: "active", sessionID, activity: retry })
-      if ((await this.#wait(delay)) === "aborted") return "aborted"
+      if ((await this.#waits.for(delay)) === "aborted") return "aborted"
     }
-    this.#aborted = true
+    this.#waits.abort()
     this.#fail({ name: "APIError", message: text })
     return "failed"
   }
@@ -333,16 +270,10 @@ export class Turn {
     this.#ports.emit({ type: "text", sessionID: this.#session.id, partID, text, messageID: message.id })
   }
 
-  #tool(message: StoredMessage, callID: string, tool: string, ended: boolean): void {
-    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID: message.id } as const
-    this.#ports.emit(event)
-    this.#ports.emit(event)
-  }
-
   async #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): Promise<Step> {
     const { emit, snapshotMs, contextTokens } = this.#ports
     const snapshot = snapshotMs(this.#session.id)
-    if (snapshot > 0 && (await this.#wait(snapshot)) === "aborted") return "aborted"
+    if (snapshot > 0 && (await this.#waits.for(snapshot)) === "aborted") return "aborted"
     const { input, output = 20 } = usage
     // A dollar for a million tokens; a tenth of a cent where a script does not say what it takes.
     const cost = input === undefined ? 0.001 : input / 1_000_000
@@ -358,30 +289,12 @@ export class Turn {
     emit({ type: "updated", sessionID })
     return "goes on"
   }
-
-  #wait(ms: number): Promise<Stopped | "waited"> {
-    if (this.#aborted) return Promise.resolve("aborted")
-    return new Promise((resolve) => {
-      const stop = () => resolve("aborted")
-      this.#stops.add(stop)
-      if (!Number.isFinite(ms)) return
-      this.#ports.after(ms, () => {
-        this.#stops.delete(stop)
-        resolve(this.#aborted ? "aborted" : "waited")
-      })
-    })
-  }
 }
 
 const textOf = ({ parts }: StoredMessage): string =>
   parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n")
 
 const textPart = (id: string, text: string): StoredPart => ({ type: "text", id, text, synthetic: false })
-
-const describe = (tool: string, args: unknown): string => {
-  const { questions } = (args ?? {}) as { questions?: { question: string }[] }
-  return questions?.[0]?.question ?? tool
-}
 
 const bodyText = (body: unknown): string =>
   (body as { error?: { message?: string } } | undefined)?.error?.message ?? "scripted failure"

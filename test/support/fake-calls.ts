@@ -1,0 +1,147 @@
+import type { Ask } from "../../src/core/task.ts"
+import type { StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
+import type { TurnPorts } from "./fake-turn.ts"
+import type { ToolReply } from "./model.ts"
+
+export type Stopped = "aborted"
+type StoredCall = Extract<StoredPart, { type: "tool" }>
+type Answer = { readonly refused: boolean; readonly feedback: boolean }
+
+const TOOL_MS = 5
+
+/** What a turn waits for, until it is aborted. */
+export class Waits {
+  readonly #after: TurnPorts["after"]
+  readonly #stops = new Set<() => void>()
+  #aborted = false
+
+  constructor(after: TurnPorts["after"]) {
+    this.#after = after
+  }
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  abort(): void {
+    this.#aborted = true
+    for (const stop of [...this.#stops]) stop()
+  }
+
+  for(ms: number): Promise<Stopped | "waited"> {
+    return this.until((resolve) => {
+      if (Number.isFinite(ms)) this.#after(ms, () => resolve("waited"))
+    })
+  }
+
+  async until<Value>(begin: (resolve: (value: Value) => void) => void): Promise<Value | Stopped> {
+    if (this.#aborted) return "aborted"
+    let stop = () => {}
+    const value = await new Promise<Value | Stopped>((resolve) => {
+      stop = () => resolve("aborted")
+      this.#stops.add(stop)
+      begin(resolve)
+    })
+    this.#stops.delete(stop)
+    return this.#aborted ? "aborted" : value
+  }
+}
+
+/** The tool calls of one turn, and the questions that they raise. */
+export class Calls {
+  readonly #session: StoredSession
+  readonly #ports: TurnPorts
+  readonly #waits: Waits
+  readonly #open = new Map<string, (answer: Answer) => void>()
+
+  constructor(session: StoredSession, ports: TurnPorts, waits: Waits) {
+    this.#session = session
+    this.#ports = ports
+    this.#waits = waits
+  }
+
+  /** Runs the calls of one step, all at once. `refused`: one of them was, without a word, which ends the turn. */
+  async run(
+    message: StoredMessage,
+    tools: ToolReply["tools"],
+    withoutTools: boolean,
+  ): Promise<"done" | "refused" | Stopped> {
+    const calls = tools.map(({ name, args, id }) => this.#begin(message, name, args, id))
+    const outcomes = await Promise.all(calls.map((part) => this.#run(message, part, withoutTools)))
+    return (
+      outcomes.find((outcome) => outcome === "aborted") ?? outcomes.find((outcome) => outcome === "refused") ?? "done"
+    )
+  }
+
+  /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
+  answer({ id, kind }: Ask, answer: Answer): void {
+    this.#open.get(id)?.(answer)
+    if (!answer.refused || kind === "question") return
+    for (const other of [...this.#ports.asks.values()])
+      if (other.id !== id && other.kind === kind) this.#open.get(other.id)?.({ refused: true, feedback: false })
+  }
+
+  #begin(message: StoredMessage, tool: string, args: unknown, id?: string): StoredCall {
+    const callID = id ?? this.#ports.database.nextID("call")
+    const part: StoredCall = { type: "tool", callID, tool, args, state: "running", refused: false }
+    message.parts.push(part)
+    this.#tell(message, part, false)
+    return part
+  }
+
+  async #run(
+    message: StoredMessage,
+    part: StoredCall,
+    withoutTools: boolean,
+  ): Promise<"done" | "refused" | "advised" | Stopped> {
+    const outcome = withoutTools ? "advised" : await this.#call(part)
+    if (outcome === "aborted") return outcome
+    part.state = outcome === "done" ? "completed" : "error"
+    part.refused = outcome === "refused"
+    this.#tell(message, part, true)
+    return outcome
+  }
+
+  /** `advised`, a refusal that says something, does not end the turn. */
+  async #call({ tool, args }: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
+    if (this.#ports.hooks.refusesTools(this.#session.id)) return "advised"
+    if (tool === "question" || this.#ports.asksFor(tool)) {
+      const answer = await this.#ask(tool, args)
+      if (answer === "aborted") return answer
+      if (answer.refused) return answer.feedback ? "advised" : "refused"
+    }
+    const { ms = TOOL_MS, todos } = (args ?? {}) as { ms?: number; todos?: { content: string; status: string }[] }
+    if ((await this.#waits.for(ms)) === "aborted") return "aborted"
+    if (tool === "todowrite" && todos) this.#session.todos = todos
+    return "done"
+  }
+
+  /** An abort leaves the question open. */
+  async #ask(tool: string, args: unknown): Promise<Answer | Stopped> {
+    const { database, asks, emit, now } = this.#ports
+    const sessionID = this.#session.id
+    const kind = tool === "question" ? "question" : "permission"
+    const id = database.nextID(kind === "question" ? "que" : "per")
+    const ask: Ask = { id, sessionID, kind, what: describe(tool, args), askedAt: now() }
+    asks.set(id, ask)
+    emit({ type: "asked", ask })
+    const answer = await this.#waits.until<Answer>((resolve) => this.#open.set(id, resolve))
+    this.#open.delete(id)
+    if (answer === "aborted") return answer
+    asks.delete(id)
+    emit({ type: "replied", sessionID, askID: id })
+    return answer
+  }
+
+  /** The host tells of each change more than once. */
+  #tell({ id: messageID }: StoredMessage, { callID, tool }: StoredCall, ended: boolean): void {
+    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID } as const
+    this.#ports.emit(event)
+    this.#ports.emit(event)
+  }
+}
+
+const describe = (tool: string, args: unknown): string => {
+  const { questions } = (args ?? {}) as { questions?: { question: string }[] }
+  return questions?.[0]?.question ?? tool
+}
