@@ -6,7 +6,6 @@ import { TaskManager } from "./engine/task-manager.ts"
 import type { Connection } from "./host/connection.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/owner.ts"
 import { systemClock } from "./lib/clock.ts"
-import { filesOf } from "./lib/patch.ts"
 import type { BoardOptions, Options } from "./options.ts"
 import { mayBeElsewhere, WORKTREES } from "./place/root.ts"
 import type { Worktrees } from "./place/worktree/worktrees.ts"
@@ -45,7 +44,7 @@ export async function openApp(connection: Connection, options: Options): Promise
   })
   const board = options.board && (await openBoardOn(connection, options.board, manager, recovered))
   const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
-  const page = options.web && showPage(connection, options.web, manager, board).catch(failed)
+  const page = showPage(connection, options, manager, board).catch(failed)
   return {
     manager,
     tools: toolsFor(manager, options),
@@ -114,39 +113,13 @@ async function openBoardOn(
 /** Shows the tasks in a browser. Nothing of it is loaded without the option. */
 async function showPage(
   connection: Connection,
-  options: NonNullable<Options["web"]>,
-  { overview }: TaskManager,
+  options: Options,
+  manager: TaskManager,
   board: OpenBoard | undefined,
-): Promise<() => Promise<void>> {
-  const { serve } = await import("./web/serve.ts")
-  const { worktree, directory, host } = connection
-  const diff = async (id: string) => {
-    const task = overview.get(id)?.task
-    if (!task) return []
-    const patch = await overview.patch(id)
-    return patch === undefined ? connection.changesOf(task) : filesOf(patch)
-  }
-  return serve({
-    worktree,
-    directory,
-    options,
-    source: {
-      agents: {
-        list: () => overview.list(),
-        get: (id) => overview.get(id),
-        isForeign: (id) => overview.isForeign(id),
-        refresh: () => overview.refresh(),
-        answer: (id) => overview.answer(id),
-        cancel: (id) => overview.cancel(id),
-        subscribe: (listener) => overview.subscribe(listener),
-        diff,
-      },
-      board: board?.service,
-      threads: { base: () => connection.pages() },
-    },
-    clock: systemClock,
-    log: (level, message, fields) => host.log(level, message, fields),
-  })
+): Promise<(() => Promise<void>) | undefined> {
+  if (!options.web) return undefined
+  const { openPage } = await import("./web/open.ts")
+  return openPage({ connection, options, web: options.web, manager, board: board?.service, clock: systemClock })
 }
 
 /** Read through a copy: the host's Bun replaces the plain expression with "development" when it loads a plugin. */

@@ -5,7 +5,7 @@
  */
 
 const SUFFIX_LENGTH = 14
-const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})[A-Z][0-9a-z]{5}$/
+const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})([A-Z])([0-9a-z]{5})$/
 
 export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check"
 
@@ -36,6 +36,12 @@ export function partID(kind: MessageKind, task: string, generation: number, at: 
 export function taskOfMessage(id: string): string | undefined {
   const body = MESSAGE_ID.exec(id)?.[1]
   return body === undefined ? undefined : `bg_${body}`
+}
+
+/** The generation of the task's run that this message is the prompt of; undefined for any other message. */
+export function promptedBy(id: string, task: string): number | undefined {
+  const [, body, letter, generation = ""] = MESSAGE_ID.exec(id) ?? []
+  return letter === KIND_LETTER.prompt && `bg_${body}` === task ? Number.parseInt(generation, 36) : undefined
 }
 
 const time = (at: number): string => (BigInt(Math.trunc(at)) * 4096n).toString(16).padStart(12, "0").slice(-12)

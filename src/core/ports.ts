@@ -177,7 +177,7 @@ export interface Host {
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
   /** Agent and model of the session's last user message. Rejects as not found where the session is gone. */
   persona(sessionID: string): Promise<Persona | undefined>
-  /** Agent and model of the message (an assistant's) whose tool call is running. */
+  /** Agent and model of the message (an assistant's) whose tool call is running; "" for a person: as `persona`. */
   caller(sessionID: string, messageID: string): Promise<Persona | undefined>
   openTodos(sessionID: string): Promise<number>
   agents(): Promise<readonly AgentInfo[]>

@@ -4,6 +4,7 @@ import type { Task } from "../core/task.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
+import type { Hand } from "./person.ts"
 
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
@@ -25,6 +26,7 @@ export type Connection = {
   readonly directory: string
   /** The sessions in which a board's owners work; `home` is the project's main folder. */
   threads(home: string): Threads
+  readonly hand: Hand
   /** True where another instance in this process looks after this folder: it recovers what was left here. */
   isKept(): boolean
   /** Whoever looks after this folder: another instance, else `own`. */

@@ -1,21 +1,24 @@
 import { type Context, Hono } from "hono"
+import { NOBODY } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
-import type { Agents } from "./ports.ts"
+import type { Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
 import type { AgentDetail } from "./wire.ts"
 
 /** The background tasks' routes. */
-export function agentsRoutes(agentsOf: () => Agents, now: () => number): Hono {
+export function agentsRoutes(source: () => Source, now: () => number): Hono {
   const routes = new Hono()
+  const agentsOf = () => source().agents
   const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), now())
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
   routes.get("/:id", async (context) => {
     const agents = agentsOf()
-    const { id } = find(context).task
-    const [answer, diff] = await Promise.all([agents.answer(id), agents.diff(id)])
-    return context.json({ ...rowOf(find(context)), answer, diff } satisfies AgentDetail)
+    const { id, parentID } = find(context).task
+    const parts = [agents.answer(id), agents.diff(id), agents.story(id), parentOf(parentID)] as const
+    const [answer, diff, runs, parent] = await Promise.all(parts)
+    return context.json({ ...rowOf(find(context)), answer, diff, runs, parent } satisfies AgentDetail)
   })
   routes.post("/:id/cancel", async (context) => {
     const agents = agentsOf()
@@ -26,6 +29,11 @@ export function agentsRoutes(agentsOf: () => Agents, now: () => number): Hono {
     return context.json(rowOf(find(context)))
   })
   return routes
+
+  async function parentOf(id: string) {
+    const session = id === NOBODY ? undefined : await source().person?.session(id)
+    return session && { id, title: session.title }
+  }
 
   function find(context: Context): TaskView {
     const view = agentsOf().get(context.req.param("id") ?? "")

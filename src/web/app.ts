@@ -1,12 +1,16 @@
 import { createHash, createHmac } from "node:crypto"
 import { Hono, type MiddlewareHandler } from "hono"
 import { secureHeaders } from "hono/secure-headers"
+import { actsRoutes } from "./acts.ts"
 import { agentsRoutes } from "./agents.ts"
+import { asksRoutes } from "./asks.ts"
 import { limitBody } from "./body.ts"
 import { errorHandler, notFound } from "./errors.ts"
 import { eventsRoute, type Teller } from "./events.ts"
 import { hostGuard, originGuard, tokenGuard } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
+import { repliesRoutes } from "./replies.ts"
+import { sessionsRoutes } from "./sessions.ts"
 import { tasksRoutes } from "./tasks.ts"
 
 export type AppPorts = {
@@ -37,11 +41,15 @@ export function createApp({ token, host, source, feed, page, log }: AppPorts): H
   )
   app.route(
     "/api/agents",
-    agentsRoutes(
-      () => source().agents,
-      () => Date.now(),
-    ),
+    agentsRoutes(source, () => Date.now()),
   )
+  app.route("/api/tasks", repliesRoutes(source))
+  app.route(
+    "/api/agents",
+    actsRoutes(source, () => Date.now()),
+  )
+  app.route("/api/asks", asksRoutes(source))
+  app.route("/api/sessions", sessionsRoutes(source))
   app.get("/api/events", eventsRoute(feed))
   return app
 }

@@ -1,5 +1,8 @@
 import type { Board } from "../board/service.ts"
+import type { AgentInfo } from "../core/ports.ts"
+import type { Usage } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
+import type { Hand, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
 
 /**
@@ -20,10 +23,48 @@ export interface Agents {
   answer(id: string): Promise<string>
   /** What its last run changed, file by file; empty where that is not known. */
   diff(id: string): Promise<readonly FileDiff[]>
+  /** Its runs, oldest first, as its session tells them. */
+  story(id: string): Promise<readonly StoryRun[]>
   /** Stops a running task for the person at the page. False where it had ended by then. */
   cancel(id: string): Promise<boolean>
   /** Calls back with the id of a task that may look different now; returns the end of it. */
   subscribe(listener: (id: string) => void): () => void
+}
+
+/** What a call of `superagents_task` came to: the task, and what the tool says. */
+export type Called = { readonly taskID: string; readonly text: string }
+
+/** What may be used, by the options; 0 for any. */
+export type Limits = {
+  readonly dayCost: number
+  readonly sessionCost: number
+  readonly taskCost: number
+  readonly taskTokens: number
+  /** The longest duration of a run, in ms. */
+  readonly taskTime: number
+  /** The statuses that can be resumed. */
+  readonly resumable: readonly string[]
+  /** Whether a launch may name a model. */
+  readonly models: boolean
+}
+
+/**
+ * A person's hand at the page: answers, words and launches, by the doors that agents use, with their checks and errors.
+ * Every promise may reject with a `CallError` or a `HostError`.
+ */
+export interface Person extends Omit<Hand, "story"> {
+  /** Calls `superagents_task` in a conversation's name. Nobody is asked for a permission: a person calls. */
+  call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<Called>
+  /** Forgets a conversation's tasks; returns what the tool says. */
+  clear(sessionID: string): Promise<string>
+  /** Takes back a conversation in which nothing was begun. */
+  discard(sessionID: string): Promise<void>
+  agents(): Promise<readonly AgentInfo[]>
+  /** As `provider/model`. */
+  models(): Promise<readonly string[]>
+  readonly limits: Limits
+  /** What the day's budget counts; undefined where there is none. */
+  spentToday(): Usage | undefined
 }
 
 /** How a person gets to a session: a page of OpenCode's own where its server listens, else a command. */
@@ -36,7 +77,10 @@ export type Log = (level: "info" | "warn" | "error", message: string, fields?: R
 
 /** What one instance of the plugin has to show. */
 export type Source = {
+  /** The folder that it serves. */
+  readonly folder?: string
   readonly agents: Agents
+  readonly person?: Person
   readonly board?: Board
   readonly threads?: Threads
 }

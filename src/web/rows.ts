@@ -3,7 +3,7 @@ import { batchName } from "../core/batch.ts"
 import { costOfDay } from "../core/bill.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
-import { billedTokens, isUnattended, isUnmerged } from "../core/task.ts"
+import { billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import type { AgentRow, TaskRow } from "./wire.ts"
 
@@ -26,7 +26,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     phase: view.phase,
     forked: task.fork !== undefined,
     place: task.place && (isUnmerged(task) ? `${task.place.kind}, not merged` : task.place.kind),
-    boardTask: isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined,
+    boardTask: boardTaskOf(task),
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
@@ -50,6 +50,10 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     openTodos: outcome?.openTodos ?? 0,
   }
 }
+
+/** The board task whose thread this is a run of. */
+export const boardTaskOf = (task: Task): string | undefined =>
+  isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
 
 /** A board task with its state. */
 export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {

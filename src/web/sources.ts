@@ -1,10 +1,22 @@
+import { CallError } from "../core/errors.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import type { Agents, Source } from "./ports.ts"
+import { WebError } from "./errors.ts"
+import type { Agents, Person, Source } from "./ports.ts"
+
+/** Throws where no instance of the plugin is left that could act. */
+export function presentPerson({ person }: Source): Person {
+  if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
+  return person
+}
 
 /** What several instances of the plugin have to show, as one. */
 export function joined(sources: readonly Source[]): Source {
+  const [first, ...others] = sources
+  if (first && others.length === 0) return first
   return {
+    folder: first?.folder,
     agents: joinedAgents(sources.map(({ agents }) => agents)),
+    person: first?.person && joinedPerson(first.person, sources),
     board: sources.find(({ board }) => board !== undefined)?.board,
     threads: sources.find(({ threads }) => threads !== undefined)?.threads,
   }
@@ -31,12 +43,41 @@ function joinedAgents(all: readonly Agents[]): Agents {
     },
     answer: async (id) => (await ownerOf(id)?.answer(id)) ?? "",
     diff: async (id) => (await ownerOf(id)?.diff(id)) ?? [],
+    story: async (id) => (await ownerOf(id)?.story(id)) ?? [],
     cancel: async (id) => (await ownerOf(id)?.cancel(id)) ?? false,
     subscribe(listener) {
       const ends = all.map((agents) => agents.subscribe(listener))
       return () => {
         for (const end of ends) end()
       }
+    },
+  }
+}
+
+/** What is done in a session is done by the one that serves the session's folder; what is asked, by the one that asks. */
+function joinedPerson(person: Person, sources: readonly Source[]): Person {
+  const serving = async (sessionID: string): Promise<Person> => {
+    const folder = (await person.session(sessionID))?.folder
+    const found = sources.find((source) => source.folder === folder)?.person
+    if (!found) throw new CallError(`Conversation ${sessionID} belongs to a folder that this page does not serve.`)
+    return found
+  }
+  const asking = (id: string): Person =>
+    sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
+  /** What is asked of a task is asked where it runs; one of the board is no conversation's. */
+  const running = ({ tell, resume, merge }: Readonly<Record<string, unknown>>): Person | undefined => {
+    const id = String(tell ?? resume ?? merge ?? "")
+    return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person
+  }
+  return {
+    ...person,
+    question: (ask) => asking(ask.id).question(ask),
+    answer: (ask, reply) => asking(ask.id).answer(ask, reply),
+    call: async (args, sessionID) => (running(args) ?? (await serving(sessionID))).call(args, sessionID),
+    clear: async (sessionID) => (await serving(sessionID)).clear(sessionID),
+    conversations: async () => {
+      const all = await Promise.all(sources.map((source) => source.person?.conversations() ?? []))
+      return all.flat().sort((a, b) => b.updatedAt - a.updatedAt)
     },
   }
 }

@@ -1,6 +1,7 @@
 import type { BoardAgent } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Phase, Status } from "../core/task.ts"
+import type { Conversation, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
 
 /** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
@@ -61,7 +62,24 @@ export type AgentRow = {
   readonly openTodos: number
 }
 
-export type AgentDetail = AgentRow & { readonly answer: string; readonly diff: readonly FileDiff[] }
+export type AgentDetail = AgentRow & {
+  readonly answer: string
+  readonly diff: readonly FileDiff[]
+  /** The conversation that launched it, where that is still there. */
+  readonly parent?: { readonly id: string; readonly title: string }
+  /** Its runs, oldest first. */
+  readonly runs: readonly StoryRun[]
+}
+
+/** What came of an act: the task as it is now, and what the tool says. */
+export type Done = { readonly agent: AgentRow; readonly text: string }
+
+/** What a launch can choose from. */
+export type Choices = {
+  readonly agents: readonly BoardAgent[]
+  readonly models: readonly string[]
+  readonly sessions: readonly Conversation[]
+}
 
 /** A board task with what it is doing now. */
 export type TaskRow = BoardTask & Pick<TaskState, "state" | "reason"> & { readonly stateText: string }

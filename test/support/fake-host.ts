@@ -148,6 +148,7 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    if (messageID === "") return this.persona(sessionID)
     return this.#call("caller", sessionID, () => {
       const message = this.#message(sessionID, messageID)
       return message?.role === "assistant" ? { agent: message.agent, model: message.model } : undefined

@@ -17,6 +17,7 @@ import { OpencodeForks } from "./forks.ts"
 import { OpencodeHost } from "./host.ts"
 import { type Guest, guestOf, leave, leaveAll, listenIn } from "./hub.ts"
 import { sessionPages } from "./pages.ts"
+import { OpencodeHand } from "./person.ts"
 import { startCounting } from "./thread.ts"
 import { OpencodeThreads } from "./threads.ts"
 
@@ -71,6 +72,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     directory,
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, host, home),
+    hand: new OpencodeHand(client, directory),
     isKept: () => guestOf(directory) !== undefined,
     keeper: (own) => guestOf(directory)?.keeper ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),

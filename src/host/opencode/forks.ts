@@ -96,7 +96,7 @@ export class OpencodeForks implements ForkHost {
     const sources = await this.#before(parentID, messageID)
     const { id: sessionID } = await call(
       "copy the session",
-      this.#client.session.fork({ sessionID: parentID, messageID }),
+      this.#client.session.fork({ sessionID: parentID, messageID: messageID || undefined }),
     )
     try {
       const own = { title, permission: [...rules], metadata: {} }
@@ -110,9 +110,10 @@ export class OpencodeForks implements ForkHost {
     }
   }
 
-  /** What was stored in the session before the message. */
+  /** What was stored in the session before the message; all of it where a person forks, who has no message there. */
   async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
     const stored = await storedMessages(this.#client, sessionID)
+    if (messageID === "") return stored
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
       throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })

@@ -237,6 +237,8 @@ export class OpencodeHost implements Host {
   }
 
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    // A person has no message there.
+    if (messageID === "") return this.persona(sessionID)
     const known = this.#heard.persona(sessionID)
     if (known) return known
     const message = await this.#message(sessionID, messageID)

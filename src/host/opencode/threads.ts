@@ -5,7 +5,7 @@ import type { Model } from "../../core/task.ts"
 import { call, find } from "./client.ts"
 
 /** The key under which a thread's metadata names its task on the board. */
-const THREAD_KEY = "superagentsBoard"
+export const THREAD_KEY = "superagentsBoard"
 
 /** Threads as OpenCode's sessions. `home` is the project's main folder: all of them are made there. */
 export class OpencodeThreads implements Threads {

@@ -1,0 +1,89 @@
+import type { Ask, Task } from "../core/task.ts"
+
+/**
+ * What a person does with a host's own sessions and questions, and reads of them. Each host implements `Hand`; the page
+ * uses it.
+ */
+
+/** What an open question offers. */
+export type Question =
+  | {
+      readonly kind: "permission"
+      readonly permission: string
+      readonly patterns: readonly string[]
+      /** What "always" allows from then on. */
+      readonly always: readonly string[]
+      /** Of an edit: what it would change. */
+      readonly diff?: string
+    }
+  | {
+      readonly kind: "question"
+      readonly questions: readonly {
+        readonly question: string
+        readonly header: string
+        readonly options: readonly { readonly label: string; readonly description: string }[]
+        /** Several options may be chosen. */
+        readonly multiple: boolean
+        /** An answer of one's own may be given. */
+        readonly custom: boolean
+      }[]
+    }
+
+/** `message`: what the agent is told where a permission is refused; it goes on then. */
+export type Reply =
+  | { readonly reply: "once" | "always" | "reject"; readonly message?: string }
+  /** The labels chosen, or one's own words, for each question. */
+  | { readonly answers: readonly (readonly string[])[] }
+  | { readonly dismiss: true }
+
+/** A session that a person opened. */
+export type Conversation = { readonly id: string; readonly title: string; readonly updatedAt: number }
+
+/** A call of a tool in a run. Times are milliseconds since the epoch. */
+export type StoryStep = {
+  readonly tool: string
+  /** What it was called with, on one line. */
+  readonly what: string
+  readonly state: "running" | "done" | "failed"
+  /** Why it failed. */
+  readonly error?: string
+  /** 0 before it began. */
+  readonly at: number
+  readonly endedAt?: number
+}
+
+/** One run of a task as its session tells it. */
+export type StoryRun = {
+  /** 0 for the launch, n for resume #n. */
+  readonly generation: number
+  readonly at: number
+  readonly prompt: string
+  /** What it was told while it ran, by whomever. */
+  readonly told: readonly { readonly at: number; readonly text: string }[]
+  /** The models that answered, in the order of their first answer. */
+  readonly models: readonly string[]
+  readonly cost: number
+  /** The last of its steps, and how many came before them. */
+  readonly steps: readonly StoryStep[]
+  readonly earlierSteps: number
+  /** The last text that it wrote. */
+  readonly text: string
+}
+
+/** Every promise may reject with a `HostError`. */
+export interface Hand {
+  /** What the question offers; undefined where it is not open any more. */
+  question(ask: Ask): Promise<Question | undefined>
+  /** False where the question was not open any more. */
+  answer(ask: Ask, reply: Reply): Promise<boolean>
+  /** The newest conversations of this folder; the board's threads are none. */
+  conversations(): Promise<readonly Conversation[]>
+  /** Undefined where there is no such session. */
+  session(sessionID: string): Promise<{ readonly title: string; readonly folder: string } | undefined>
+  /** Begins a conversation; returns its id. */
+  open(title: string): Promise<string>
+  /** Stores what the person says in a session; nobody answers it yet. */
+  write(sessionID: string, text: string, agent: string): Promise<void>
+  /** A task's runs, oldest first. */
+  story(task: Task): Promise<readonly StoryRun[]>
+}

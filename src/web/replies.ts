@@ -1,0 +1,38 @@
+import { Hono } from "hono"
+import { z } from "zod"
+import { isActive, NOBODY } from "../core/task.ts"
+import { bodyOf } from "./body.ts"
+import { WebError } from "./errors.ts"
+import type { Source } from "./ports.ts"
+import { taskRow } from "./rows.ts"
+import { presentPerson } from "./sources.ts"
+
+const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
+
+/**
+ * What a person says to a board task's owner: in its thread, as if it were typed there. While a run goes on it reads it
+ * at its next step; else a run begins with it.
+ */
+export function repliesRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+  routes.post("/:id/reply", async (context) => {
+    const { board, agents } = source()
+    const person = presentPerson(source())
+    if (!board) throw new WebError(404, "the board is off")
+    const { text } = await bodyOf(context, words)
+    const task = await board.get(context.req.param("id"))
+    const { threadId, status, id } = task
+    if (status !== "active")
+      throw new WebError(409, `Task #${id} is ${status === "draft" ? "a draft; activate it first" : status}.`)
+    const run = agents.list().find((view) => view.task.sessionID === threadId && isActive(view.task))?.task
+    if (run) await person.call({ tell: run.id, prompt: text }, NOBODY)
+    else {
+      if (threadId === undefined || !(await person.session(threadId)))
+        throw new WebError(409, `Task #${id} has no thread yet. Run it once; then its owner can be answered.`)
+      await person.write(threadId, text, task.owner)
+      await board.run(id)
+    }
+    return context.json(taskRow(await board.get(id), board))
+  })
+  return routes
+}

@@ -1,0 +1,63 @@
+import type { Ask } from "../../src/core/task.ts"
+import type { Question, Reply } from "../../src/host/person.ts"
+import type { Called, Limits, Person } from "../../src/web/ports.ts"
+
+export const NO_LIMITS: Limits = {
+  dayCost: 0,
+  sessionCost: 0,
+  taskCost: 0,
+  taskTokens: 0,
+  taskTime: 0,
+  resumable: ["completed"],
+  models: true,
+}
+
+/** A person's hand that writes down what is done with it. */
+export class FakePerson implements Person {
+  readonly questions = new Map<string, Question>()
+  readonly replies: { readonly ask: string; readonly reply: Reply }[] = []
+  readonly calls: { readonly args: Readonly<Record<string, unknown>>; readonly session: string }[] = []
+  readonly written: { readonly session: string; readonly text: string; readonly agent: string }[] = []
+  readonly cleared: string[] = []
+  readonly sessions = new Map<string, { title: string; folder: string }>()
+  limits: Limits = NO_LIMITS
+  /** What a call does, and comes to. */
+  onCall: (args: Readonly<Record<string, unknown>>, session: string) => Called = () => ({ taskID: "", text: "" })
+  /** Called when a question was answered. */
+  onAnswer: (ask: Ask) => void = () => {}
+  #opened = 0
+
+  question = async ({ id }: Ask) => this.questions.get(id)
+
+  answer = async (ask: Ask, reply: Reply) => {
+    if (!this.questions.delete(ask.id)) return false
+    this.replies.push({ ask: ask.id, reply })
+    this.onAnswer(ask)
+    return true
+  }
+
+  call = async (args: Readonly<Record<string, unknown>>, session: string) => {
+    this.calls.push({ args, session })
+    return this.onCall(args, session)
+  }
+
+  clear = async (session: string) => {
+    this.cleared.push(session)
+    return "Cleared."
+  }
+
+  conversations = async () => [...this.sessions].map(([id, { title }], at) => ({ id, title, updatedAt: at }))
+  session = async (id: string) => this.sessions.get(id)
+
+  open = async (title: string) => {
+    const id = `ses_opened${++this.#opened}`
+    this.sessions.set(id, { title, folder: "" })
+    return id
+  }
+
+  discard = async (id: string) => void this.sessions.delete(id)
+  write = async (session: string, text: string, agent: string) => void this.written.push({ session, text, agent })
+  agents = async () => ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
+  models = async () => ["mock/one", "mock/two"]
+  spentToday = () => undefined
+}
