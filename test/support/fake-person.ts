@@ -2,7 +2,7 @@ import type { Ask } from "../../src/core/task.ts"
 import type { Question, Reply } from "../../src/host/person.ts"
 import type { Called, Limits, Person } from "../../src/web/ports.ts"
 
-export const NO_LIMITS: Limits = {
+const NO_LIMITS: Limits = {
   dayCost: 0,
   sessionCost: 0,
   taskCost: 0,
