@@ -29,9 +29,10 @@ export type App = {
 /** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
 export async function openApp(connection: Connection, options: Options): Promise<App> {
   const { host, forks } = connection
-  const manager = new TaskManager({
+  const manager: TaskManager = new TaskManager({
     host,
     forks,
+    isThread: async (sessionID) => (await board?.system(sessionID)) !== undefined,
     clock: systemClock,
     options,
     randomID,
@@ -42,7 +43,8 @@ export async function openApp(connection: Connection, options: Options): Promise
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
   })
-  const board = options.board && (await openBoardOn(connection, options.board, manager, recovered))
+  const board: OpenBoard | undefined =
+    options.board && (await openBoardOn(connection, options.board, manager, recovered))
   const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
   const page = showPage(connection, options, manager, board).catch(failed)
   return {

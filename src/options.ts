@@ -107,6 +107,12 @@ export const OptionsSchema = z.strictObject({
       maxToolResultChars: zeroOrFrom(100)
         .default(1500)
         .describe("Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters."),
+      whole: z
+        .enum(["asked", "cheaper", "never"])
+        .default("asked")
+        .describe(
+          'Forks that begin with their parent\'s own bytes, which the provider\'s cache has: where they are "asked" for, wherever they are "cheaper", or "never".',
+        ),
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),

@@ -75,6 +75,16 @@ export type ForkInfo = {
   readonly cutResults: number
   /** The cut results by name, the newest of them, oldest first. */
   readonly cuts?: readonly ForkCut[]
+  /** Its requests begin with its parent's own bytes: it rides on what the provider has in its cache of them. */
+  readonly whole?: true
+  /** Of a whole one: the session whose requests' beginning it shares; of a rider's rider, the first one's. */
+  readonly rides?: string
+  /** That session's system prompt has what a fresh agent is told, and so has this one's. */
+  readonly briefed?: true
+  /** What its first step costs from the cache, and what it would cost without, in US dollars. */
+  readonly price?: { readonly cached: number; readonly anew: number }
+  /** Why it was not made as it was asked for, or who chose that it is whole: a sentence. */
+  readonly why?: string
 }
 
 /** A tool result that a fork has not whole: how many of its characters it has, and the beginning of the call's arguments. */
@@ -333,6 +343,10 @@ export const addFigures = (a: Figures, b: Figures): Figures => ({
   toolCalls: a.toolCalls + b.toolCalls,
   usage: addUsage(a.usage, b.usage),
 })
+
+/** Whether the system prompt of a task's session has what a fresh agent is told. */
+export const isBriefed = (task: Task): boolean =>
+  !isUnattended(task) && (task.fork === undefined || task.fork.briefed === true)
 
 /** Tokens as `maxTokensPerTask` counts them: cache reads left out, which cost next to nothing. */
 export const billedTokens = ({ input, output, reasoning, cacheWrite }: Usage): number =>

@@ -36,6 +36,8 @@ import { TaskStore } from "./tasks/store.ts"
 export type ManagerPorts = {
   readonly host: Host
   readonly forks: ForkHost
+  /** True where a session's system prompt has what is of this session alone. Default: none has. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock
   readonly options: Options
   /** Eight random lower-case letters or digits. */
@@ -59,7 +61,7 @@ export type Assembly = ReturnType<typeof assemble>
  * be named in a function before it is made.
  */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
-  const { forks, randomID } = ports
+  const { forks, isThread, randomID } = ports
   const parts = partsOf(ports, stopped)
   const { store, journal, host } = parts
   const answers = new Answers(parts)
@@ -89,7 +91,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const endings: Endings = new Endings(parts, outbox, answers, steps, freed)
   const watch = () => timekeeper.wake()
   const queue: Queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
-  const launcher = new Launcher(parts, { endings, places, forks, randomID, queue, allowance })
+  const launcher = new Launcher(parts, { endings, places, forks, isThread, randomID, queue, allowance })
   const unattended = new Unattended(parts, { endings, randomID, queue, allowance })
   const lastWords = new LastWords(parts, endings)
   const watcher: Watcher = new Watcher(parts, {

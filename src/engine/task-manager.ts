@@ -2,10 +2,19 @@ import { CallError } from "../core/errors.ts"
 import { taskOfMessage } from "../core/ids.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
-import { type Ending, isActive, isQueued, isUnattended, isUnmerged, type Status, type Task } from "../core/task.ts"
+import {
+  type Ending,
+  isActive,
+  isBriefed,
+  isQueued,
+  isUnattended,
+  isUnmerged,
+  type Status,
+  type Task,
+} from "../core/task.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
-import { type Caller, permitEdit } from "./launch/checks.ts"
+import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
 import type { WordInRequest } from "./limits/last-words.ts"
@@ -93,9 +102,16 @@ export class TaskManager {
     return this.#all.lastWords.inRequest(sessionID)
   }
 
-  /** Why the session may call no tool now; undefined where it may. */
-  refusesTools(sessionID: string): string | undefined {
-    return this.#all.lastWords.refusal(sessionID)
+  /** Why the session may not call this tool now; undefined where it may. */
+  refusesTools(sessionID: string, tool: string): string | undefined {
+    const { store, options } = this.#parts
+    const task = store.bySession(sessionID)
+    return this.#all.lastWords.refusal(sessionID) ?? (task && refusalTo(task, tool, options))
+  }
+
+  /** The session whose requests' beginning this one's share, for the provider's cache; undefined where it has its own. */
+  rides(sessionID: string): string | undefined {
+    return this.#parts.store.bySession(sessionID)?.fork?.rides
   }
 
   /** What a session's tasks took, and the project's within a day; those below them and forgotten ones are included. */
@@ -135,10 +151,10 @@ export class TaskManager {
     return this.#view(await this.#all.places.merge(task))
   }
 
-  /** True for the session of a task that began from nothing. */
+  /** True for the session of a task that began from nothing, or with all that such a one was told. */
   isFresh(sessionID: string): boolean {
     const task = this.#parts.store.bySession(sessionID)
-    return task !== undefined && !isUnattended(task) && task.fork === undefined
+    return task !== undefined && isBriefed(task)
   }
 
   /** The tasks that a session launched, oldest first. */

@@ -4,10 +4,11 @@ import type { ForkInfo, Model, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
-import type { ForkHost } from "./ports.ts"
+import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
 import { type PreambleFacts, preamble } from "./preamble.ts"
 import { estimating, type Meter, type Pause, tokensOf, weighText } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
+import { isCheaper, obstacle, type Uncut, weighUncut } from "./whole.ts"
 
 /** Part of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
@@ -30,22 +31,41 @@ export type ForkRequest = {
   readonly title: string
   readonly rules: readonly Rule[]
   readonly limits: ForkLimits
+  /** It is to begin with its parent's own bytes, if it can. */
+  readonly whole?: WholeRequest
+}
+
+export type WholeRequest = {
+  /** `cheaper`: only where that is the cheaper way, which nobody asked for. */
+  readonly choice: "asked" | "cheaper"
+  /** Its parent's own, to the letter. */
+  readonly rules: readonly Rule[]
+  /** Tools that are on offer because its parent has them, and refused. */
+  readonly refused: readonly string[]
+  /** The session whose requests' beginning it shares, and whether that is told what a fresh agent is. */
+  readonly rides: string
+  readonly briefed: boolean
 }
 
 /** `info` is stored in the record. */
 export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
-export type ForkPorts = { readonly forks: ForkHost; readonly host: Pick<Host, "prompt" | "deleteSession"> }
+export type ForkPorts = {
+  readonly forks: ForkHost
+  readonly host: Pick<Host, "prompt" | "deleteSession">
+  /** True where a session's system prompt has what is of this session alone: nobody else's requests begin like it. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
+}
 
 /**
  * Makes the session of a forked task: the parent's history up to the calling message, made to fit, and the preamble.
  * Rejects with a `HostError`; nothing is left behind then. The parent is only read.
  */
-export async function forkContext({ forks, host }: ForkPorts, request: ForkRequest): Promise<Forked> {
-  const { draft, title, rules } = request
+export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
+  const { forks, host } = ports
+  const { draft, title } = request
   const { parentID, agent, model } = draft
-  const { trimmed, text, info } = await inheritance(forks, request)
-  const { kept: messages, tokens } = trimmed
+  const { messages, tokens, rules, text, info } = await inheritance(ports, request)
   const inherited = { messages, tokens, draft: { ...draft, fork: info } }
   const sessionID = await forks.fork({ parentID, title, agent, model, rules, ...inherited })
   try {
@@ -59,30 +79,84 @@ export async function forkContext({ forks, host }: ForkPorts, request: ForkReque
   return { sessionID, info }
 }
 
-/** What the fork gets: the history as it is kept, and the preamble's text. */
-async function inheritance(
-  host: ForkHost,
-  { draft, limits }: ForkRequest,
-): Promise<{ trimmed: Trimmed; text: string; info: ForkInfo }> {
-  const { parentID, parentMessageID, model } = draft
-  const [history, maxTokens] = await Promise.all([
-    host.history(parentID, parentMessageID),
-    tokenLimit(host, limits.maxTokens, model),
-  ])
-  const { maxToolResultChars } = limits
+/** What a fork gets: the history as it is kept, what it weighs, and the preamble's text. */
+type Inheritance = {
+  readonly messages: readonly HistoryMessage[]
+  readonly tokens: number
+  readonly rules: readonly Rule[]
+  readonly text: string
+  readonly info: ForkInfo
+}
+
+async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
+  const { draft, whole } = request
+  const history = await host.history(draft.parentID, draft.parentMessageID)
   const pause = sliced(SLICE_MS)
+  if (!whole) return trimmed(host, request, history, pause)
+  const uncut = await weighUncut(history, draft.model, estimating(pause))
+  const [why, prices] = await Promise.all([
+    (await isThread?.(draft.parentID)) ? THREAD : obstacle(host, draft, history, uncut),
+    draft.model && host.prices(draft.model),
+  ])
+  if (whole.choice === "asked") {
+    if (why === undefined) return uncutFork(history, uncut, whole, prices)
+    const fork = await trimmed(host, request, history, pause)
+    return { ...fork, info: { ...fork.info, why } }
+  }
+  const fork = await trimmed(host, request, history, pause)
+  const { tokens, before, told } = uncut
+  if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
+  const ride = uncutFork(history, uncut, whole, prices)
+  return { ...ride, info: { ...ride.info, why: CHOSEN } }
+}
+
+const THREAD =
+  "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
+const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
+
+/** All of the history, as the parent's last request had it. */
+function uncutFork(
+  messages: readonly HistoryMessage[],
+  { tokens, told }: Uncut,
+  { rules, refused, rides, briefed }: WholeRequest,
+  prices: Prices | undefined,
+): Inheritance {
+  const text = preamble({ kept: messages, dropped: [], cut: [], maxToolResultChars: 0, maxTokens: 0, refused })
+  const known = told === undefined ? undefined : prices
+  const info: ForkInfo = {
+    messages: messages.length,
+    tokens,
+    droppedMessages: 0,
+    cutResults: 0,
+    whole: true,
+    rides,
+    ...(briefed && { briefed }),
+    ...(known && { price: { cached: tokens * known.cached, anew: tokens * known.anew } }),
+  }
+  return { messages, tokens, rules, text, info }
+}
+
+/** As much of the history as fits, its long results cut. */
+async function trimmed(
+  host: ForkHost,
+  { draft: { model }, limits, rules }: ForkRequest,
+  history: readonly HistoryMessage[],
+  pause: Pause,
+): Promise<Inheritance> {
+  const maxTokens = await tokenLimit(host, limits.maxTokens, model)
+  const { maxToolResultChars } = limits
   const digestTokens = Math.min(DIGEST_TOKENS, Math.floor(maxTokens * DIGEST_SHARE))
-  const factsOf = (trimmed: Trimmed): PreambleFacts => ({ ...trimmed, maxToolResultChars, maxTokens })
-  const trimmed = await trim(
+  const factsOf = (each: Trimmed): PreambleFacts => ({ ...each, maxToolResultChars, maxTokens })
+  const fitted = await trim(
     history,
     { maxToolResultChars, maxTokens },
     { meter: counting(host, pause), model, pause },
     async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
   )
-  const { dropped, factor } = trimmed
+  const { kept: messages, tokens, dropped, factor } = fitted
   const left = dropped.length > 0 ? await digest(dropped, digestTokens, factor, pause) : undefined
-  const text = preamble(factsOf(trimmed), left)
-  return { trimmed, text, info: infoOf(trimmed, await weighs(text, trimmed)) }
+  const text = preamble(factsOf(fitted), left)
+  return { messages, tokens, rules, text, info: infoOf(fitted, await weighs(text, fitted)) }
 }
 
 const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>

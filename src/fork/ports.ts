@@ -29,13 +29,28 @@ export type Media = { readonly mime: string; readonly bytes: number }
 export type ToolHistoryPart = Extract<HistoryPart, { type: "tool" }>
 
 /** What a provider counted for a request, in tokens: system prompt, tools and all that came before the answer. */
-export type ProviderCount = { readonly model: Model; readonly tokens: number }
+export type ProviderCount = {
+  readonly model: Model
+  readonly tokens: number
+  /** How many of them it read from its cache, or wrote there. */
+  readonly cached: number
+}
+
+/** What a user's message says of the requests that it asks for. */
+export type Asked = {
+  readonly agent: string
+  readonly model: Model
+  /** It has a system prompt, or tools on or off, of its own: no other message's request is like its own. */
+  readonly own: boolean
+}
 
 export type HistoryMessage = {
   readonly id: string
   readonly role: "user" | "assistant"
   /** Of an assistant's message: what the provider counted for the request that it answers. Absent where unknown. */
   readonly counted?: ProviderCount
+  /** Of a user's message. Absent where nothing is known. */
+  readonly asked?: Asked
   /** The compaction by which the model's view begins: it is shown before the tail that was kept, and the tail here before it. */
   readonly opens?: boolean
   readonly parts: readonly HistoryPart[]
@@ -51,6 +66,9 @@ export type NewFork = NewSession & {
   readonly draft: TaskDraft
 }
 
+/** In US dollars a token. */
+export type Prices = { readonly cached: number; readonly anew: number }
+
 /** What a fork needs of the host beside `Host`. Every method may reject with a `HostError` and no other. */
 export interface ForkHost {
   /**
@@ -60,6 +78,10 @@ export interface ForkHost {
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>
   /** Tokens that the model can read in one request; undefined where nobody knows. */
   contextLimit(model: Model): Promise<number | undefined>
+  /** Tokens that a model's request may have before the host compacts its session; undefined where nobody knows. */
+  room(model: Model): Promise<number | undefined>
+  /** What a token costs in US dollars that is read from the cache, and one that is new; undefined where not known. */
+  prices(model: Model): Promise<Prices | undefined>
   /** How many tokens each text is, without holding the host's thread; undefined where nobody here can count. */
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**

@@ -9,6 +9,8 @@ export type PreambleFacts = Pick<Trimmed, "kept" | "dropped" | "cut" | "shortene
   readonly maxToolResultChars: number
   /** The limit the history was brought under, in tokens. */
   readonly maxTokens: number
+  /** Tools that are on offer and refused. */
+  readonly refused?: readonly string[]
 }
 
 /** The message between the copied history and the fork's prompt. `digest`: of what was left out, if anything was. */
@@ -20,6 +22,7 @@ export function preamble(facts: PreambleFacts, digest?: string): string {
     ...whatChanged(facts),
     advice(facts),
     ...(facts.kept.some(namesTasks) ? [TASK_IDS] : []),
+    ...(facts.refused && facts.refused.length > 0 ? [refusedLine(facts.refused)] : []),
   ].join("\n\n")
   return digest === undefined ? text : `${text}\n\n<${DIGEST_TAG}>\n${digest}\n</${DIGEST_TAG}>`
 }
@@ -27,6 +30,9 @@ export function preamble(facts: PreambleFacts, digest?: string): string {
 const TASK_IDS =
   "Task ids (bg_…) in the messages above are those of the session that started you: you cannot fetch, cancel or " +
   "resume these tasks."
+
+const refusedLine = (tools: readonly string[]): string =>
+  `You have these tools only because that session has them, and calls of them are refused: ${tools.join(", ")}. Do the work yourself.`
 
 function whatChanged({ kept, dropped, cut, shortened, maxToolResultChars, maxTokens }: PreambleFacts): string[] {
   const lines: string[] = []

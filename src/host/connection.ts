@@ -7,7 +7,10 @@ import type { FileDiff } from "../lib/patch.ts"
 import type { Hand } from "./person.ts"
 
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
-export type Keeper = Pick<TaskManager, "inRequest" | "refusesTools" | "isFresh" | "isLaunched" | "ready" | "list">
+export type Keeper = Pick<
+  TaskManager,
+  "inRequest" | "refusesTools" | "rides" | "isFresh" | "isLaunched" | "ready" | "list"
+>
 
 export type Notice = { readonly title: string; readonly message: string }
 

@@ -7,6 +7,7 @@ import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/tas
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
+import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import type { ToolResult } from "./tool.ts"
@@ -30,7 +31,7 @@ export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
   const names = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`]
-  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...cutLines(task)]
+  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task)]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, "", next])
 }
@@ -125,9 +126,18 @@ function forkLines({ fork }: Task): string[] {
     ...(fork.droppedMessages > 0 ? [`${count(fork.droppedMessages, "older message")} dropped`] : []),
     ...(fork.cutResults > 0 ? [`${count(fork.cutResults, "tool result")} cut`] : []),
   ]
-  return [
-    `Inherited: ${count(fork.messages, "message")}, about ${count(fork.tokens, "token")}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`,
-  ]
+  const inherited = `Inherited: ${count(fork.messages, "message")}, about ${count(fork.tokens, "token")}`
+  if (fork.whole) return [`${inherited}, uncut.`]
+  return [`${inherited}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`]
+}
+
+/** What the launch alone tells of a fork: what its first step costs, and why it is not as it was asked for. */
+function rideLines({ fork }: Task): string[] {
+  const { price, why } = fork ?? {}
+  const first =
+    price &&
+    `From the provider's cache its first step costs about ${dollars(price.cached)} instead of ${dollars(price.anew)}.`
+  return [...(first ? [first] : []), ...(why ? [why] : [])]
 }
 
 /** What a fork has not whole: the parent may want to tell it. */

@@ -75,7 +75,9 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)
-  const missing = MODES[name].needs.find((each) => !given.includes(each))
+  // A fork that rides on the caller's cache is of the caller's own agent.
+  const isKnown = (argument: string) => given.includes(argument) || (argument === "agent" && args.fork === "whole")
+  const missing = MODES[name].needs.find((each) => !isKnown(each))
   if (missing) throw new CallError(`Argument \`${missing}\` is missing: ${MISSING[missing]}.`)
   return name
 }

@@ -50,7 +50,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
         return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, merge }, caller))
       const { fork = false, model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
-      const [description, agent] = [oneLine(args.description ?? ""), args.agent ?? ""]
+      const { agent } = args
+      const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
       const own = { place, merge, check }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
@@ -76,7 +77,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, workt
       .optional()
       .describe("The whole task, and what to report back. Needed unless you merge."),
     agent: text(200).optional().describe("Who does the work. Needed for a new task."),
-    fork: z.boolean().optional().describe("Start from this conversation's history."),
+    fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional().describe(`Id of a ${resumable.join(" or ")} task, or enough of its beginning.`),
     tell: id.optional().describe("Id of a running task, or enough of its beginning."),
     model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),

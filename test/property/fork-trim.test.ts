@@ -30,7 +30,7 @@ const message = fc.oneof(
   fc.record({
     role: fc.constant("assistant" as const),
     counted: fc.option(
-      fc.nat(200_000).map((tokens) => ({ model: READER, tokens })),
+      fc.nat(200_000).map((tokens) => ({ model: READER, tokens, cached: 0 })),
       { nil: undefined },
     ),
     parts: fc.array(fc.oneof(...spoken, ...done), { maxLength: 4 }),

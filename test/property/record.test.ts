@@ -111,6 +111,11 @@ const fork = fc.record<Whole<ForkInfo>>({
   droppedMessages: whole,
   cutResults: whole,
   cuts: some(fc.array(fc.record({ tool: text, call: text, kept: whole, of: whole }))),
+  whole: some(fc.constant(true as const)),
+  rides: some(text),
+  briefed: some(fc.constant(true as const)),
+  price: some(fc.record({ cached: whole, anew: whole })),
+  why: some(text),
 })
 const delivery: fc.Arbitrary<Task["delivery"]> = fc.oneof(
   fc.constant({ state: "none" as const }),

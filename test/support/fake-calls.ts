@@ -104,7 +104,7 @@ export class Calls {
 
   /** `advised`, a refusal that says something, does not end the turn. */
   async #call({ tool, args }: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
-    if (this.#ports.hooks.refusesTools(this.#session.id)) return "advised"
+    if (this.#ports.hooks.refusesTools(this.#session.id, tool)) return "advised"
     if (tool === "question" || this.#ports.asksFor(tool)) {
       const answer = await this.#ask(tool, args)
       if (answer === "aborted") return answer

@@ -1,11 +1,13 @@
 import { HostError } from "../../src/core/ports.ts"
 import type { Model } from "../../src/core/task.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../src/fork/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/fork/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
 
-/** Forks on the fake host: a session of its own and nothing of the parent's past. */
+/** Forks on the fake host: a session of its own and nothing of the parent's past but what a test says. */
 export class FakeForks implements ForkHost {
   readonly #host: FakeHost
+  past: readonly HistoryMessage[] = []
+  price: Prices | undefined
 
   constructor(host: FakeHost) {
     this.#host = host
@@ -13,11 +15,19 @@ export class FakeForks implements ForkHost {
 
   async history(sessionID: string): Promise<readonly HistoryMessage[]> {
     if (!this.#host.database.sessions.has(sessionID)) throw new HostError("Session not found", { notFound: true })
-    return []
+    return this.past
   }
 
   async contextLimit(_model: Model): Promise<number | undefined> {
     return undefined
+  }
+
+  async room(_model: Model): Promise<number | undefined> {
+    return undefined
+  }
+
+  async prices(): Promise<Prices | undefined> {
+    return this.price
   }
 
   async countTokens(): Promise<undefined> {

@@ -21,7 +21,7 @@ export type FakeHooks = {
   /** The next request of this session is one that compacts it. */
   compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
-  refusesTools: (sessionID: string) => string | undefined
+  refusesTools: (sessionID: string, tool: string) => string | undefined
 }
 
 export type FakeScript = (request: FakeRequest) => Reply | undefined

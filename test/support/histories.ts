@@ -24,9 +24,9 @@ export const agent = (id: string, ...parts: (HistoryPart | string)[]): HistoryMe
 export const READER = { provider: "scripted", id: "alpha" }
 
 /** An answer to a request for which the provider counted so many tokens. */
-export const counted = (base: HistoryMessage, tokens: number, model = READER): HistoryMessage => ({
+export const counted = (base: HistoryMessage, tokens: number, model = READER, cached = 0): HistoryMessage => ({
   ...base,
-  counted: { model, tokens },
+  counted: { model, tokens, cached },
 })
 
 /** Weighs by the estimate, without a pause. */

@@ -27,6 +27,7 @@ export const CALL = "msg_call"
 export class Rig {
   readonly clock: FakeClock
   host: FakeHost
+  forks: FakeForks
   manager: TaskManager
   /** Timers of the manager alone. */
   timers: ClockView
@@ -46,6 +47,7 @@ export class Rig {
     this.#development = development
     this.host = this.#newHost(share?.database)
     this.timers = this.clock.view()
+    this.forks = new FakeForks(this.host)
     this.manager = this.#newManager()
     this.parent = this.openParent()
   }
@@ -156,6 +158,7 @@ export class Rig {
     this.crash()
     this.host = this.#newHost(this.host.database)
     this.timers = this.clock.view()
+    this.forks = new FakeForks(this.host)
     this.manager = this.#newManager()
   }
 
@@ -174,7 +177,7 @@ export class Rig {
   #newManager(): TaskManager {
     const manager = new TaskManager({
       host: this.host,
-      forks: new FakeForks(this.host),
+      forks: this.forks,
       clock: this.timers,
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, "a"),
@@ -183,7 +186,7 @@ export class Rig {
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
-    this.host.hooks.refusesTools = (sessionID) => manager.refusesTools(sessionID)
+    this.host.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
     return manager
   }
 }

@@ -32,6 +32,8 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       return messages
     },
     contextLimit: async () => context,
+    room: async () => undefined,
+    prices: async () => undefined,
     async countTokens(texts) {
       asked.counted.push(...texts)
       return faults.uncounted ? undefined : texts.map(({ length }) => length / 4)

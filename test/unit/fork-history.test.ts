@@ -39,7 +39,7 @@ describe("what the model sees of a session", () => {
 
   test("is everything where no compaction came to an end", () => {
     const open = tail().filter(({ info }) => info.id !== "a2")
-    expect(history(open)).toEqual(open.map(toHistoryMessage))
+    expect(history(open)).toEqual(open.map((each) => toHistoryMessage(each)))
   })
 
   test("leaves failed answers out, unless they were stopped with something in them", () => {
@@ -53,7 +53,7 @@ describe("what the model sees of a session", () => {
     const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
     const countOf = (more: object) =>
       toHistoryMessage(stored("a1", "assistant", [], { providerID: "p", modelID: "m", ...more })).counted
-    expect(countOf({ tokens })).toEqual({ model: { provider: "p", id: "m" }, tokens: 130 })
+    expect(countOf({ tokens })).toEqual({ model: { provider: "p", id: "m" }, tokens: 130, cached: 120 })
     expect([countOf({}), countOf({ tokens: { ...tokens, output: 0 } })]).toEqual([undefined, undefined])
   })
 
@@ -128,7 +128,7 @@ describe("the events that fill a fork", () => {
     stored("u1", "user", [text("tail")]),
     stored("u2", "user", [{ type: "compaction", tail_start_id: "u1" }]),
     stored("a2", "assistant", [text("summary"), { type: "step-finish", cost: 1 }], { ...SUMMARY, cost: 1 }),
-  ].map(toHistoryMessage)
+  ].map((each) => toHistoryMessage(each))
   const events = forkEvents("ses_1", messages, 4321)
   const dataOf = (type: string) => events.filter((event) => event.type === type).map(({ data }) => data as never)
 

@@ -32,7 +32,7 @@ const SOURCES = [
   stored("a1", "assistant", [{ type: "step-start" }, text("yes"), result, { type: "step-finish", cost: 1 }]),
 ]
 const COPIES = SOURCES.map(copyOf)
-const KEPT = SOURCES.slice(1).map(toHistoryMessage)
+const KEPT = SOURCES.slice(1).map((each) => toHistoryMessage(each))
 
 describe("a copy made by session.fork is rewritten", () => {
   test("message by message: what is not kept goes, what has no place in a copy goes, the rest stays", () => {
@@ -77,7 +77,7 @@ describe("a copy made by session.fork is rewritten", () => {
     const compaction = stored("u2", "user", [{ type: "compaction", auto: true, tail_start_id: "u0" }])
     const summary = stored("a2", "assistant", [text("sum")], { parentID: "u2", summary: true, finish: "stop" })
     const sources = [...SOURCES, compaction, summary]
-    const kept = sources.slice(2).map(toHistoryMessage)
+    const kept = sources.slice(2).map((each) => toHistoryMessage(each))
     const changes = rewrites(sources, sources.map(copyOf), kept)
     expect(changes).toContainEqual({
       type: "update part",

@@ -173,7 +173,7 @@ test("a run resumed after its last word has all its tools, and is not told of it
   await rig.ended(id)
   rig.onPrompt("AGAIN", { text: "went on" })
   await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
-  expect(rig.manager.refusesTools(sessionID)).toBeUndefined()
+  expect(rig.manager.refusesTools(sessionID, "read")).toBeUndefined()
   const task = await rig.ended(id)
   expect(task.status).toBe("completed")
   expect(task.run.lastWordAt).toBeUndefined()

@@ -34,7 +34,7 @@ describe("options", () => {
       worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
       checkTimeout: 600_000,
       checkRetries: 2,
-      fork: { maxTokens: 100_000, maxToolResultChars: 1500 },
+      fork: { maxTokens: 100_000, maxToolResultChars: 1500, whole: "asked" },
     })
   })
 
@@ -67,7 +67,11 @@ describe("options", () => {
     }
     const { options, problems } = parseOptions(given)
     expect(problems).toEqual([])
-    expect(options).toEqual({ ...DEFAULTS, ...given, fork: { maxTokens: 5000, maxToolResultChars: 1500 } })
+    expect(options).toEqual({
+      ...DEFAULTS,
+      ...given,
+      fork: { maxTokens: 5000, maxToolResultChars: 1500, whole: "asked" },
+    })
   })
 
   test.each<[string, unknown]>([
@@ -127,10 +131,10 @@ describe("options", () => {
 
   test("inside fork are told one by one", () => {
     const { options, problems } = parseOptions({ fork: { maxTokens: 1, maxToolResultChars: 200, max: 3 } })
-    expect(options.fork).toEqual({ maxTokens: 100_000, maxToolResultChars: 200 })
+    expect(options.fork).toEqual({ maxTokens: 100_000, maxToolResultChars: 200, whole: "asked" })
     expect(problems).toEqual([
       expect.stringMatching(/^Option "fork\.maxTokens" is 1: .+ Using the default, 100000\.$/),
-      'Unknown option "fork.max". There are: maxTokens, maxToolResultChars.',
+      'Unknown option "fork.max". There are: maxTokens, maxToolResultChars, whole.',
     ])
   })
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { CallError, listed, messageOf, nearest, thereAre } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
-import type { AgentInfo, Host, Rule, SessionInfo } from "../../core/ports.ts"
+import type { AgentInfo, Host, Persona, Rule, SessionInfo } from "../../core/ports.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -154,14 +154,59 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
  * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
  * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
  */
-export function rulesFor(
-  parent: SessionInfo | undefined,
-  { atLimit, board }: { readonly atLimit: boolean; readonly board: boolean },
-): readonly Rule[] {
+export function rulesFor(parent: SessionInfo | undefined, denied: readonly string[]): readonly Rule[] {
   const inherited = parent?.rules.filter(isInherited) ?? []
-  const denied = [...(atLimit ? USELESS_AT_LIMIT : []), ...(board ? [BOARD_TOOLS] : [])]
   return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
 }
+
+/** The tools that a task at this depth may not use; a `*` at the end of a name stands for any. */
+export const deniedAt = (
+  depth: number,
+  { maxDepth, board }: Pick<Options, "maxDepth" | "board">,
+): readonly string[] => [
+  ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
+  ...(board ? [BOARD_TOOLS] : []),
+]
+
+const RIDER_REFUSAL =
+  "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
+
+/** Why a task may not call a tool that is on offer only because its parent has it; undefined where it may. */
+export function refusalTo({ fork, depth }: Task, tool: string, options: Options): string | undefined {
+  if (!fork?.whole) return undefined
+  const isDenied = deniedAt(depth, options).some((name) =>
+    name.endsWith("*") ? tool.startsWith(name.slice(0, -1)) : name === tool,
+  )
+  return isDenied ? RIDER_REFUSAL : undefined
+}
+
+/** Whose agent and model a fork that rides on its parent's cache has: the caller's, and no other's. */
+export function riderOf(
+  { agent, model, place }: { readonly agent?: string; readonly model?: string; readonly place?: string },
+  persona: Persona | undefined,
+  { fork }: Pick<Options, "fork">,
+): Persona {
+  if (fork.whole === "never")
+    throw new CallError(
+      'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`. Nothing was launched.',
+    )
+  if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
+  const own = persona.model && modelKey(persona.model)
+  if (agent !== undefined && agent !== persona.agent)
+    throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
+  if (model !== undefined && model !== own)
+    throw notCached("model", own, "another one has nothing of this conversation in its cache")
+  if (place === "worktree")
+    throw new CallError(
+      '`fork: "whole"` goes with your own folder alone: that of a worktree stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
+    )
+  return persona
+}
+
+const notCached = (argument: string, own = "", why = ""): CallError =>
+  new CallError(
+    `\`fork: "whole"\` goes with your own ${argument} alone: ${why}. Leave \`${argument}\` out or give "${own}", or use \`fork: true\`. Nothing was launched.`,
+  )
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
 

@@ -1,10 +1,11 @@
+import { isDeepStrictEqual } from "node:util"
 import { batchFor } from "../../core/batch.ts"
 import { recentRuns } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { messageID, taskID } from "../../core/ids.ts"
-import type { Rule } from "../../core/ports.ts"
-import { isActive, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
-import { forkContext } from "../../fork/fork.ts"
+import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
+import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
@@ -17,12 +18,14 @@ import {
   authorize,
   type Caller,
   chooseModel,
+  deniedAt,
   depthBelow,
   findAgent,
   fingerprint,
   permit,
   refuseUnlessMerging,
   refuseUnlessResumable,
+  riderOf,
   rulesFor,
 } from "./checks.ts"
 import type { Queue } from "./queue.ts"
@@ -32,8 +35,10 @@ import { resolveAfter } from "./waiting.ts"
 export type LaunchRequest = {
   readonly description: string
   readonly prompt: string
-  readonly agent: string
-  readonly fork: boolean
+  /** May be left out of a whole fork alone: that is its caller's own. */
+  readonly agent?: string
+  /** "whole": with the caller's own agent and model, and its history uncut, so that the provider has it in its cache. */
+  readonly fork: boolean | "whole"
   readonly model?: string
   readonly batch?: string
   readonly timeout?: number
@@ -59,10 +64,17 @@ export type ResumeRequest = {
   readonly merge?: boolean
 }
 
+type Rules = readonly Rule[]
+
+/** What a task's session may do; `whole`: how it is made where it begins with its parent's own bytes. */
+type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
+
 export type LauncherPorts = {
   readonly endings: Endings
   readonly places: Places
   readonly forks: ForkHost
+  /** True where a session's system prompt has what is of this session alone. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
@@ -98,16 +110,46 @@ export class Launcher {
       host.parent(caller.sessionID),
       host.caller(caller.sessionID, caller.messageID),
     ])
-    const agent = findAgent(request.agent, agents)
-    const model = request.model ? await chooseModel(this.#parts, request.model) : (agent.model ?? persona?.model)
+    const { agent, model } =
+      request.fork === "whole" ? riderOf(request, persona, options) : await this.#chosen(request, agents, persona)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
-    const mark = isPlain(request) ? fingerprint(agent.name, model, request.prompt) : ""
-    const draft = { agent: agent.name, model, depth, fingerprint: mark }
-    const atLimit = options.maxDepth > 0 && depth >= options.maxDepth
-    const rules = rulesFor(parent, { atLimit, board: options.board !== undefined })
-    const make = () => this.#authorized(request, caller, draft, rules, batch)
+    const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
+    const draft = { agent, model, depth, fingerprint: mark }
+    const denied = deniedAt(depth, options)
+    const rules = rulesFor(parent, denied)
+    const whole = this.#wholeOf(request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
+    const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
     return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
+  }
+
+  async #chosen(
+    { agent: name, model }: LaunchRequest,
+    agents: readonly AgentInfo[],
+    persona: Persona | undefined,
+  ): Promise<Persona> {
+    const agent = findAgent(name ?? "", agents)
+    return { agent: agent.name, model: model ? await chooseModel(this.#parts, model) : (agent.model ?? persona?.model) }
+  }
+
+  /** How a fork begins with its parent's own bytes; undefined where it is not to. */
+  #wholeOf(
+    { fork, place }: LaunchRequest,
+    { sessionID }: Caller,
+    { agent, model, persona, denied, rules }: Persona & { persona?: Persona; denied: readonly string[]; rules: Rules },
+  ): WholeRequest | undefined {
+    const { store, options } = this.#parts
+    const isOwn = agent === persona?.agent && isDeepStrictEqual({ ...model }, { ...persona.model })
+    const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place !== "worktree"
+    if (fork !== "whole" && !isChoice) return undefined
+    const task = store.bySession(sessionID)
+    return {
+      choice: fork === "whole" ? "asked" : "cheaper",
+      rules,
+      refused: denied,
+      rides: task?.fork?.rides ?? sessionID,
+      briefed: task !== undefined && isBriefed(task),
+    }
   }
 
   /**
@@ -186,7 +228,7 @@ export class Launcher {
     request: LaunchRequest,
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
-    rules: readonly Rule[],
+    session: SessionRules,
     batch: () => Promise<void>,
   ): Promise<Task> {
     await this.#ports.allowance.refuseBeyondLimits(caller.sessionID)
@@ -211,15 +253,15 @@ export class Launcher {
       this.#ports.queue.release(reserved)
       throw error
     }
-    return this.#make(reserved, request, rules, caller.abort)
+    return this.#make(reserved, request, session, caller.abort)
   }
 
-  async #make(reserved: Task, request: LaunchRequest, rules: readonly Rule[], abort?: AbortSignal): Promise<Task> {
+  async #make(reserved: Task, request: LaunchRequest, session: SessionRules, abort?: AbortSignal): Promise<Task> {
     const { store, host, background } = this.#parts
     const { queue } = this.#ports
     try {
       refuseIfAborted(abort)
-      const task = await (request.fork ? this.#fork(reserved, rules) : this.#fresh(reserved, rules))
+      const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
       if (abort?.aborted) await host.deleteSession(task.sessionID)
       refuseIfAborted(abort)
       if (await queue.begin(task, reserved, request.prompt)) return task
@@ -240,7 +282,7 @@ export class Launcher {
     })
   }
 
-  async #fresh({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+  async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
     const { parentID, agent, model } = draft
     const title = `${draft.description} (@${agent} background agent)`
     const sessionID = await this.#parts.host.createSession({ parentID, title, agent, model, rules }, draft)
@@ -248,13 +290,13 @@ export class Launcher {
   }
 
   /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
-  async #fork({ sessionID: _none, ...draft }: Task, rules: readonly Rule[]): Promise<Task> {
+  async #fork({ sessionID: _none, ...draft }: Task, session: SessionRules): Promise<Task> {
     const { options, clock, host } = this.#parts
-    const { forks } = this.#ports
+    const { forks, isThread } = this.#ports
     const title = `${draft.description} (@${draft.agent} background fork)`
     const { sessionID, info } = await forkContext(
-      { forks, host },
-      { draft, title, rules, limits: limitsOf(options.fork) },
+      { forks, host, isThread },
+      { draft, title, ...session, limits: limitsOf(options.fork) },
     )
     const promptID = messageID("prompt", draft.id, 0, clock.now())
     return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
@@ -311,7 +353,7 @@ export class Launcher {
 }
 
 /** 0 turns a limit off. */
-const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): Options["fork"] => ({
+const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })

@@ -3,11 +3,11 @@ import { modelKey } from "../../core/limits.ts"
 import { type Host, HostError } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
 import type { TokenCounter } from "../../fork/counter.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../fork/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../fork/ports.ts"
 import { Cached } from "./cached.ts"
 import { call } from "./client.ts"
 import { type Room, rewriteCopy } from "./copy.ts"
-import { history, type Stored } from "./history.ts"
+import { history, type Stored, type Usual } from "./history.ts"
 import { storedMessages } from "./messages.ts"
 import { replay } from "./replay.ts"
 
@@ -24,9 +24,18 @@ export type ForkParts = {
   /** The project's, as the host names it. */
   readonly directory: string
   readonly counter: Pick<TokenCounter, "count">
+  /** Tools that are on or off for every message. */
+  readonly usual?: Usual
 }
 
-type Limit = { readonly context: number; readonly input?: number; readonly output: number }
+/** What there is to know of a model. */
+type Facts = {
+  readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
+  readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
+}
+
+/** Prices are told for so many tokens. */
+const PRICED_TOKENS = 1_000_000
 
 /**
  * Forks on OpenCode 1.x, in two ways.
@@ -44,11 +53,13 @@ export class OpencodeForks implements ForkHost {
   readonly #sessions: Sessions
   readonly #directory: string
   readonly #counter: Pick<TokenCounter, "count">
-  readonly #limits = new Cached<ReadonlyMap<string, Limit>>(KEEP_MODELS_MS, () => this.#readLimits())
+  readonly #usual: Usual | undefined
+  readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
   /** The host has no route to replay by: it is not asked again. */
   #replays = true
 
-  constructor({ client, sessions, directory, counter }: ForkParts) {
+  constructor({ client, sessions, directory, counter, usual }: ForkParts) {
+    this.#usual = usual
     this.#client = client
     this.#sessions = sessions
     this.#directory = directory
@@ -56,12 +67,26 @@ export class OpencodeForks implements ForkHost {
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
-    return history(await this.#before(sessionID, messageID))
+    return history(await this.#before(sessionID, messageID), this.#usual)
   }
 
   async contextLimit(model: Model): Promise<number | undefined> {
     const limit = await this.#limit(model)
     return limit && (limit.input ?? limit.context)
+  }
+
+  /** As OpenCode computes it under its default settings. */
+  async room(model: Model): Promise<Room> {
+    const limit = await this.#limit(model)
+    if (!limit) return undefined
+    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
+    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
+  }
+
+  async prices(model: Model): Promise<Prices | undefined> {
+    const { input = 0, cache } = (await this.#models.get()).get(modelKey(model))?.cost ?? {}
+    const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
+    return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
   }
 
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
@@ -102,7 +127,7 @@ export class OpencodeForks implements ForkHost {
       const own = { title, permission: [...rules], metadata: {} }
       await call("write a session", this.#client.session.update({ sessionID, ...own }))
       await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
-      await rewriteCopy(this.#client, { sessionID, sources, room: await this.#room(model) }, messages)
+      await rewriteCopy(this.#client, { sessionID, sources, room: model && (await this.room(model)) }, messages)
       return sessionID
     } catch (error) {
       await this.#sessions.deleteSession(sessionID).catch(() => {})
@@ -120,23 +145,17 @@ export class OpencodeForks implements ForkHost {
     return stored.slice(0, end)
   }
 
-  /** As OpenCode computes it under its default settings. */
-  async #room(model: Model | undefined): Promise<Room> {
-    const limit = model && (await this.#limit(model))
-    if (!limit) return undefined
-    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
-    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
+  async #limit(model: Model): Promise<Facts["limit"] | undefined> {
+    const limit = (await this.#models.get()).get(modelKey(model))?.limit
+    return limit && limit.context > 0 ? limit : undefined
   }
 
-  async #limit(model: Model): Promise<Limit | undefined> {
-    return (await this.#limits.get()).get(modelKey(model))
-  }
-
-  async #readLimits(): Promise<ReadonlyMap<string, Limit>> {
+  async #readModels(): Promise<ReadonlyMap<string, Facts>> {
     const { providers } = await call("read the models", this.#client.config.providers())
-    const limits = providers.flatMap(({ id, models }) =>
-      Object.entries(models).map(([model, { limit }]) => [`${id}/${model}`, limit] as const),
+    return new Map(
+      providers.flatMap(({ id, models }) =>
+        Object.entries(models).map(([model, facts]) => [`${id}/${model}`, facts] as const),
+      ),
     )
-    return new Map(limits.filter(([, { context }]) => context > 0))
   }
 }

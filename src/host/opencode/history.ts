@@ -1,5 +1,6 @@
-import type { AssistantMessage, Message, Part } from "@opencode-ai/sdk/v2/types"
-import type { HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../../fork/ports.ts"
+import { isDeepStrictEqual } from "node:util"
+import type { AssistantMessage, Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
+import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../../fork/ports.ts"
 import { toUsage } from "./convert.ts"
 
 /** A message as OpenCode stores it, and as it hands it over. */
@@ -11,21 +12,24 @@ const SUBTASK = "The following tool was executed by the user"
 const PRUNED = "[Old tool result content cleared]"
 const INTERRUPTED = "[Tool execution was interrupted]"
 
+/** Tools that a message has on or off without having them of its own. */
+export type Usual = Readonly<Record<string, boolean>>
+
 /**
  * The messages that OpenCode would show to the model, oldest first: after a compaction, what was before it is gone, but
  * for the tail that it kept. The tail stands before the compaction here, and may begin in mid-turn; the host shows the
  * compaction and its summary first.
  */
-export function history(messages: readonly Stored[]): readonly HistoryMessage[] {
+export function history(messages: readonly Stored[], usual: Usual = {}): readonly HistoryMessage[] {
   const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
   const at = messages.findLastIndex(({ info, parts }) => summaries.has(info.id) && parts.some(isCompaction))
-  if (at < 0) return messages.map(toHistoryMessage)
+  if (at < 0) return messages.map((stored) => toHistoryMessage(stored, usual))
   const tailID = messages[at]?.parts.find(isCompaction)?.tail_start_id
   const tail = tailID === undefined ? -1 : messages.findIndex(({ info }) => info.id === tailID)
   const start = tail >= 0 && tail < at ? tail : at
   const summary = messages.findLastIndex(isSummary)
   return messages.slice(start).map((stored, index) => {
-    const { counted, ...message } = toHistoryMessage(stored)
+    const { counted, ...message } = toHistoryMessage(stored, usual)
     if (start + index === at) return { ...message, opens: true }
     // Until the summary, providers counted what is no longer there.
     return start + index <= summary ? message : { ...message, counted }
@@ -39,18 +43,31 @@ const isCompaction = (part: Part): part is Compaction => part.type === "compacti
 const isSummary = ({ info }: Stored): boolean =>
   info.role === "assistant" && info.summary === true && Boolean(info.finish) && !info.error
 
-export function toHistoryMessage(stored: Stored): HistoryMessage {
+export function toHistoryMessage(stored: Stored, usual: Usual = {}): HistoryMessage {
   const { info } = stored
   const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
-  if (info.role === "user") return { id: info.id, role: "user", parts, handle: stored }
+  if (info.role === "user") return { id: info.id, role: "user", asked: toAsked(info, usual), parts, handle: stored }
   return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
+}
+
+/** Undefined where an old message does not name its model. */
+function toAsked(
+  { agent, model, system, tools, format }: Omit<UserMessage, "model"> & Partial<UserMessage>,
+  usual: Usual,
+): Asked | undefined {
+  if (!model) return undefined
+  const { providerID: provider, modelID: id, variant } = model
+  const own = Boolean(system) || format?.type === "json_schema" || !isDeepStrictEqual({ ...tools }, usual)
+  return { agent, model: { provider, id, variant }, own }
 }
 
 /** None where nothing was counted, and none of a fork's copy: it has the weight of what was copied, and no output. */
 function providerCount(info: AssistantMessage): ProviderCount | undefined {
   const { input, output, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
-  const tokens = input + cacheRead + cacheWrite
-  return tokens > 0 && output > 0 ? { model: { provider: info.providerID, id: info.modelID }, tokens } : undefined
+  const cached = cacheRead + cacheWrite
+  const tokens = input + cached
+  if (tokens === 0 || output === 0) return undefined
+  return { model: { provider: info.providerID, id: info.modelID }, tokens, cached }
 }
 
 /** An answer that failed is not shown to the model, unless it was stopped with something in it. */

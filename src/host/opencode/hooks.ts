@@ -13,6 +13,7 @@ import type { OpencodeConnection } from "./connect.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import { type Guest, guestOf } from "./hub.ts"
 import { type Request, sessionOf, tellWith } from "./last-word.ts"
+import { rideInHeaders, rideInOptions } from "./ride.ts"
 import { unsuitableHere } from "./routes.ts"
 import { toHostTool } from "./tool.ts"
 
@@ -73,9 +74,20 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         const word = sessionID && keeperHere().inRequest(sessionID)
         if (word) tellWith(request, word.text, word.withoutTools)
       }),
+    // What a provider goes by to find a request's beginning in its cache.
+    "chat.params": async ({ sessionID }, output) =>
+      guard(() => {
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) rideInOptions(output.options, sessionID, ridden)
+      }),
+    "chat.headers": async ({ sessionID, model }, output) =>
+      guard(() => {
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) rideInHeaders(output.headers, model.providerID, ridden)
+      }),
     // The one hook that may throw: that is how a call of a tool is refused.
-    "tool.execute.before": async ({ sessionID }) => {
-      const refusal = keeperHere().refusesTools(sessionID)
+    "tool.execute.before": async ({ sessionID, tool }) => {
+      const refusal = keeperHere().refusesTools(sessionID, tool)
       if (refusal) throw new Error(refusal)
     },
     ...((briefing !== undefined || board) && {

@@ -115,6 +115,11 @@ const Draft = z.object({
       droppedMessages: z.number(),
       cutResults: z.number(),
       cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
+      whole: z.literal(true).optional(),
+      rides: z.string().optional(),
+      briefed: z.literal(true).optional(),
+      price: z.object({ cached: z.number(), anew: z.number() }).optional(),
+      why: z.string().optional(),
     })
     .optional(),
   place: z.object({ kind: z.literal("worktree"), folder: z.string(), merge: z.boolean() }).optional(),
