@@ -87,3 +87,65 @@ describe("a check in a worktree in which nothing was changed", () => {
     expect(await ended(id)).toMatchObject({ status: "error", outcome: { receipt: { check: { runs: 1 } } } })
   })
 })
+
+describe("a resume begins with the parent's present state:", () => {
+  const preface = (id: string) =>
+    rig.host
+      .stored(rig.task(id).sessionID)
+      .messages.filter(({ role }) => role === "user")
+      .map(({ parts }) => (parts[1]?.type === "text" ? parts[1].text : ""))
+      .at(-1)
+  const resumed = async (id: string) => {
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    return ended(id)
+  }
+
+  test("with its own work that was not merged, or was, and only its own is told", async () => {
+    user.write("a", text()).write("b", "b\n").commit()
+    agent("FIND", (child) => child.write("a", text({ 3: "the agent" })))
+    const { id } = await launch({ merge: false })
+    expect(preface(id)).toContain("It has what the agent that asks you sees")
+    user
+      .write("b", "the user's\n")
+      .write("new", "untracked\n")
+      .write("a", text({ 30: "the user" }))
+    const seen: unknown[] = []
+    agent("AGAIN", (child) => seen.push(child.read("a"), child.read("b"), child.read("new")))
+    const again = await resumed(id)
+    expect(seen).toEqual([text({ 3: "the agent", 30: "the user" }), "the user's\n", "untracked\n"])
+    expect(again.outcome?.work).toMatchObject({ files: ["a"], added: 1, removed: 1 })
+    expect(preface(id)).toContain("It has your work so far, and with it what the agent that asks you sees now")
+    await rig.manager.merge(id, rig.caller)
+    expect(user.read("a")).toBe(text({ 3: "the agent", 30: "the user" }))
+    user.write("a", text({ 30: "the user, again" })).commit()
+    await resumed(id)
+    expect(seen[3]).toBe(text({ 30: "the user, again" }))
+    expect(rig.task(id).outcome?.work?.files).toEqual([])
+    expect(await bench.unmerged()).toEqual([])
+  })
+
+  test("where both changed the same, with marks, which stay what they are until they are solved", async () => {
+    user.write("a", text()).write("b", "b\n").commit()
+    agent("FIND", (child) => child.write("a", text({ 3: "the agent" })))
+    const { id } = await launch({ merge: false })
+    user.write("a", text({ 3: "the user" }))
+    const before = user.state()
+    const seen: string[] = []
+    agent("AGAIN", (child) => seen.push(child.read("a"), child.read("b")))
+    await resumed(id)
+    expect(seen[0]).toMatch(/<<<<<<<.*=======.*>>>>>>>/s)
+    expect(preface(id)).toContain("these files have conflict marks")
+    expect(user.state()).toEqual(before)
+    expect((await rig.manager.merge(id, rig.caller)).task.outcome?.work?.merge).toMatchObject({ kind: "conflict" })
+    user.write("b", "the user's\n")
+    await resumed(id)
+    expect(seen.slice(2)).toEqual([seen[0], "b\n"])
+    expect(preface(id)).toContain("still have")
+    expect(preface(id)).not.toContain("sees now")
+    agent("SOLVE", (child) => child.write("a", text({ 3: "both" })))
+    await rig.manager.resume(id, { prompt: "SOLVE" }, rig.caller)
+    await ended(id)
+    await rig.manager.merge(id, rig.caller)
+    expect([user.read("a"), user.read("b")]).toEqual([text({ 3: "both" }), "the user's\n"])
+  })
+})

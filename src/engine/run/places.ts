@@ -2,6 +2,7 @@ import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import type { Ready } from "../../place/worktree/making.ts"
 import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
 import type { Parts } from "../parts.ts"
 import type { Closing, Endings } from "./endings.ts"
@@ -71,10 +72,18 @@ export class Places {
     const entering = this.#load().then(async (worktrees) => {
       // One that waited for others is to see what they have done.
       if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
-      const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, signal: stop.signal })
+      // Not of another folder than the one that its work was made from.
+      const bringIn = run.generation > 0 && folder === place.folder
+      const ready = await worktrees.ready({
+        taskID: task.id,
+        folder,
+        timeLimit: run.timeout,
+        bringIn,
+        signal: stop.signal,
+      })
       if (stop.signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
       await this.#parts.host.move(sessionID, ready.directory)
-      return welcome(task.id, ready.directory, ready.conflicts)
+      return welcome(task, ready, bringIn)
     })
     const done = entering.catch(() => {})
     this.#entering.set(task.id, { stop, done })
@@ -305,8 +314,17 @@ const NOT_PUT_AWAY = "What it changed was not kept at its end"
 const notPutAway = (id: string, why: string): string =>
   `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
-function welcome(id: string, directory: string, conflicts: readonly string[]): string {
-  const place = `You work in a git worktree of your own, ${directory}. It has what the agent that asks you sees, uncommitted work included, but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
+/** What an agent is told of its worktree. `current`: the parent's state of now was to be brought in. */
+function welcome({ id, run }: Task, { directory, conflicts, unsolved }: Ready, current: boolean): string {
+  const present = current && !unsolved
+  const has =
+    run.generation === 0
+      ? "It has what the agent that asks you sees, uncommitted work included,"
+      : `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
+  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
   if (conflicts.length === 0) return place
-  return `${place}\nThe present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>) that you have to solve first, keeping what both sides meant. One without marks (a binary, a link) is as in the original folder; yours is what \`git show refs/superagents/${id}^1:<file>\` shows. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
+  const why = unsolved
+    ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
+    : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
+  return `${place}\n${why} that you have to solve first, keeping what both sides meant. One without marks (a binary, a link) is as in the original folder; yours is what \`git show refs/superagents/${id}^1:<file>\` shows. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
 }

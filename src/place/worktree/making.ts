@@ -22,6 +22,8 @@ export type ReadyRequest = {
   readonly folder: string
   /** Time for the setup command, in ms; 0 for any. */
   readonly timeLimit: number
+  /** The parent's present state is merged in; else it begins with what was captured, or what the last run left. */
+  readonly bringIn?: boolean
   readonly signal?: AbortSignal
 }
 
@@ -30,6 +32,8 @@ export type Ready = {
   readonly directory: string
   /** Files in conflict with the parent's state, which was merged in: with marks, or as the parent has them. */
   readonly conflicts: readonly string[]
+  /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
+  readonly unsolved?: boolean
 }
 
 /** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
@@ -37,6 +41,7 @@ type Start = {
   readonly commit: string
   readonly mine?: string
   readonly conflicts: readonly string[]
+  readonly unsolved?: boolean
   readonly toldFrom?: string
 }
 
@@ -61,19 +66,19 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
         `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
       )
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
-    return { directory, conflicts: await goOn(ports, from, marker, taskID) }
+    return readyIn(directory, await goOn(ports, from, marker, request))
   }
   const { top, gitDir, commonDir } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
   try {
-    const { worktree, start } = await make(ports, from, target, taskID, making)
+    const { worktree, start } = await make(ports, from, target, request, making)
     await mkdir(directory, { recursive: true })
     await setUp(ports.settings.setup, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
     await begin(from, taskID, start)
     await writeMarker(target, { ...making, state: "used", worktree })
-    return { directory, conflicts: start.conflicts }
+    return readyIn(directory, start)
   } catch (error) {
     // Where it cannot be removed, its marker stays, too, and the next start tries again.
     await removeWorktree(ports, from, target).then(
@@ -84,34 +89,41 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
   }
 }
 
+const readyIn = (directory: string, { conflicts, unsolved }: Partial<Start> = {}): Ready => ({
+  directory,
+  conflicts: conflicts ?? [],
+  ...(unsolved && { unsolved }),
+})
+
 async function begin(from: Checkout, taskID: string, { commit, mine, toldFrom = mine }: Start): Promise<void> {
   if (!toldFrom) return
   const start = await stamped(from, toldFrom)
   await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict: mine, start } : { start })
 }
 
-/** Goes on in a folder that had to stay. What a fresh one would begin with comes into its files; returns the conflicts. */
+/** Goes on in a folder that had to stay: what a fresh one would begin with comes into its files. */
 async function goOn(
   ports: WorktreePorts,
   from: Checkout,
   { worktree }: Marker,
-  taskID: string,
-): Promise<readonly string[]> {
+  request: ReadyRequest,
+): Promise<Start | undefined> {
+  const { taskID } = request
   const state = await readRef(from, "state", taskID)
-  if (!worktree || !state || !existsSync(worktree.gitDir)) return []
+  if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
   const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
-  const start = await startOf(ports, from, taskID, commit)
+  const start = await startOf(ports, from, request, commit)
   const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
   // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
   const { fault } = ports
   const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
   if (changes.length > 0) await applyChanges(worktree, changes, work)
   await begin(from, taskID, start)
-  return start.conflicts
+  return start
 }
 
-async function make(ports: WorktreePorts, from: Checkout, target: string, taskID: string, making: Marker) {
-  const start = await startOf(ports, from, taskID)
+async function make(ports: WorktreePorts, from: Checkout, target: string, request: ReadyRequest, making: Marker) {
+  const start = await startOf(ports, from, request)
   await writeMarker(target, making)
   ports.fault("ready: marked")
   const worktree = await addWorktree(ports, from, target, start.commit)
@@ -121,20 +133,27 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, taskID
   return { worktree, start }
 }
 
-/** The state that is kept; after a conflict with the parent's state merged into it, marks included. */
-async function startOf(ports: WorktreePorts, from: Checkout, taskID: string, now?: string): Promise<Start> {
+/** The state that is kept; where it was asked for, or after a conflict, with the parent's merged into it, marks included. */
+async function startOf(
+  ports: WorktreePorts,
+  from: Checkout,
+  { taskID, bringIn = false }: ReadyRequest,
+  now?: string,
+): Promise<Start> {
   const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const state = now ?? kept
   if (!state || !base)
     throw new CallError(
       `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,
     )
-  if (!(await readRef(from, "conflict", taskID)))
-    return { commit: state, conflicts: [], ...(state === base && { toldFrom: base }) }
+  const toldFrom = state === base ? base : undefined
+  const before = await readRef(from, "conflict", taskID)
+  if (!before && !bringIn) return { commit: state, conflicts: [], toldFrom }
   // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
   const unsolved = await marksIn(from, taskID, state)
-  if (unsolved.length > 0) return { commit: state, conflicts: unsolved }
+  if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
   const mine = await stateToMerge(ports, from, base)
+  if (!before && mine === base) return { commit: state, conflicts: [], toldFrom }
   const merged = await mergeTrees(from, state, mine)
   const conflicts = merged.kind === "conflict" ? merged.paths : []
   const tree = await withMine(from, { tree: merged.tree, paths: conflicts }, state, mine)
