@@ -6,7 +6,8 @@ import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { processMark } from "../../src/host/record/owner.ts"
 import { Lock } from "../../src/lib/lock.ts"
-import { Bench, ID, PROCESSES, Repository, text } from "../support/repository.ts"
+import { Repository, text } from "../support/repository.ts"
+import { Bench, ID, PROCESSES } from "../support/worktree-bench.ts"
 
 /** The process dies at each step; nothing may be lost, and after the next start nothing may be left over. */
 
@@ -28,8 +29,10 @@ function fill() {
 
 function dies(step: string, moment: string, nth = 1) {
   const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step, moment, nth })
+  const before = user.repositoryState()
   const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
   expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
+  if (!bench.others.stash) expect(user.repositoryState()).toEqual(before)
 }
 
 const nothingLeft = () => {

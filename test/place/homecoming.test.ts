@@ -4,8 +4,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
 import { eventually } from "../support/eventually.ts"
-import { Bench, Repository, text } from "../support/repository.ts"
+import { Repository, text } from "../support/repository.ts"
 import { Rig } from "../support/rig.ts"
+import { Bench } from "../support/worktree-bench.ts"
 
 /** Tasks of the engine in real worktrees of a real repository; their agents are scripts. */
 

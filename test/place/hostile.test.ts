@@ -4,7 +4,8 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { filesOf } from "../../src/lib/patch.ts"
-import { Bench, ID, Repository, text } from "../support/repository.ts"
+import { Repository, text } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
 
 /** Repositories, settings and surroundings that make git do other than it is meant to, or work be lost. */
 
@@ -141,6 +142,7 @@ test("a file that goes while git looks at it is no reason to launch nothing", as
   user.write(".gitattributes", "first filter=takes-last\n").commit()
   user.git("config", "filter.takes-last.clean", `rm -f '${join(user.top, "last")}'; cat`)
   user.write("first", "1").write("last", "2")
+  bench.others.files.push("last")
   expect(Object.keys((await bench.ready()).files())).toEqual([".gitattributes", "first"])
 })
 

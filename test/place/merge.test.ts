@@ -1,7 +1,8 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { Bench, ID, Repository, text } from "../support/repository.ts"
+import { Repository, text } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
 
 let bench: Bench
 let user: Repository
@@ -430,6 +431,7 @@ describe("a merge that cannot be finished is put back:", () => {
     await bench.worked((child) => child.write("a", text({ 1: "theirs" })).write("b", text({ 1: "theirs" })))
     const later = new Date(Date.now() + 3_600_000)
     utimesSync(join(user.top, "b"), later, later)
+    bench.others.files.push("a")
     expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
     expect([user.read("a"), user.read("b")]).toEqual(["written meanwhile\n", text()])
   })

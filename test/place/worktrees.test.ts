@@ -2,7 +2,8 @@ import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { Bench, ID, Repository } from "../support/repository.ts"
+import { Repository } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
 
 let bench: Bench
 let user: Repository

@@ -4,7 +4,6 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -13,13 +12,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs"
-import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
-import { processLives, processMark } from "../../src/host/record/owner.ts"
-import type { Processes } from "../../src/lib/lock.ts"
-import { find } from "../../src/place/worktree/checkout.ts"
-import { isUnmerged, remembered } from "../../src/place/worktree/refs.ts"
-import { Worktrees } from "../../src/place/worktree/worktrees.ts"
 
 /** Git as a user runs it, under a configuration of the test's own. */
 function userGit(cwd: string, ...args: string[]): string {
@@ -40,13 +33,30 @@ function userGit(cwd: string, ...args: string[]): string {
   })
 }
 
+type Note = { readonly names: string[]; usedGit: boolean; stop(): void }
+const notes = new Map<string, Set<Note>>()
+
+/** Of a repository's own folder: what git makes of all that is stored, and what is ours. Refs are compared as git tells them. */
+const NOT_THE_USERS = /^(objects|worktrees|modules|refs|packed-refs)$|^superagents|^logs\/refs\/superagents/
+
 /** A repository of a user's in a folder of its own, with helpers to fill it and to look at it. */
 export class Repository {
   readonly top: string
 
-  constructor(top: string) {
-    mkdirSync(top, { recursive: true })
+  constructor(top: string, make = true) {
+    if (make) mkdirSync(top, { recursive: true })
     this.top = realpathSync(top)
+  }
+
+  /** What is done through a repository of this folder from here on. */
+  noteOwn(): { readonly names: readonly string[]; readonly usedGit: boolean; stop(): void } {
+    const note: Note = { names: [], usedGit: false, stop: () => void notes.get(this.top)?.delete(note) }
+    notes.set(this.top, (notes.get(this.top) ?? new Set()).add(note))
+    return note
+  }
+
+  #noted(name: string): void {
+    for (const note of notes.get(this.top) ?? []) note.names.push(name)
   }
 
   static init(top: string): Repository {
@@ -56,10 +66,12 @@ export class Repository {
   }
 
   git(...args: string[]): string {
+    for (const note of notes.get(this.top) ?? []) note.usedGit = true
     return userGit(this.top, ...args)
   }
 
   write(name: string, content: string | Buffer, mode?: number): this {
+    this.#noted(name)
     const file = join(this.top, name)
     mkdirSync(dirname(file), { recursive: true })
     writeFileSync(file, content)
@@ -68,11 +80,13 @@ export class Repository {
   }
 
   link(name: string, target: string): this {
+    this.#noted(name)
     symlinkSync(target, join(this.top, name))
     return this
   }
 
   remove(name: string): this {
+    this.#noted(name)
     rmSync(join(this.top, name), { recursive: true })
     return this
   }
@@ -98,34 +112,28 @@ export class Repository {
 
   /** Each file's content, kind and mode. */
   files(): Record<string, string> {
-    const found: Record<string, string> = {}
-    const walk = (folder: string) => {
-      for (const name of readdirSync(join(this.top, folder))) {
-        const path = folder === "" ? name : `${folder}/${name}`
-        if (path === ".git" || path.endsWith("/.git")) continue
-        const file = join(this.top, path)
-        const stat = lstatSync(file)
-        if (stat.isDirectory()) walk(path)
-        else if (stat.isSymbolicLink()) found[path] = `-> ${readlinkSync(file)}`
-        else found[path] = `${(stat.mode & 0o7777).toString(8)} ${readFileSync(file).toString("base64")}`
-      }
-    }
-    walk("")
-    return found
+    return bytesBelow(this.top, (path) => path === ".git" || path.endsWith("/.git"))
   }
 
-  /** HEAD, branches, tags, stash, worktrees, index and configuration. */
+  /** HEAD, branches, tags, stash with its log, worktrees' index, configuration, hooks: all that is not ours or an object. */
   repositoryState(): Record<string, string> {
-    const folder = this.git("rev-parse", "--absolute-git-dir").trim()
-    const common = this.git("rev-parse", "--path-format=absolute", "--git-common-dir").trim()
-    const read = (file: string) => (existsSync(file) ? readFileSync(file).toString("base64") : "none")
-    const refs = this.git("for-each-ref").split("\n")
+    const folders = userGit(this.top, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    const [own = "", common = ""] = folders.trim().split("\n")
+    const refs = userGit(this.top, "for-each-ref").split("\n")
+    const named = (where: string, files: Record<string, string>) =>
+      Object.fromEntries(Object.entries(files).map(([name, content]) => [`(${where} ${name})`, content]))
     return {
-      "(HEAD)": read(join(folder, "HEAD")),
-      "(index)": read(join(folder, "index")),
-      "(config)": read(join(common, "config")),
       "(refs)": refs.filter((line) => !line.includes("refs/superagents")).join("\n"),
-      "(stash)": this.git("stash", "list"),
+      ...named(
+        "git",
+        bytesBelow(common, (path) => NOT_THE_USERS.test(path)),
+      ),
+      ...(own === common
+        ? {}
+        : named(
+            "own",
+            bytesBelow(own, (path) => NOT_THE_USERS.test(path)),
+          )),
     }
   }
 
@@ -141,65 +149,25 @@ export class Repository {
   }
 }
 
-/** The task that most tests are about. */
-export const ID = "bg_aaaaaaaa"
-
 /** Forty lines, of which these are changed. */
 export const text = (changed: Record<number, string> = {}): string =>
   Array.from({ length: 40 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
 
-export const PROCESSES: Processes = { self: processMark, isAlive: processLives }
-
-type Ports = Partial<ConstructorParameters<typeof Worktrees>[0]>
-type Wanted = { id?: string; folder?: string; again?: boolean; timeLimit?: number }
-
-/** A folder for a test, a user's repository and worktrees made in it. */
-export class Bench {
-  readonly folder = realpathSync(mkdtempSync(join(tmpdir(), "superagents-place-")))
-  readonly root = join(this.folder, "worktrees")
-  readonly user = this.repository("project")
-  places = this.worktrees()
-
-  repository(name: string): Repository {
-    return Repository.init(join(this.folder, name))
+/** Each file below a folder by its path: its mode and bytes, or where a link leads. */
+export function bytesBelow(top: string, skip: (path: string) => boolean): Record<string, string> {
+  const found: Record<string, string> = {}
+  const walk = (folder: string) => {
+    for (const name of readdirSync(join(top, folder))) {
+      const path = folder === "" ? name : `${folder}/${name}`
+      if (skip(path)) continue
+      const file = join(top, path)
+      const stat = lstatSync(file)
+      if (stat.isDirectory()) walk(path)
+      else if (stat.isSymbolicLink()) found[path] = `-> ${readlinkSync(file)}`
+      else if (stat.isFile())
+        found[path] = `${(stat.mode & 0o7777).toString(8)} ${readFileSync(file).toString("base64")}`
+    }
   }
-
-  worktrees(ports: Ports = {}): Worktrees {
-    return new Worktrees({
-      root: this.root,
-      settings: { setup: "", copy: [] },
-      keeper: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
-      isOthers: () => false,
-      processes: PROCESSES,
-      ...ports,
-    })
-  }
-
-  /** A task's worktree: a first one, or `again` at what its last run left. */
-  async ready({ id = ID, folder = this.user.top, again = false, timeLimit = 0 }: Wanted = {}): Promise<Repository> {
-    if (!again) await this.places.capture(id, folder)
-    return new Repository((await this.places.ready({ taskID: id, folder, timeLimit })).directory)
-  }
-
-  /** A whole run of a task in a worktree. */
-  async worked(work: (child: Repository) => void, wanted: Wanted = {}) {
-    work(await this.ready(wanted))
-    return this.places.putAway(wanted.id ?? ID, wanted.folder ?? this.user.top)
-  }
-
-  /** The tasks whose work is kept and not merged. */
-  async unmerged(): Promise<string[]> {
-    const home = await find(this.user.top)
-    return home ? (await remembered(home)).filter(isUnmerged).map(({ taskID }) => taskID) : []
-  }
-
-  /** What is left in the folder of the worktrees. */
-  leftovers(): string[] {
-    if (!existsSync(this.root)) return []
-    return readdirSync(this.root).flatMap((room) => readdirSync(join(this.root, room)))
-  }
-
-  close(): void {
-    rmSync(this.folder, { recursive: true, force: true })
-  }
+  if (existsSync(top)) walk("")
+  return found
 }
