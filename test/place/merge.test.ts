@@ -158,6 +158,22 @@ describe("a merge", () => {
     expect(user.git("branch", "--show-current")).toBe("feature\n")
   })
 
+  test("brings lock files of the host's folder where they are tracked, and none that the host alone has put there", async () => {
+    const [tracked, own] = [".opencode/bun.lock", ".opencode/package-lock.json"]
+    user.write(tracked, text()).write("a", "a\n").commit()
+    const put = await bench.worked((child) => {
+      child.write(tracked, text({ 3: "theirs" })).write(own, "the host's\n").write(".opencode/node_modules/x", "x")
+    })
+    expect(put).toMatchObject({ files: [tracked], added: 1, removed: 1 })
+    const { diff } = await bench.places.show(ID, user.top, 300)
+    expect(diff).toContain("+theirs")
+    expect(diff).not.toContain("host's")
+    user.write(tracked, text({ 30: "mine" }))
+    expect(await merge()).toMatchObject({ kind: "merged", files: [tracked] })
+    expect(user.read(tracked)).toBe(text({ 3: "theirs", 30: "mine" }))
+    expect(user.has(own)).toBe(false)
+  })
+
   test("keeps the folder that somebody works in", async () => {
     user.write("sub/only", "x").write("a", "a").commit()
     ;(await bench.ready({ folder: join(user.top, "sub") })).remove("only")

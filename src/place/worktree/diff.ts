@@ -44,13 +44,24 @@ export type Work = {
   readonly submodules: readonly string[]
 }
 
-/** What the host itself writes into its configuration folder, wherever it starts: nobody's work. */
+/** What the host itself writes into its configuration folder, wherever it starts: where git does not track it, nobody's work. */
 const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
-export const isHostsOwn = ({ path }: Change): boolean => HOSTS_OWN.test(path)
+const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
+
+/** The changes that are somebody's work, and those that are the host's own: not tracked in this checkout. */
+export async function divide<Any extends { readonly path: string }>(
+  checkout: Checkout,
+  changes: readonly Any[],
+): Promise<{ readonly work: readonly Any[]; readonly hosts: readonly Any[] }> {
+  if (!changes.some(({ path }) => HOSTS_OWN.test(path))) return { work: changes, hosts: [] }
+  const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], at(checkout)))
+  const isHosts = ({ path }: Any) => HOSTS_OWN.test(path) && !tracked.has(path)
+  return { work: changes.filter((change) => !isHosts(change)), hosts: changes.filter(isHosts) }
+}
 
 /** Files and lines that changed between two states. */
 export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Work> {
-  const changes = (await changesBetween(checkout, from, to)).filter((change) => !isHostsOwn(change))
+  const { work: changes } = await divide(checkout, await changesBetween(checkout, from, to))
   const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
   const submodules = changes.filter(isSubmodule).map(({ path }) => path)
   if (files.length === 0) return { files, added: 0, removed: 0, submodules }
@@ -93,9 +104,9 @@ export async function diffText(
     "--",
     ".",
   ]
-  const excluded = ["bun.lock", "bun.lockb", "package-lock.json"].map(
-    (file) => `:(exclude,top,glob)**/.opencode/${file}`,
-  )
+  const { hosts } = await divide(checkout, await changesBetween(checkout, from, to))
+  const names = new Set(hosts.map(({ path }) => path.replace(/(\.opencode\/node_modules)\/.*/, "$1")))
+  const excluded = [...names].map((name) => `:(exclude,top,literal)${name}`)
   const { out, cut } = await git([...args, ...excluded], { ...at(checkout), mostBytes: MOST_DIFF_BYTES })
   const lines = out.trimEnd().split("\n")
   return { text: lines.slice(0, mostLines).join("\n"), cut: cut || lines.length > mostLines }

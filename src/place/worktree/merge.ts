@@ -3,7 +3,7 @@ import { join } from "node:path"
 import type { Fault } from "../fault.ts"
 import { applyChanges, HalfDone, InTheWay } from "./apply.ts"
 import { at, type Checkout, treeOf } from "./checkout.ts"
-import { type Change, changesBetween, isHostsOwn, isSubmodule } from "./diff.ts"
+import { type Change, changesBetween, divide, isSubmodule } from "./diff.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, snapshot, withIndex } from "./snapshot.ts"
@@ -40,7 +40,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   const { theirs, submodules } = await withoutSubmodules(checkout, base, merging.theirs)
   const merged = await mergeTrees(checkout, mine, theirs)
   if (merged.kind === "conflict") return { ...merged, mine }
-  const changes = (await changesBetween(checkout, mine, merged.tree)).filter((change) => !isHostsOwn(change))
+  const { work: changes } = await divide(checkout, await changesBetween(checkout, mine, merged.tree))
   const unreadable = changes.filter(({ path }) => path.includes("\uFFFD"))
   if (unreadable.length > 0) return { kind: "conflict", paths: unreadable.map(({ path }) => path), mine }
   if (changes.length === 0) return { kind: "merged", changes, submodules }
