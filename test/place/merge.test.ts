@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, utimesSync } from "node:fs"
+import { appendFileSync, chmodSync, existsSync, mkdirSync, readFileSync, renameSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { Repository, text } from "../support/repository.ts"
@@ -121,6 +121,19 @@ describe("a merge", () => {
     expect(files.tool).toMatch(/^755/)
     expect(existsSync(join(user.top, "gone"))).toBe(false)
     expect(user.repositoryState()).toEqual(before)
+  })
+
+  test("sets and takes the executable bit alone: who may read a file stays as it was", async () => {
+    user.write("private", "#!/bin/sh\n", 0o600).write("group", "#!/bin/sh\n", 0o640).write("open", "#!/bin/sh\n")
+    user.write("tool", "#!/bin/sh\n", 0o700).commit()
+    await bench.worked((child) => {
+      child.write("private", "#!/bin/sh\ntheirs\n", 0o755).write("group", "#!/bin/sh\n", 0o755)
+      child.write("open", "#!/bin/sh\n", 0o755).write("tool", "#!/bin/sh\n", 0o644)
+    })
+    expect(await merge()).toMatchObject({ kind: "merged" })
+    const mode = (name: string) => (user.files()[name] ?? "").split(" ")[0]
+    expect(["private", "group", "open", "tool"].map(mode)).toEqual(["700", "750", "755", "600"])
+    expect(user.read("private")).toBe("#!/bin/sh\ntheirs\n")
   })
 
   test.each(["true", "input", "false"])("keeps line ends with core.autocrlf=%s", async (autocrlf) => {
@@ -437,6 +450,37 @@ describe("a merge that cannot be finished is put back:", () => {
     expect(await merge()).toEqual({ kind: "conflict", files: ["c"] })
     expect(user.state()).toEqual({ ...before, c: `644 ${Buffer.from("written meanwhile\n").toString("base64")}` })
     expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
+  })
+
+  test("what the user has saved over a merged file meanwhile stays, and is named with what was in the way", async () => {
+    user.write("a", text()).write("b", text()).write("c", text()).write("gone", "g").commit()
+    let count = 0
+    bench.places = bench.worktrees({
+      fault: (moment) => {
+        if (moment !== "merge: one file" || ++count !== 4) return
+        // Each in its own way: over the merged file in place, as an editor does, of its mode, and where a file was removed.
+        appendFileSync(join(user.top, "a"), "saved meanwhile\n")
+        user.write("b.new", text({ 30: "saved meanwhile" }))
+        renameSync(join(user.top, "b.new"), join(user.top, "b"))
+        user.write("gone", "saved meanwhile\n").write("d", "written meanwhile\n")
+      },
+    })
+    await bench.worked((child) => {
+      child.remove("gone").write("d", "theirs\n")
+      for (const name of ["a", "b", "c"]) child.write(name, text({ 1: "theirs" }))
+    })
+    bench.others.files.push("a", "b", "gone", "d", "b.new")
+    const before = user.state()
+    const conflict = (await merge()) as { kind: string; files: readonly string[] }
+    expect(conflict.kind).toBe("conflict")
+    expect([...conflict.files].sort()).toEqual(["a", "b", "d", "gone"])
+    const now = user.state()
+    for (const name of ["a", "b", "gone", "d"]) delete now[name]
+    for (const name of ["a", "b", "gone", "d"]) delete before[name]
+    expect(now).toEqual(before)
+    expect(user.read("a")).toBe(`${text({ 1: "theirs" })}saved meanwhile\n`)
+    expect([user.read("b"), user.read("gone")]).toEqual([text({ 30: "saved meanwhile" }), "saved meanwhile\n"])
+    expect(user.read("d")).toBe("written meanwhile\n")
   })
 
   test("a file that the user writes right after it was compared stays the user's", async () => {

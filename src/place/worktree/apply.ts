@@ -1,43 +1,14 @@
-import { randomUUID } from "node:crypto"
 import type { Stats } from "node:fs"
-import {
-  chmod,
-  copyFile,
-  link,
-  lstat,
-  mkdir,
-  readdir,
-  readlink,
-  rename,
-  rm,
-  rmdir,
-  symlink,
-  unlink,
-} from "node:fs/promises"
-import { basename, dirname, join } from "node:path"
-import { messageOf } from "../../core/errors.ts"
+import { mkdir, readdir, rm } from "node:fs/promises"
+import { basename, join } from "node:path"
 import type { Fault } from "../fault.ts"
 import { at, type Checkout } from "./checkout.ts"
-import { type Change, changesBetween, type Entry, EXECUTABLE } from "./diff.ts"
+import { type Change, changesBetween, type Entry } from "./diff.ts"
+import { exchange, InTheWay, stat } from "./exchange.ts"
 import { git, gitList } from "./git.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 
 const LONG_MS = 900_000
-
-/** What could not be written because something else is there, or came meanwhile; nothing was changed. */
-export class InTheWay extends Error {
-  override readonly name = "InTheWay"
-  readonly paths: readonly string[]
-  constructor(paths: readonly string[]) {
-    super(`in the way: ${paths.join(", ")}`)
-    this.paths = paths
-  }
-}
-
-/** What failed halfway and could not be put back: some files are new, some old, none is lost. */
-export class HalfDone extends Error {
-  override readonly name = "HalfDone"
-}
 
 /**
  * Brings these changes into a checkout's files, all of them or none; index, HEAD and all other files stay as they are.
@@ -161,132 +132,4 @@ async function onlyHolds(top: string, folder: string, leaving: ReadonlySet<strin
     if (entry.isDirectory() ? !(await onlyHolds(top, path, leaving)) : !leaving.has(path)) return false
   }
   return true
-}
-
-type Exchange = {
-  readonly stage: string
-  readonly keep: string
-  readonly fault: Fault
-  readonly seen: ReadonlyMap<string, Stats>
-}
-
-/** First what leaves, then what comes: a folder may take a file's place, and a file a folder's. */
-async function exchange(top: string, changes: readonly Change[], work: Exchange): Promise<void> {
-  const ordered = [...changes.filter(({ to }) => !to), ...changes.filter(({ to }) => to)]
-  const done: Change[] = []
-  try {
-    for (const change of ordered) {
-      await unchanged(top, change, work)
-      done.push(change)
-      await exchangeOne(top, change, work)
-      work.fault("merge: one file")
-    }
-  } catch (error) {
-    try {
-      for (const change of done.reverse()) await putBack(top, change, work)
-    } catch (failure) {
-      throw new HalfDone(`${messageOf(error)}; and it could not be put back: ${messageOf(failure)}`)
-    }
-    throw error
-  }
-}
-
-/** The last look before a file is touched: somebody may have written to it since. */
-async function unchanged(top: string, { path, from }: Change, { seen }: Exchange): Promise<void> {
-  const now = await stat(join(top, path))
-  const before = seen.get(path)
-  const same = from
-    ? now && before && now.mtimeMs === before.mtimeMs && now.ino === before.ino
-    : !now || now.isDirectory()
-  if (!same) throw new InTheWay([path])
-}
-
-async function exchangeOne(top: string, { path, from, to }: Change, { stage, keep, seen }: Exchange): Promise<void> {
-  const target = join(top, path)
-  const fresh = join(stage, "new", path)
-  if (from) await keepOld(target, join(stage, "old", path))
-  if (!to) {
-    await unlink(target)
-    await dropEmpty(top, dirname(path), keep)
-    return
-  }
-  await mkdir(dirname(target), { recursive: true })
-  if ((await stat(target))?.isDirectory()) await dropEmptyTree(target)
-  const mode = seen.get(path)?.mode
-  // Who may read the user's file is the user's matter, as long as nothing was said of it.
-  if (mode !== undefined && from?.mode === to.mode && isFile(to)) await chmod(fresh, mode & 0o7777)
-  await move(fresh, target)
-}
-
-const isFile = ({ mode }: Entry): boolean => mode === "100644" || mode === EXECUTABLE
-
-async function keepOld(file: string, old: string): Promise<void> {
-  await mkdir(dirname(old), { recursive: true })
-  if ((await lstat(file)).isSymbolicLink()) return symlink(await readlink(file), old)
-  try {
-    await link(file, old)
-  } catch {
-    await copyFile(file, old)
-  }
-}
-
-/** Undoes one exchange, finished or not. */
-async function putBack(top: string, { path, from, to }: Change, { stage, keep }: Exchange): Promise<void> {
-  const target = join(top, path)
-  if (from) {
-    const old = join(stage, "old", path)
-    if (!(await stat(old))) return
-    await mkdir(dirname(target), { recursive: true })
-    await move(old, target)
-    return
-  }
-  if (to && !(await stat(join(stage, "new", path)))) {
-    await unlink(target)
-    await dropEmpty(top, dirname(path), keep)
-  }
-}
-
-/** Moves a file; between two disks as a copy beside the target first, so that the target changes at once there, too. */
-async function move(from: string, to: string): Promise<void> {
-  try {
-    await rename(from, to)
-  } catch (error) {
-    if ((error as { code?: string }).code !== "EXDEV") throw error
-    const beside = join(dirname(to), `.superagents-${randomUUID()}`)
-    try {
-      if ((await lstat(from)).isSymbolicLink()) await symlink(await readlink(from), beside)
-      else await copyFile(from, beside)
-      await rename(beside, to)
-    } catch (failure) {
-      await rm(beside, { force: true })
-      throw failure
-    }
-    await unlink(from)
-  }
-}
-
-/** Removes folders that have become empty, upwards; not the one that somebody works in. */
-async function dropEmpty(top: string, folder: string, keep: string): Promise<void> {
-  for (let path = folder; path !== "." && path !== "" && !`${keep}/`.startsWith(`${path}/`); path = dirname(path)) {
-    try {
-      await rmdir(join(top, path))
-    } catch {
-      return
-    }
-  }
-}
-
-async function dropEmptyTree(folder: string): Promise<void> {
-  for (const entry of await readdir(folder)) await dropEmptyTree(join(folder, entry))
-  await rmdir(folder)
-}
-
-async function stat(path: string): Promise<Stats | undefined> {
-  try {
-    return await lstat(path)
-  } catch (error) {
-    const { code } = error as { code?: string }
-    if (code === "ENOENT" || code === "ENOTDIR") return undefined
-    throw error
-  }
 }
