@@ -175,7 +175,10 @@ describe("a merge", () => {
     const [tracked, own] = [".opencode/bun.lock", ".opencode/package-lock.json"]
     user.write(tracked, text()).write("a", "a\n").commit()
     const put = await bench.worked((child) => {
-      child.write(tracked, text({ 3: "theirs" })).write(own, "the host's\n").write(".opencode/node_modules/x", "x")
+      child
+        .write(tracked, text({ 3: "theirs" }))
+        .write(own, "the host's\n")
+        .write(".opencode/node_modules/x", "x")
     })
     expect(put).toMatchObject({ files: [tracked], added: 1, removed: 1 })
     const { diff } = await bench.places.show(ID, user.top, 300)
