@@ -154,7 +154,7 @@ export const text = (changed: Record<number, string> = {}): string =>
   Array.from({ length: 40 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
 
 /** Each file below a folder by its path: its mode and bytes, or where a link leads. */
-export function bytesBelow(top: string, skip: (path: string) => boolean): Record<string, string> {
+function bytesBelow(top: string, skip: (path: string) => boolean): Record<string, string> {
   const found: Record<string, string> = {}
   const walk = (folder: string) => {
     for (const name of readdirSync(join(top, folder))) {
