@@ -48,6 +48,8 @@ export class FakeDatabase {
   readonly sessions = new Map<string, StoredSession>()
   /** Instances of the plugin whose process lives. */
   readonly living = new Set<string>()
+  /** Its processes are of different machines: none can see whether another one lives, but by what it writes. */
+  strangers = false
   #count = 0
 
   /** Ascending, as the host's own ids are. */

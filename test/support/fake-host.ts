@@ -3,6 +3,7 @@ import {
   type AgentInfo,
   type Host,
   HostError,
+  LEASE_MS,
   type LogFields,
   type LogLevel,
   type Message,
@@ -15,7 +16,7 @@ import {
   type Toast,
   type Unbelieved,
 } from "../../src/core/ports.ts"
-import type { Ask, Task, TaskDraft } from "../../src/core/task.ts"
+import { type Ask, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -29,8 +30,15 @@ import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-databas
 import { FakeProcess } from "./fake-process.ts"
 import { ownerOf, SIGNER } from "./records.ts"
 
-/** What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. */
-export type CallFault = { slow?: number; fail?: HostError; after?: boolean } | "crash" | "forget" | undefined
+/**
+ * What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. `held`
+ * and `heldAfter`: it is under way until then, its work still to be done or done already.
+ */
+export type CallFault =
+  | { slow?: number; fail?: HostError; after?: boolean; held?: Promise<unknown>; heldAfter?: Promise<unknown> }
+  | "crash"
+  | "forget"
+  | undefined
 
 const FAKE_AGENTS: readonly AgentInfo[] = [
   { name: "build", description: "The default agent.", mode: "primary" },
@@ -47,7 +55,8 @@ export class FakeHost extends FakeProcess implements Host {
   agentList: readonly AgentInfo[] = FAKE_AGENTS
   modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
   override agentNames = () => this.agentList.map(({ name }) => name)
-  onCall: (method: string, sessionID: string | undefined) => CallFault = () => undefined
+  /** Asked at each call; `about`: what is sent or written with it. */
+  onCall: (method: string, sessionID: string | undefined, about: unknown) => CallFault = () => undefined
 
   /** How a record written now names this process. */
   get owner(): Owner {
@@ -55,18 +64,19 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   createSession(input: NewSession, draft: TaskDraft): Promise<string> {
-    return this.#call("createSession", input.parentID, () => {
+    const create = () => {
       const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner, SIGNER) })
       const { parentID, title, agent, model, rules } = input
       const id = this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
       const folder = this.folders.get(parentID)
       if (folder !== undefined) this.folders.set(id, folder)
       return id
-    })
+    }
+    return this.carryOut("createSession", input.parentID, create, draft)
   }
 
   deleteSession(sessionID: string): Promise<void> {
-    return this.#call("deleteSession", sessionID, () => {
+    return this.carryOut("deleteSession", sessionID, () => {
       this.#find(sessionID)
       this.abortByUser(sessionID)
       this.deleteByUser(sessionID)
@@ -74,7 +84,7 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   session(sessionID: string): Promise<SessionInfo | undefined> {
-    return this.#call("session", sessionID, () => {
+    return this.carryOut("session", sessionID, () => {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
       const { id, parentID, rules, undoneFrom, metadata } = session
@@ -93,10 +103,11 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   prompt(prompt: Prompt): Promise<void> {
-    return this.#call("prompt", prompt.sessionID, () => {
+    const accept = () => {
       this.#find(prompt.sessionID)
       this.accept(prompt)
-    })
+    }
+    return this.carryOut("prompt", prompt.sessionID, accept, prompt)
   }
 
   /** Where sessions were moved. */
@@ -107,19 +118,19 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   move(sessionID: string, folder: string): Promise<void> {
-    return this.#call("move", sessionID, () => void this.folders.set(sessionID, folder))
+    return this.carryOut("move", sessionID, () => void this.folders.set(sessionID, folder))
   }
 
   abort(sessionID: string): Promise<void> {
-    return this.#call("abort", sessionID, () => this.abortByUser(sessionID))
+    return this.carryOut("abort", sessionID, () => this.abortByUser(sessionID))
   }
 
   activity(): Promise<ReadonlyMap<string, Activity>> {
-    return this.#call("activity", undefined, () => new Map(this.working))
+    return this.carryOut("activity", undefined, () => new Map(this.working))
   }
 
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
-    return this.#call("messagesSince", sessionID, () => {
+    return this.carryOut("messagesSince", sessionID, () => {
       const { messages } = this.database.sessions.get(sessionID) ?? { messages: [] }
       const start = messages.findIndex(({ id }) => id === messageID)
       return start < 0 ? [] : messages.slice(start).map(toMessage)
@@ -127,21 +138,21 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   lastMessage(sessionID: string): Promise<Message | undefined> {
-    return this.#call("lastMessage", sessionID, () => {
+    return this.carryOut("lastMessage", sessionID, () => {
       const last = this.database.sessions.get(sessionID)?.messages.at(-1)
       return last && toMessage(last)
     })
   }
 
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
-    return this.#call("hasMessage", sessionID, () => {
+    return this.carryOut("hasMessage", sessionID, () => {
       const message = this.#message(sessionID, messageID)
       return message !== undefined && message.parts.length >= parts
     })
   }
 
   persona(sessionID: string): Promise<Persona | undefined> {
-    return this.#call("persona", sessionID, () => {
+    return this.carryOut("persona", sessionID, () => {
       const asked = this.#find(sessionID).messages.findLast(({ role }) => role === "user")
       return asked && { agent: asked.agent, model: asked.model }
     })
@@ -149,53 +160,65 @@ export class FakeHost extends FakeProcess implements Host {
 
   caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
     if (messageID === "") return this.persona(sessionID)
-    return this.#call("caller", sessionID, () => {
+    return this.carryOut("caller", sessionID, () => {
       const message = this.#message(sessionID, messageID)
       return message?.role === "assistant" ? { agent: message.agent, model: message.model } : undefined
     })
   }
 
   openTodos(sessionID: string): Promise<number> {
-    return this.#call("openTodos", sessionID, () => {
+    return this.carryOut("openTodos", sessionID, () => {
       const { todos } = this.database.sessions.get(sessionID) ?? { todos: [] }
       return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
     })
   }
 
   agents(): Promise<readonly AgentInfo[]> {
-    return this.#call("agents", undefined, () => this.agentList)
+    return this.carryOut("agents", undefined, () => this.agentList)
   }
 
   models(): Promise<readonly string[]> {
-    return this.#call("models", undefined, () => this.modelList)
+    return this.carryOut("models", undefined, () => this.modelList)
   }
 
   refuse(ask: Ask, message: string): Promise<void> {
-    return this.#call("refuse", ask.sessionID, () => {
+    return this.carryOut("refuse", ask.sessionID, () => {
       this.answerAsk(ask, true, ask.kind === "permission" && message !== "")
     })
   }
 
   openAsks(): Promise<readonly Ask[]> {
-    return this.#call("openAsks", undefined, () => {
+    return this.carryOut("openAsks", undefined, () => {
       return [...this.asks.values()].map((ask) => ({ ...ask, askedAt: this.clock.now() }))
     })
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    return this.#call("saveRecord", sessionID, () => {
+    const save = () => {
       const session = this.#find(sessionID)
       if (isNewerVersion(session.metadata)) return
+      this.#refuseTakenOver(session, task)
       const { [RECORD_KEY]: _ours, ...others } = session.metadata
       this.writeMetadata(sessionID, {
         ...others,
         ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner, SIGNER) }),
       })
-    })
+    }
+    return this.carryOut("saveRecord", sessionID, save, task)
+  }
+
+  /** What another living process has is its own, but for a new run of what is over; and no later run is written over. */
+  #refuseTakenOver(session: StoredSession, task: Task | undefined): void {
+    const record = decodeRecord(session, SIGNER)
+    const ownership = record && this.ownership(record.owner)
+    if (!record || ownership === "ours") return
+    const ahead = task ? task.run.generation - record.task.run.generation : 0
+    if (ahead > 0 && !isActive(record.task) && !isOwed(record.task)) return
+    if (ahead < 0 || ownership === "alive") throw new HostError("another process has it", { takenOver: true })
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {
-    return this.#call("clearRequest", sessionID, () => {
+    return this.carryOut("clearRequest", sessionID, () => {
       const { metadata } = this.#find(sessionID)
       if (decodeRequest(metadata)?.id !== requestID) return
       const { [REQUEST_KEY]: _request, ...others } = metadata
@@ -204,7 +227,7 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   recordsSince(since: number): Promise<readonly TaskRecord[]> {
-    return this.#call("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
+    return this.carryOut("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
   }
 
   unbelieved(): readonly Unbelieved[] {
@@ -217,13 +240,14 @@ export class FakeHost extends FakeProcess implements Host {
   }
 
   recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
-    return this.#call("recordsOf", parentID, async () =>
+    return this.carryOut("recordsOf", parentID, async () =>
       (await this.#records(() => true)).filter(({ task }) => task.parentID === parentID),
     )
   }
 
-  ownership({ instance }: Owner): "ours" | "alive" | "dead" {
+  ownership({ instance, seenAt }: Owner): "ours" | "alive" | "dead" {
     if (instance === this.instance) return "ours"
+    if (this.database.strangers) return this.clock.now() - seenAt < LEASE_MS ? "alive" : "dead"
     return this.database.living.has(instance) ? "alive" : "dead"
   }
 
@@ -235,23 +259,27 @@ export class FakeHost extends FakeProcess implements Host {
     if (!this.isDead) this.logs.push({ level, message, fields })
   }
 
-  async #call<Result>(
+  /** Carries out what a call asks for, as far as what it meets lets it. */
+  async carryOut<Result>(
     method: string,
     sessionID: string | undefined,
     work: () => Result | Promise<Result>,
+    about?: unknown,
   ): Promise<Result> {
     if (this.isDead) return new Promise(() => {})
     this.calls.push(method)
-    const fault = this.onCall(method, sessionID)
+    const fault = this.onCall(method, sessionID, about)
     if (fault === "crash") this.kill()
     if (fault === "crash") return new Promise(() => {})
-    const { slow, fail, after = false } = fault === "forget" ? {} : (fault ?? {})
+    const { slow, fail, after = false, held, heldAfter } = fault === "forget" ? {} : (fault ?? {})
     if (slow) await new Promise<void>((resolve) => void this.clock.after(slow, resolve))
-    else await undefined
+    else await held
     if (this.isDead) return new Promise(() => {})
     if (fault === "forget") return undefined as Result
     if (fail && !after) throw fail
-    const result = work()
+    const result = await work()
+    await heldAfter
+    if (this.isDead) return new Promise(() => {})
     if (fail) throw new HostError(fail.message)
     return result
   }

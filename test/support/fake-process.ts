@@ -4,6 +4,7 @@ import { decodeRequest } from "../../src/host/record/codec.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { type FakeHooks, type FakeScript, Turn } from "./fake-turn.ts"
+import type { Reply } from "./model.ts"
 
 export type EventFault = "lose" | "double" | { late: number } | undefined
 export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
@@ -98,6 +99,11 @@ export class FakeProcess {
     const begins = this.working.delete(sessionID)
     if (!session || !begins) return this.emit({ type: "idle", sessionID })
     this.#newTurn(session).abortBeforeItBegins()
+  }
+
+  /** What hangs in this session answers so after all. False where nothing does. */
+  conclude(sessionID: string, reply: Reply): boolean {
+    return this.#turns.get(sessionID)?.conclude(reply) ?? false
   }
 
   deleteByUser(sessionID: string): void {

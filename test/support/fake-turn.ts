@@ -74,6 +74,7 @@ export class Turn {
   #outgrown = false
   #openText = ""
   #withoutTools = false
+  #conclude: ((reply: Reply) => void) | undefined
 
   constructor(session: StoredSession, ports: TurnPorts) {
     this.#session = session
@@ -114,6 +115,13 @@ export class Turn {
     this.abort()
   }
 
+  /** A model that hangs says this after all. False where none does. */
+  conclude(reply: Reply): boolean {
+    const hangs = this.#conclude !== undefined
+    this.#conclude?.(reply)
+    return hangs
+  }
+
   answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
     this.#calls.answer(ask, { refused, feedback })
   }
@@ -144,6 +152,10 @@ export class Turn {
     })
     const message = this.#openMessage(asked)
     if ((await this.#waits.for(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
+    return this.#reply(message, reply)
+  }
+
+  async #reply(message: StoredMessage, reply: Reply): Promise<Step> {
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
     if ("empty" in reply) {
@@ -172,7 +184,12 @@ export class Turn {
 
   async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
-    return this.#waits.for(Number.POSITIVE_INFINITY) as Promise<Stopped>
+    const reply = await this.#waits.until<Reply>((resolve) => {
+      this.#conclude = resolve
+    })
+    this.#conclude = undefined
+    if (reply === "aborted" || "hang" in reply) return "aborted"
+    return this.#reply(message, reply)
   }
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {

@@ -461,7 +461,8 @@ describe("another process on the same project", () => {
     const { other } = second(rig)
     const fail = new HostError("taken over", { takenOver: true })
     rig.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
-    await rig.clock.advance(LEASE_MS / 2)
+    rig.host.database.strangers = true
+    await rig.clock.advance(LEASE_MS)
     await other.host.saveRecord(sessionID, rig.task(id))
     rig.host.calls.length = 0
     await expect(rig.manager.cancel({ type: "all" }, rig.caller)).rejects.toThrow("run by another OpenCode process")
