@@ -23,19 +23,26 @@ export function accountOf(task: Task): string[] {
       : []),
     ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
-    ...filesLine(outcome),
+    ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
+    ...meanwhileLine(outcome),
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
     ...workOf(task),
     ...(reason?.code === "interrupted" && !neverBegan(reason) ? [INTERRUPTED_ADVICE] : []),
   ]
 }
 
-function filesLine({ filesChanged, moreFiles }: Outcome): string[] {
-  if (filesChanged.length === 0) return []
-  const names = filesChanged.slice(0, MOST_FILES).map((file) => oneLine(file))
-  const more = filesChanged.length - names.length + moreFiles
-  return [`Files changed: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
+function filesLine(title: string, files: readonly string[], untold: number): string[] {
+  if (files.length === 0) return []
+  const names = files.slice(0, MOST_FILES).map((file) => oneLine(file))
+  const more = files.length - names.length + untold
+  return [`${title}: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
 }
+
+/** In a place of its own nobody else works: there all that changed is its work. */
+const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
+  meanwhile && !work
+    ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
+    : []
 
 /** What a run changed in its own worktree, and what came of it, a line each. */
 export const workOf = (task: Task): string[] => (task.outcome?.work ? workLines(task, task.outcome.work) : [])

@@ -80,6 +80,7 @@ const NO_WORK = {
   recentTools: [],
   filesChanged: [],
   moreFiles: 0,
+  meanwhile: undefined,
   unanswered: undefined,
   receipt: undefined,
   work: undefined,

@@ -35,8 +35,11 @@ export type Message = {
 
 export type MessagePart =
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean }
-  /** Files that a step changed, relative to the session's directory where they lie below it. */
-  | { readonly type: "files"; readonly paths: readonly string[] }
+  /**
+   * Files that were changed, relative to the session's directory where they lie below it. `own`: by this call of the
+   * agent's; else while it made a step, by whomever.
+   */
+  | { readonly type: "files"; readonly own: boolean; readonly paths: readonly string[] }
   /** A command that has ended in the agent's shell. */
   | ({ readonly type: "command" } & Command)
   | {

@@ -158,10 +158,12 @@ export type Outcome = Figures & {
   /** The last tools that were called, oldest first. */
   readonly recentTools: readonly string[]
   readonly openTodos: number
-  /** The first of them, in the order of their first change. */
+  /** The first of those that its own calls edited or wrote, in the order of their first change. */
   readonly filesChanged: readonly string[]
   /** How many more there were. */
   readonly moreFiles: number
+  /** What else changed in its folder while it worked: by its commands, by another agent, by the user. Absent for none. */
+  readonly meanwhile?: { readonly files: readonly string[]; readonly more: number }
   /** What it wrote is its last word, asked for near a limit. */
   readonly saidLastWord?: boolean
   /** What it asked and nobody answered in time. */

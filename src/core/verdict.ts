@@ -107,7 +107,10 @@ const isEmptyAnswer = ({ error, parts }: Message): boolean =>
   !parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
 
 /** What messages tell of a run besides its end. */
-export type Facts = Pick<Outcome, "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "receipt">
+export type Facts = Pick<
+  Outcome,
+  "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "meanwhile" | "receipt"
+>
 
 /** Tools that are named of those that a run called last. */
 export const RECENT_TOOLS = 5
@@ -119,7 +122,8 @@ export function factsOf(messages: readonly Message[]): Facts {
   const calls = new Map<string, string>()
   for (const { id, parts } of messages)
     for (const part of parts) if (part.type === "tool") calls.set(`${id} ${part.callID}`, part.tool)
-  const files = changedFiles(messages)
+  const files = changedFiles(messages, true)
+  const meanwhile = changedFiles(messages, false).filter((path) => !files.includes(path))
   const receipt = receiptOf(messages.flatMap(({ parts }) => parts.filter((part) => part.type === "command")))
   return {
     toolCalls: calls.size,
@@ -127,14 +131,18 @@ export function factsOf(messages: readonly Message[]): Facts {
     recentTools: [...calls.values()].slice(-RECENT_TOOLS),
     filesChanged: files.slice(0, MOST_FILES),
     moreFiles: Math.max(0, files.length - MOST_FILES),
+    ...(meanwhile.length > 0 && {
+      meanwhile: { files: meanwhile.slice(0, MOST_FILES), more: Math.max(0, meanwhile.length - MOST_FILES) },
+    }),
     ...(receipt && { receipt }),
   }
 }
 
-/** The files that were changed, each once, in the order of their first change. */
-const changedFiles = (messages: readonly Message[]): readonly string[] => [
-  ...new Set(messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "files" ? part.paths : [])))),
-]
+/** The files that were changed, by calls of the agent's own or not, each once, in the order of their first change. */
+const changedFiles = (messages: readonly Message[], own: boolean): readonly string[] => {
+  const parts = messages.flatMap((message) => message.parts)
+  return [...new Set(parts.flatMap((part) => (part.type === "files" && part.own === own ? part.paths : [])))]
+}
 
 /** What an answer used. The host does not know it of one that was cut off; one that was refused used nothing. */
 function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usage {

@@ -46,6 +46,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     reason: outcome?.reason?.text,
     note: outcome?.note,
     filesChanged: outcome?.work?.files ?? outcome?.filesChanged ?? [],
+    filesMeanwhile: outcome?.work ? [] : (outcome?.meanwhile?.files ?? []),
     receipt: outcome?.receipt && [receiptLine(outcome.receipt), ...receiptLines(outcome.receipt)],
     openTodos: outcome?.openTodos ?? 0,
   }

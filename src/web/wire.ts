@@ -57,6 +57,8 @@ export type AgentRow = {
   readonly reason?: string
   readonly note?: string
   readonly filesChanged: readonly string[]
+  /** What else changed in its folder while it worked, perhaps by others. */
+  readonly filesMeanwhile: readonly string[]
   /** What was really done: the commands that ran, what the tests reported, the check. */
   readonly receipt?: readonly string[]
   readonly openTodos: number

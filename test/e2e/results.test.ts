@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
@@ -30,5 +32,21 @@ describe("the output of an ended task", () => {
     await notified(host, session)
     const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
     expect(output).toContain("Files changed: made-by-the-child.txt")
+  })
+
+  test("does not take for its work what somebody else changed in the folder meanwhile", async () => {
+    model.use((request) => {
+      if (!request.lastUser.startsWith("READ")) return undefined
+      // Another is at work beside it.
+      writeFileSync(join(host.directory, "NOTES.md"), `note ${request.sinceUser.length}\n`)
+      const filePath = join(host.directory, "opencode.json")
+      return request.sinceUser.length === 0 ? { tools: [{ name: "read", args: { filePath } }] } : { text: "read" }
+    })
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "READ a file" })
+    await notified(host, session)
+    const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    expect(output).not.toContain("Files changed")
+    expect(output).toContain("Changed in the folder meanwhile, perhaps by others: NOTES.md")
   })
 })

@@ -100,6 +100,7 @@ const outcome = fc.record<Whole<Outcome>>({
   openTodos: whole,
   filesChanged: texts,
   moreFiles: whole,
+  meanwhile: some(fc.record({ files: texts, more: whole })),
   saidLastWord: some(fc.boolean()),
   unanswered: some(texts),
   receipt: some(receipt),

@@ -15,6 +15,15 @@ const ended = (work: Partial<Work>) =>
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
 
 describe("what is said of work in a worktree", () => {
+  test("is not what changed in the folder meanwhile: nobody else works there", () => {
+    const meanwhile = { files: ["b"], more: 0 }
+    expect(accountOf(taskOf({ status: "completed", outcome: outcomeOf({ meanwhile }) }))).toEqual([
+      "Changed in the folder meanwhile, perhaps by others: b",
+    ])
+    const { outcome } = ended({})
+    expect(accountOf(taskOf({ outcome: outcomeOf({ ...outcome, meanwhile }) })).join()).not.toContain("meanwhile")
+  })
+
   test.each<[string, Partial<Work>, string[], unmerged: boolean]>([
     ["none", { files: [] }, ["Worktree: nothing was changed."], false],
     ["not merged", {}, ["Worktree: 1 file, +1,200 −7: a", NOT_YET], true],

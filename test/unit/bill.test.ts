@@ -121,7 +121,14 @@ describe("of a task that is forgotten", () => {
 
   test("stays what it cost, and nothing of its work", () => {
     const reason = { code: "timeout", text: "secret" } as const
-    const outcome = outcomeOf({ usage, reason, filesChanged: ["secret"], recentTools: ["secret"], note: "secret" })
+    const outcome = outcomeOf({
+      usage,
+      reason,
+      filesChanged: ["secret"],
+      meanwhile: { files: ["secret"], more: 0 },
+      recentTools: ["secret"],
+      note: "secret",
+    })
     const remains = remainsOf(taskOf({ ...secret, outcome }))
     expect(remains).toMatchObject({ forgotten: true, outcome: { usage }, delivery: { state: "none" } })
     expect(JSON.stringify(remains)).not.toContain("secret")

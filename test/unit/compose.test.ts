@@ -99,13 +99,20 @@ describe("what only the model reads", () => {
 
   test("of a failure: reason, note, todos, files, and the text it had written", () => {
     const reason = { code: "provider", text: "no such\nluck" } as const
-    const outcome = outcomeOf({ reason, note: "Cut short.", openTodos: 2, filesChanged: ["a\n.ts"] })
-    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 9)).toEqual([
+    const outcome = outcomeOf({
+      reason,
+      note: "Cut short.",
+      openTodos: 2,
+      filesChanged: ["a\n.ts"],
+      meanwhile: { files: ["b\n", "c"], more: 2 },
+    })
+    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 10)).toEqual([
       `${AUTOMATIC} Task bg_aaaaaaaa: error.`,
       "Reason: no such luck",
       "Note: Cut short.",
       "Note: the agent left 2 of its todos open.",
       "Files changed: a .ts",
+      "Changed in the folder meanwhile, perhaps by others: b, c and 2 more",
       USED,
       "Its whole text so far, so it need not be fetched:",
       '<task_output id="bg_aaaaaaaa">',

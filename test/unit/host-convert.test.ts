@@ -78,6 +78,25 @@ describe("the host's words become ours:", () => {
       { type: "tool", callID: "g", tool: "write", state: { status: "completed", input: { filePath: "/here/a.ts" } } },
       { type: "tool", callID: "h", tool: "write", state: { status: "completed", input: {} } },
       { type: "tool", callID: "i", tool: "edit", state: { status: "completed", input: null } },
+      { type: "tool", callID: "j", tool: "edit", state: { status: "completed", input: { filePath: "./d.ts" } } },
+      { type: "tool", callID: "k", tool: "edit", state: { status: "error", error: "", input: { filePath: "/e" } } },
+      {
+        type: "tool",
+        callID: "l",
+        tool: "apply_patch",
+        state: {
+          status: "completed",
+          input: { patchText: "*** Begin Patch" },
+          metadata: {
+            files: [
+              { type: "update", filePath: "/here/f.ts" },
+              { type: "move", filePath: "/here/g.ts", movePath: "/here/h.ts" },
+              null,
+            ],
+          },
+        },
+      },
+      { type: "tool", callID: "m", tool: "apply_patch", state: { status: "completed", input: {} } },
       { type: "patch", files: ["/here/b.ts", "/there/c.ts"] },
     ] as unknown as Part[]
     const info = {
@@ -107,10 +126,16 @@ describe("the host's words become ours:", () => {
       { type: "tool", callID: "e", tool: "question", state: "error", refused: true },
       { type: "tool", callID: "f", tool: "bash", state: "error", refused: false },
       { type: "tool", callID: "g", tool: "write", state: "completed", refused: false },
-      { type: "files", paths: ["a.ts"] },
+      { type: "files", own: true, paths: ["a.ts"] },
       { type: "tool", callID: "h", tool: "write", state: "completed", refused: false },
       { type: "tool", callID: "i", tool: "edit", state: "completed", refused: false },
-      { type: "files", paths: ["b.ts", "/there/c.ts"] },
+      { type: "tool", callID: "j", tool: "edit", state: "completed", refused: false },
+      { type: "files", own: true, paths: ["d.ts"] },
+      { type: "tool", callID: "k", tool: "edit", state: "error", refused: false },
+      { type: "tool", callID: "l", tool: "apply_patch", state: "completed", refused: false },
+      { type: "files", own: true, paths: ["f.ts", "g.ts", "h.ts"] },
+      { type: "tool", callID: "m", tool: "apply_patch", state: "completed", refused: false },
+      { type: "files", own: false, paths: ["b.ts", "/there/c.ts"] },
     ])
     const user = { id: "u", role: "user", time: { created: 1 } } as unknown as SdkMessage
     const text = { type: "text", text: "hidden", synthetic: true } as unknown as Part

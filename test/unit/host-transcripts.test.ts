@@ -83,7 +83,7 @@ describe("what was heard since a prompt", () => {
         finish: "tool-calls",
         parts: [
           { type: "tool", callID: "c", state: "completed" },
-          { type: "files", paths: ["a.ts"] },
+          { type: "files", own: true, paths: ["a.ts"] },
         ],
       },
       { id: "msg_4", parentID: "msg_2", finish: "stop", usage: { cost: 2 }, parts: [{ type: "text", text: "done" }] },

@@ -207,7 +207,8 @@ describe("empty answers", () => {
 })
 
 describe("a run's messages tell", () => {
-  const files = (...paths: string[]): MessagePart => ({ type: "files", paths })
+  const files = (...paths: string[]): MessagePart => ({ type: "files", own: true, paths })
+  const snapshot = (...paths: string[]): MessagePart => ({ type: "files", own: false, paths })
 
   test("which commands ran, and how they ended", () => {
     const command: MessagePart = { type: "command", command: "npm test", exitCode: 1 }
@@ -224,6 +225,17 @@ describe("a run's messages tell", () => {
       recentTools: [],
       filesChanged: [],
       moreFiles: 0,
+    })
+  })
+
+  test("what else changed in the folder meanwhile is told apart: another may have done it", () => {
+    const messages = [answer({ parts: [snapshot("NOTES.md", "a")] }), answer({ parts: [files("a"), snapshot("a")] })]
+    expect(factsOf(messages)).toMatchObject({ filesChanged: ["a"], meanwhile: { files: ["NOTES.md"], more: 0 } })
+    expect(factsOf([answer({ parts: [files("a"), snapshot("a")] })])).not.toHaveProperty("meanwhile")
+    const many = Array.from({ length: 150 }, (_, index) => `src/${index}`)
+    expect(factsOf([answer({ parts: [snapshot(...many)] })])).toMatchObject({
+      filesChanged: [],
+      meanwhile: { files: many.slice(0, 100), more: 50 },
     })
   })
 

@@ -258,7 +258,12 @@ describe("background tasks", () => {
       id: "bg_ended000",
       status: "error",
       run: { endedAt: 5000 },
-      outcome: outcomeOf({ reason: { code: "timeout", text: "too long" }, filesChanged: ["a.ts"], note: "n" }),
+      outcome: outcomeOf({
+        reason: { code: "timeout", text: "too long" },
+        filesChanged: ["a.ts"],
+        meanwhile: { files: ["NOTES.md"], more: 3 },
+        note: "n",
+      }),
     },
   })
 
@@ -280,6 +285,7 @@ describe("background tasks", () => {
     expect(json.agents[0].lastText).toMatch(/^x+end$/)
     expect(json.agents[0].lastText.length).toBeLessThan(500)
     expect(json.agents[1]).toMatchObject({ status: "error", reason: "too long", filesChanged: ["a.ts"], note: "n" })
+    expect(json.agents[1].filesMeanwhile).toEqual(["NOTES.md"])
     expect(json.agents[1].batch).toBeUndefined()
   })
 

@@ -1,3 +1,4 @@
+import { normalize } from "node:path"
 import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
 import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
@@ -58,20 +59,34 @@ export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Mess
   }
 }
 
-/** Tools that write files. With snapshots on, a `patch` part tells more: what a command of the shell changed, too. */
+/** Tools that write the file that they are given. */
 const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
+/** The one that writes several, which its metadata names. */
+const PATCHING_TOOL = "apply_patch"
 
 /** A part of a message as the core reads it; none where the core does not look at such parts. */
 export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
   const directory = message.role === "assistant" ? message.path.cwd : ""
   if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
-  if (part.type === "patch") return [{ type: "files", paths: part.files.map((file) => below(directory, file)) }]
+  // With snapshots on: what changed below the folder during a step, whoever did it.
+  if (part.type === "patch")
+    return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]
   if (part.type !== "tool") return []
   const { callID, tool, state } = part
   const refused = state.status === "error" && isRefusal(state.error)
-  const written = state.status === "completed" && WRITING_TOOLS.has(tool) ? state.input?.filePath : undefined
-  const files = typeof written === "string" ? [{ type: "files" as const, paths: [below(directory, written)] }] : []
+  const paths = writtenBy(part).map((file) => below(directory, file))
+  const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
   return [{ type: "tool", callID, tool, state: state.status, refused }, ...files, ...commandOf(part)]
+}
+
+/** The files that a call edited or wrote. */
+function writtenBy({ tool, state }: ToolPart): readonly string[] {
+  if (state.status !== "completed") return []
+  const { files } = (state.metadata ?? {}) as { files?: unknown }
+  const found = WRITING_TOOLS.has(tool) ? [state.input?.filePath] : []
+  if (tool === PATCHING_TOOL && Array.isArray(files))
+    found.push(...files.flatMap((each) => [each?.filePath, each?.movePath]))
+  return found.filter((file) => typeof file === "string")
 }
 
 /** The host's shell. Its output's beginning or end is missing where it is long; what it reports stands at the end. */
@@ -91,11 +106,11 @@ function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
 const isCutOff = (error: string): boolean => /aborted/i.test(error)
 
 /** A file's name holds what its maker likes, line breaks too. */
-const below = (directory: string, file: string): string =>
-  oneLine(
-    directory !== "" && file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : file,
-    MOST_PATH_CHARS,
-  )
+function below(directory: string, given: string): string {
+  const file = normalize(given)
+  const inside = directory !== "" && file.startsWith(`${directory}/`)
+  return oneLine(inside ? file.slice(directory.length + 1) : file, MOST_PATH_CHARS)
+}
 
 const MOST_PATH_CHARS = 400
 

@@ -82,6 +82,7 @@ const Outcome = z.object({
   openTodos: z.number(),
   filesChanged: z.array(z.string()),
   moreFiles: z.number(),
+  meanwhile: z.object({ files: z.array(z.string()), more: z.number() }).optional(),
   saidLastWord: z.boolean().optional(),
   unanswered: z.array(z.string()).optional(),
   receipt: Receipt.optional(),
