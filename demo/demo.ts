@@ -120,7 +120,7 @@ function show(happening: Happening, seen: Seen): void {
       return
     case "notified":
       seen.notices++
-      for (const [, id = ""] of happening.hidden.matchAll(/<task_output id="(bg_\w+)">/g)) seen.answers.add(id)
+      if (happening.hidden.includes("<task_output>")) seen.answers.add(/\bbg_\w+/.exec(happening.hidden)?.[0] ?? "")
       return screen.log(
         "",
         bold("Notification in the parent's session:"),

@@ -74,6 +74,12 @@ export const OptionsSchema = z.strictObject({
     .array(z.enum(["completed", "error", "cancelled"]))
     .default(["completed"])
     .describe('Statuses that can be resumed; also "error" and "cancelled".'),
+  nativeTask: z
+    .boolean()
+    .default(true)
+    .describe(
+      "Offer OpenCode's own task tool, too. false takes it out of all requests, but for the turn of a message that mentions an agent.",
+    ),
   wake: z
     .enum(["each", "last", "never"])
     .default("each")

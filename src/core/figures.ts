@@ -9,12 +9,13 @@ const ANY: Allowed = Object.freeze({ tokens: 0, cost: 0 })
 
 /**
  * `12,345 tokens, $0.0123`, and `at least` before it where that is all that is known; `12,345 of 50,000 tokens,
- * $0.0123 of $0.50` where there are limits.
+ * $0.0123 of $0.50` where there are limits; `12,345 tokens + 16,403 from the cache, $0.0123` where a cache was read.
  */
 export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: Allowed = ANY): string {
   const used = billedTokens(usage)
   const counted = tokens > 0 ? `${grouped(used)} of ${count(tokens, "token")}` : count(used, "token")
-  return `${usage.atLeast ? "at least " : ""}${counted}, ${spentOf(usage.cost, cost)}`
+  const cached = usage.cacheRead > 0 ? ` + ${grouped(usage.cacheRead)} from the cache` : ""
+  return `${usage.atLeast ? "at least " : ""}${counted}${cached}, ${spentOf(usage.cost, cost)}`
 }
 
 /** `2 tool calls, 12,345 tokens, $0.0123`. */

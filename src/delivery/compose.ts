@@ -3,7 +3,7 @@ import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
 import { elapsed, type Figures, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
-import { between, count, grouped, head, oneLine } from "../lib/text.ts"
+import { count, grouped, head, inTags, oneLine } from "../lib/text.ts"
 
 /** Parts of a notification's message: without both, it was not stored whole. */
 export const NOTICE_PARTS = 2
@@ -20,6 +20,8 @@ export type News = {
   readonly answer?: Answer
   /** Tasks of the session that have not ended, or whose end is still to be told. */
   readonly running: readonly Task[]
+  /** How many tasks of the session have run since none did, with all of this one's batch. */
+  readonly together: number
   /** Ended tasks of the session whose answers the parent has not got, this one left out. */
   readonly notFetched: readonly Task[]
 }
@@ -48,13 +50,14 @@ export function compose(news: News, { notifyAnswerChars, development }: NoticeOp
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
-  if (isOwnCancel(task))
-    return { visible: shown, hidden: automatic(task, "cancelled, by your own call."), handsOver: false }
+  if (isOwnCancel(task)) {
+    const hidden = [automatic(task, "cancelled, by your own call."), ...guidance(news, true)]
+    return { visible: shown, hidden: hidden.join("\n"), handsOver: false }
+  }
   const answer = answerOf(news, notifyAnswerChars)
   const hidden = [
-    automatic(task, `${task.status}.`),
+    automatic(task, `${task.status}. ${figuresLine(news.whole, news.thisRun, task.run.generation > 0)}`),
     ...accountOf(task),
-    figuresLine(news.whole, news.thisRun, task.run.generation > 0),
     ...answer.lines,
     ...guidance(news, answer.whole),
   ]
@@ -96,7 +99,7 @@ function answerOf(
   const name = textName(task)
   if (text.length <= most)
     return {
-      lines: [`Its whole ${name}, so it need not be fetched:`, between("task_output", task.id, text)],
+      lines: [`Its whole ${name}:`, inTags("task_output", text)],
       whole: true,
     }
   const beginning = head(text, Math.min(BEGINNING_CHARS, most))
@@ -104,27 +107,42 @@ function answerOf(
   return {
     lines: [
       `Its ${name} has ${count(text.length, "character")}, of which these are the first ${grouped(beginning.length)}; ${rest} reads on:`,
-      between("task_output", task.id, beginning),
+      inTags("task_output", beginning),
     ],
     whole: false,
   }
 }
 
+const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
+
 /** What runs and what was not fetched, by name, and then the specification's hint for the case. */
-function guidance({ task, running, notFetched }: News, whole: boolean): string[] {
+function guidance({ task, running, notFetched, together }: News, whole: boolean): string[] {
   if (running.length > 0)
     return [
       `Still running: ${listed(running.map(nameOf))}`,
       `If you need results immediately, use superagents_output(task_id="${task.id}").`,
       "You can continue working or just say 'waiting' and halt.",
-      "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
+      LEFTOVERS,
     ]
   const unfetched = whole ? notFetched : [...notFetched, task]
   return [
     unfetched.length > 0
       ? `Not fetched yet: ${listed(unfetched.map(nameOf))}`
       : "You have every answer; nothing is left to fetch.",
-    `All ${progressOf(task).total} tasks finished.`,
+    `All ${together} tasks finished.`,
     "Use superagents_output tools to see agent responses.",
   ]
 }
+
+const STILL_RUNNING = /\nStill running: [^\n]+(?:\n[^\n]+){3}$/
+
+/** True for the hidden part of a notification. */
+export const isNotice = (hidden: string): boolean =>
+  hidden.startsWith(AUTOMATIC) && /^ (?:Task|Resume #\d+ of task) bg_/.test(hidden.slice(AUTOMATIC.length))
+
+/**
+ * The hidden part of a notification that the next one follows directly: without what ran when it was sent, which the
+ * next one says anew.
+ */
+export const withoutRunning = (hidden: string): string =>
+  hidden.endsWith(LEFTOVERS) ? hidden.replace(STILL_RUNNING, "") : hidden

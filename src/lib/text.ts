@@ -49,8 +49,13 @@ export const count = (number: number, one: string, many = `${one}s`): string =>
   `${grouped(number)} ${number === 1 ? one : many}`
 
 /** A longer foreign text between a pair of tags that it cannot close or open itself. `id`: one of ours. */
-export const between = (tag: string, id: string, text: string): string =>
-  `<${tag} id="${id}">\n${within(tag, text)}\n</${tag}>`
+export const between = (tag: string, id: string, text: string): string => enclosed(tag, ` id="${id}"`, text)
+
+/** The same between tags without an id, where what stands before them says whose it is. */
+export const inTags = (tag: string, text: string): string => enclosed(tag, "", text)
+
+const enclosed = (tag: string, attributes: string, text: string): string =>
+  `<${tag}${attributes}>\n${within(tag, text)}\n</${tag}>`
 
 /** A foreign text that can stand between tags of this name: it can neither close nor open them. */
 export const within = (tag: string, text: string): string =>

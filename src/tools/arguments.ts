@@ -7,6 +7,28 @@ export const MOST_ID_CHARS = 200
 export const MOST_BATCH_CHARS = 100
 
 /**
+ * The arguments as a model is shown them, in every request: kinds, enums and descriptions. Lengths and ranges are told
+ * by the errors, to who goes beyond them.
+ */
+export const shownArguments = (shape: z.ZodRawShape): z.ZodRawShape =>
+  Object.fromEntries(Object.entries(shape).map(([name, type]) => [name, loosened(type as z.ZodType)]))
+
+function loosened(type: z.ZodType): z.ZodType {
+  const loose = ofSameKind(type)
+  return type.description === undefined ? loose : loose.describe(type.description)
+}
+
+function ofSameKind(type: z.ZodType): z.ZodType {
+  if (type instanceof z.ZodOptional) return loosened(type.unwrap() as z.ZodType).optional()
+  if (type instanceof z.ZodString) return z.string()
+  if (type instanceof z.ZodNumber) return z.number()
+  if (type instanceof z.ZodArray) return z.array(loosened(type.element as z.ZodType))
+  if (type instanceof z.ZodUnion) return z.union(type.options.map((each) => loosened(each as z.ZodType)))
+  if (type instanceof z.ZodObject) return z.object(shownArguments(type.shape))
+  return type
+}
+
+/**
  * Parses a tool call's arguments: OpenCode hands them over as the model wrote them. `null` counts as absent, since
  * models send it. Throws a `CallError` that names the argument, what was expected and what came.
  */
@@ -54,9 +76,12 @@ function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string
   return first === undefined ? Object.keys(shape) : namesAt(shape[String(first)], rest)
 }
 
+/** What is said of what may be of several kinds where nothing of its own is. */
+const UNSAID = "Invalid input"
+
 /** Of what may be of several kinds: what is wrong with it as the kind that it is, or else with all of them. */
 function problemOf(issue: z.core.$ZodIssue): string {
-  if (issue.code !== "invalid_union") return issue.message.replace(/^Invalid input: /, "")
+  if (issue.code !== "invalid_union" || issue.message !== UNSAID) return issue.message.replace(/^Invalid input: /, "")
   const found = issue.errors.flatMap(([first]) => first ?? [])
   const ofItsKind = found.filter(({ code, path }) => code !== "invalid_type" || path.length > 0)
   return (ofItsKind.length > 0 ? ofItsKind : found).map(problemOf).join(", or ")

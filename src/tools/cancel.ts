@@ -7,25 +7,22 @@ import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderCancelled } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
-const DESCRIPTION = `Stop background tasks of this session. Give exactly one argument. A stopped task keeps what it had written; superagents_output shows it.`
+const DESCRIPTION =
+  "Stop background tasks of this session. Give exactly one argument. What they had written stays readable."
 
 export function cancelTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z
-        .string()
-        .max(MOST_ID_CHARS)
-        .optional()
-        .describe("The task to stop: its id, or enough of its beginning."),
+      task_id: z.string().max(MOST_ID_CHARS).optional().describe("Id, or enough of its beginning."),
       batch: z
         .string()
         .trim()
         .min(1)
         .max(MOST_BATCH_CHARS)
         .optional()
-        .describe("Stop the tasks of this batch: its name, or the id of one of its tasks."),
-      all: z.boolean().optional().describe("Stop all tasks of this session."),
+        .describe("Its name, or the id of one of its tasks."),
+      all: z.boolean().optional().describe("All of them."),
     },
     async run(args, context) {
       return renderCancelled(await manager.cancel(selectorOf(args), context))

@@ -2,7 +2,7 @@ import type { TaskManager } from "../engine/task-manager.ts"
 import { renderCleared } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
-const DESCRIPTION = `Forget all background tasks of this session. What still runs is stopped first, without a message about it. Answers that were not fetched are lost.`
+const DESCRIPTION = "Forget this session's background tasks. What runs is stopped first; answers not fetched are lost."
 
 export function clearTool(manager: TaskManager): Tool {
   return defineTool({

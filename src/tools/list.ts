@@ -7,22 +7,16 @@ import { MOST_BATCH_CHARS } from "./arguments.ts"
 import { renderList, renderNone } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
-const DESCRIPTION = `List the background tasks of this session: status, phase, time, tool calls, tokens and cost.
-
-Use it to find an id or to see what is left, not in a loop to wait: you will be told when a task ends.`
+const DESCRIPTION =
+  "List this session's background tasks: status, phase, time, tool calls, tokens and cost. To find an id or see what is left, not in a loop to wait."
 
 /** `limits` on what tasks may spend: the list says how much of them is used. */
 export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      status: z.enum(STATUSES).optional().describe("Only tasks with this status; one at work again is `resumed`."),
-      batch: z
-        .string()
-        .trim()
-        .max(MOST_BATCH_CHARS)
-        .optional()
-        .describe("Only tasks of this batch: its name, or the id of one of its tasks."),
+      status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Its name, or the id of one of its tasks."),
     },
     run({ status, batch }, { sessionID }) {
       const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })

@@ -11,22 +11,22 @@ const MOST_OFFSET = 1_000_000_000
 
 const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is. Returns at once.
 
-You will be told when a task ends: do not call this in a loop to wait. Call it for an answer, or the rest of one, that the message did not bring. A long one is cut; read on with \`offset\`. \`block: true\` waits for the end (up to \`timeout\` ms): only when you cannot go on without this answer.`
+You are told when a task ends: do not call this in a loop to wait, but for an answer, or the rest of one, that the message did not bring. Read a long one on with \`offset\`. \`block: true\` waits for the end: only when you cannot go on without this answer.`
 
 /** `patience`: after how many ms a question that nobody answers is refused, 0 for never. */
 export function outputTool(manager: TaskManager, patience: number): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().max(MOST_ID_CHARS).describe("The task's id, or enough of its beginning."),
-      block: z.boolean().optional().describe("Wait until the task has ended. Default: false."),
+      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning."),
+      block: z.boolean().optional().describe("Wait for the end."),
       timeout: z
         .int()
         .min(1)
         .max(MOST_BLOCK_MS)
         .optional()
-        .describe(`With block: how long to wait, in ms. Default: ${DEFAULT_BLOCK_MS}.`),
-      offset: z.int().min(0).max(MOST_OFFSET).optional().describe("First character of the answer to show. Default: 0."),
+        .describe(`Most ms to wait: default ${DEFAULT_BLOCK_MS}, at most ${MOST_BLOCK_MS}.`),
+      offset: z.int().min(0).max(MOST_OFFSET).optional().describe("First character to show."),
     },
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
       const report = await manager.output(task_id, context, block ? timeout : 0, context.abort)

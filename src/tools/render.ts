@@ -25,15 +25,16 @@ const MOST_NAME_CHARS = 60
 
 const TOLD = "You will be told when it ends."
 
-export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean }): ToolResult {
+/** `named`: its model was given, and is confirmed. */
+export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean }, named = false): ToolResult {
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
-  const names = [first, `Task ID: ${nameOf(task)}`, `Agent: ${agentOf(task)}`]
+  const names = [`${first} Task ID: ${nameOf(task)}`, ...(named ? [`Agent: ${agentOf(task)}`] : [])]
   const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task)]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
-  return result(view, [...lines, "", next])
+  return result(view, [...lines, next])
 }
 
 /** For which tasks it waits. */

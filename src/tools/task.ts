@@ -1,7 +1,7 @@
 import { z } from "zod"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
-import { oneLine } from "../lib/text.ts"
+import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderMerge, renderResume, renderTold } from "./render.ts"
@@ -11,33 +11,38 @@ import { defineTool, type Tool } from "./tool.ts"
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
+const MOST_PURPOSE_CHARS = 160
 const MOST_CHECK_CHARS = 2000
 
-type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable">
+type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
 
-const descriptionOf = ({ notifyAnswerChars, wake, resumable }: TextOptions): string =>
-  `Hand work to another agent, which does it in the background while you go on with yours.
+const descriptionOf = ({ notifyAnswerChars, wake, resumable, fork, nativeTask }: TextOptions): string =>
+  `Hand work to another agent, which does it in the background while you go on.
 
-You get a task id at once. When the task ends, an automatic message tells you${notifyAnswerChars > 0 ? " and brings the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
+You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
 
-Use it for what can go on beside your own work: searches, reviews, research, builds, independent changes. Launch several in one message to run them side by side. If you can do nothing without the answer, use \`task\` where you have it; if one or two calls of your own settle it, make them.
+For what can go on beside your own work: searches, reviews, research, builds, independent changes; several in one message run side by side. If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; what one or two calls settle, do yourself.
 
-Modes:
-- fresh (default): the agent knows nothing of this conversation. Put all it needs into \`prompt\`, and what to report back.
-- \`fork: true\`: it starts with this conversation as its own past (long tool results cut), for work that needs what was said here.${resumable.length > 0 ? resumeMode(resumable) : ""}
-- \`tell: "<task id>"\` with \`prompt\` alone: say something to a task at work. It reads it at its next step; you still get one answer.
-- \`merge: "<task id>"\` alone: bring what an ended task changed in its own worktree into your files, uncommitted.
+- fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.
+- \`fork: true\`: it has this conversation as its past, long tool results cut.${fork.whole === "never" ? "" : WHOLE_MODE}${resumable.length > 0 ? resumeMode(resumable) : ""}
+- \`tell\` with \`prompt\` alone: say something to a task at work, which reads it at its next step.
+- \`merge\` alone: bring what an ended task changed in its worktree into your files, uncommitted.
 
-A task with \`after\` starts when others have completed, with their answers in front of its prompt. Tasks of one effort can share a \`batch\` name. Two agents that write must not touch the same files, or have \`place: "worktree"\`.`
+Agents that write must not touch the same files, or have \`place: "worktree"\`.`
+
+const WHOLE_MODE =
+  ' `"whole"`: uncut, for your own agent and model: cheaper for a few steps, since it is read from the cache.'
 
 const resumeMode = (resumable: Options["resumable"]): string =>
-  `\n- \`resume: "<task id>"\` with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work. Not with \`fork\`.`
+  `\n- \`resume\` with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
 
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
     description: descriptionOf(options),
     args: argumentsOf(options),
+    // Who asks for it all the same is told of the option.
+    narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
     refuse: refusalOf,
     async run(args, caller) {
@@ -55,60 +60,66 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const batch = args.batch && oneLine(args.batch)
       const own = { place, merge, check }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
-      return renderLaunch(await manager.launch(request, caller))
+      return renderLaunch(await manager.launch(request, caller), model !== undefined)
     },
   })
 }
 
-/** The tool's text with the agents there are, for the host to show to the model. */
+/** The tool's text with the agents there are, in an order that does not change, for the host to show to the model. */
 export function withAgents(description: string, agents: readonly AgentInfo[]): string {
-  const lines = agents.map(({ name, description: purpose }) => `- ${name}: ${purpose.trim() || "(no description)"}`)
+  const sorted = agents.toSorted((one, other) => (one.name < other.name ? -1 : 1))
+  const lines = sorted.map(
+    ({ name, description: purpose }) => `- ${name}: ${firstSentence(purpose) || "(no description)"}`,
+  )
   return `${description}\n\nAgents:\n${lines.join("\n")}`
 }
 
-function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, resumable, worktree }: Options) {
+/** What an agent is for, as far as every request names it. What follows an abbreviation is no new sentence. */
+function firstSentence(text: string): string {
+  const line = oneLine(text, text.length)
+  const end = /[.!?](?= +["'(]?\p{Lu})|[。！？]/u.exec(line)
+  return cut(end ? line.slice(0, end.index + 1) : line, MOST_PURPOSE_CHARS)
+}
+
+function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Options) {
   const text = (most: number) => z.string().trim().min(1).max(most)
   const cost = z.number().positive()
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
   return {
-    description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user. Needed for a new task."),
-    prompt: text(MOST_PROMPT_CHARS)
-      .optional()
-      .describe("The whole task, and what to report back. Needed unless you merge."),
-    agent: text(200).optional().describe("Who does the work. Needed for a new task."),
+    description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words, for the user."),
+    prompt: text(MOST_PROMPT_CHARS).optional().describe("The task. Needed unless you merge."),
+    agent: text(200).optional().describe("Who does it. New tasks need this and description."),
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
-    resume: id.optional().describe(`Id of a ${resumable.join(" or ")} task, or enough of its beginning.`),
-    tell: id.optional().describe("Id of a running task, or enough of its beginning."),
-    model: text(200).optional().describe("provider/model to use instead of the agent's own or yours."),
+    resume: id.optional().describe("Task id."),
+    tell: id.optional().describe("Task id."),
+    model: text(200).optional().describe("provider/model, if not the agent's or yours."),
     place: z
       .enum(["here", "worktree"])
       .optional()
       .describe(
-        `"worktree": in a git worktree of its own, from your files as they are${worktree.setup === "" ? ", without what git ignores (say node_modules)" : ""}. Default: "here", in yours.`,
+        `"worktree": a git worktree of its own, from your files as they are${worktree.setup === "" ? ", without ignored ones (node_modules)" : ""}. Default: here.`,
       ),
     merge: z
       .union([z.boolean(), text(MOST_ID_CHARS)])
       .optional()
-      .describe("true with a worktree: merge it when completed. A task id: merge that task now."),
+      .describe("true with a worktree: merge when completed. Task id: merge that now."),
     check: text(MOST_CHECK_CHARS)
       .optional()
-      .describe(
-        "Command, say `npm test`, that must succeed before it counts as completed. A resume keeps it with `merge: true`, else needs it again.",
-      ),
-    batch: text(MOST_BATCH_CHARS).optional().describe("A name that groups tasks, for progress, list and cancel."),
+      .describe("Command that must succeed before it counts as completed, say `npm test`. A resume needs it again."),
+    batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks of one effort."),
     timeout: z
       .int()
       .min(1)
       .max(maxTimeout || MAX_TIMER_MS, maxTimeout > 0 ? atMost(maxTimeout, "taskTimeout") : undefined)
       .optional()
-      .describe("Longest time the task may take, in ms."),
+      .describe("Most ms it may take."),
     max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask, atMost(maxCostPerTask, "maxCostPerTask")) : cost)
       .optional()
-      .describe("Most that this run may cost, in US dollars."),
+      .describe("Most US dollars it may cost."),
     after: z
       .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
       .optional()
-      .describe("Ids of tasks to wait for, or a batch."),
+      .describe("Task ids, or a batch: starts when they have completed, with their answers before its prompt."),
   }
 }

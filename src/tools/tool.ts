@@ -2,7 +2,7 @@ import { z } from "zod"
 import { CallError, messageOf } from "../core/errors.ts"
 import { HostError } from "../core/ports.ts"
 import type { Caller } from "../engine/launch/checks.ts"
-import { parseArguments } from "./arguments.ts"
+import { parseArguments, shownArguments } from "./arguments.ts"
 
 /** What a running tool call knows of its surroundings. */
 export type CallContext = Caller & {
@@ -32,6 +32,8 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly args: Shape
   /** Arguments that an option turns off: not offered, and known for the sake of who gives one all the same. */
   readonly withheld?: readonly string[]
+  /** Arguments of which an option turns a part off: as they are offered. */
+  readonly narrowed?: z.ZodRawShape
   /** Said before anything else that is wrong with the arguments; they are as the model wrote them. */
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
@@ -40,7 +42,11 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   let schema: z.ZodObject<Shape> | undefined
   return {
     description: tool.description,
-    args: Object.fromEntries(Object.entries(tool.args).filter(([name]) => !tool.withheld?.includes(name))),
+    args: shownArguments(
+      Object.fromEntries(
+        Object.entries({ ...tool.args, ...tool.narrowed }).filter(([name]) => !tool.withheld?.includes(name)),
+      ),
+    ),
     async execute(input, context) {
       const refusal = isObject(input) ? tool.refuse?.(input) : undefined
       if (refusal) throw refusal

@@ -52,8 +52,9 @@ describe("five short answers", () => {
     door.open()
     const found = await notified(host, session, 5, 30_000)
     for (const [index, { id }] of tasks.entries()) {
-      const text = `<task_output id="${id}">\nthe answer to P-FIVE-${index + 1}\n</task_output>`
-      expect(found.filter(({ hidden }) => hidden.includes(text))).toHaveLength(1)
+      const told = found.filter(({ hidden }) => hidden.includes(` Task ${id}: completed. `))
+      expect(told).toHaveLength(1)
+      expect(told[0]?.hidden).toContain(`\n<task_output>\nthe answer to P-FIVE-${index + 1}\n</task_output>\n`)
     }
     await eventually(() => wakes(model, session).length > 0)
     await idle(host, session)
@@ -76,7 +77,7 @@ describe("a long answer", () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-LONG" })
     const [told] = await notified(host, session)
-    expect(told?.hidden).toContain(`\n<task_output id="${id}">\n${"a".repeat(1000)}\n</task_output>\n`)
+    expect(told?.hidden).toContain(`\n<task_output>\n${"a".repeat(1000)}\n</task_output>\n`)
     expect(told?.hidden).toContain(`\nNot fetched yet: ${id} (do P-LONG)\n`)
     const offset = Number(/offset=(\d+)\) reads on/.exec(told?.hidden ?? "")?.[1])
     expect(await fetchedAt(child)).toBeUndefined()
@@ -129,7 +130,7 @@ describe("figures", () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ONCE" })
     const [first] = await notified(host, session)
-    expect(first?.hidden).toContain("\nUsed: 1 tool call, 1,620 tokens, $0.0016.\n")
+    expect(first?.hidden).toContain(" Used: 1 tool call, 1,620 tokens, $0.0016.\n")
     expect(await rowOf(child)).toEqual({ tokens: 1620, cost: expect.closeTo(0.00164, 8) })
     await callTool(host, model, session, "superagents_task", { resume: id, prompt: "P-AGAIN" })
     const [, second] = await notified(host, session, 2)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import { compose, type News, wantsAnswer } from "../../src/delivery/compose.ts"
+import { compose, isNotice, type News, wantsAnswer, withoutRunning } from "../../src/delivery/compose.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -23,6 +23,7 @@ const newsOf = (task: Task, { answer, ...more }: Partial<Omit<News, "answer">> &
   thisRun: NO_FIGURES,
   running: [],
   notFetched: [],
+  together: 3,
   ...more,
 })
 const composed = (news: News, notifyAnswerChars = 4000, development = false) =>
@@ -61,10 +62,9 @@ describe("what only the model reads", () => {
   test("while other tasks of the session run: whose message this is, what ran, and the hint to the letter", () => {
     const news = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
     expect(hiddenLines(news)).toEqual([
-      `${AUTOMATIC} Task bg_aaaaaaaa: completed.`,
-      USED,
-      "Its whole answer, so it need not be fetched:",
-      '<task_output id="bg_aaaaaaaa">',
+      `${AUTOMATIC} Task bg_aaaaaaaa: completed. ${USED}`,
+      "Its whole answer:",
+      "<task_output>",
       "found",
       "</task_output>",
       "Still running: bg_bbbbbbbb (Write findings), bg_cccccccc (Read ‹/b> docs)",
@@ -91,10 +91,9 @@ describe("what only the model reads", () => {
   test("of a resume: which task it was, what this run took and what all did", () => {
     const task = ended("completed", { run: { generation: 2 } })
     const news = newsOf(task, { answer: "x", whole: { ...NO_FIGURES, toolCalls: 5 } })
-    expect(hiddenLines(news).slice(0, 2)).toEqual([
-      `${AUTOMATIC} Resume #2 of task bg_aaaaaaaa (find it): completed.`,
-      "This run: 0 tool calls, 0 tokens, $0.0000; in all: 5 tool calls, 0 tokens, $0.0000.",
-    ])
+    expect(hiddenLines(news)[0]).toBe(
+      `${AUTOMATIC} Resume #2 of task bg_aaaaaaaa (find it): completed. This run: 0 tool calls, 0 tokens, $0.0000; in all: 5 tool calls, 0 tokens, $0.0000.`,
+    )
   })
 
   test("of a failure: reason, note, todos, files, and the text it had written", () => {
@@ -106,35 +105,40 @@ describe("what only the model reads", () => {
       filesChanged: ["a\n.ts"],
       meanwhile: { files: ["b\n", "c"], more: 2 },
     })
-    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 10)).toEqual([
-      `${AUTOMATIC} Task bg_aaaaaaaa: error.`,
+    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 9)).toEqual([
+      `${AUTOMATIC} Task bg_aaaaaaaa: error. ${USED}`,
       "Reason: no such luck",
       "Note: Cut short.",
       "Note: the agent left 2 of its todos open.",
       "Files changed: a .ts",
       "Changed in the folder meanwhile, perhaps by others: b, c and 2 more",
-      USED,
-      "Its whole text so far, so it need not be fetched:",
-      '<task_output id="bg_aaaaaaaa">',
+      "Its whole text so far:",
+      "<task_output>",
       "half",
     ])
   })
 
-  test("of the parent's own cancel: one line with the task's id", () => {
+  test("of the parent's own cancel: the task's id, and the hint for the case", () => {
     const reason = { code: "cancelled", text: "It was cancelled by the agent that launched it." } as const
     const task = (generation: number) => ended("cancelled", { outcome: outcomeOf({ reason }), run: { generation } })
     const notice = composed(newsOf(task(0), { answer: "half", running: [other] }))
-    expect(notice.hidden).toBe(`${AUTOMATIC} Task bg_aaaaaaaa: cancelled, by your own call.`)
+    expect(notice.hidden.split("\n")).toEqual([
+      `${AUTOMATIC} Task bg_aaaaaaaa: cancelled, by your own call.`,
+      "Still running: bg_bbbbbbbb (Write findings)",
+      ...WAITING_HINT,
+    ])
     expect(notice.handsOver).toBe(false)
-    expect(composed(newsOf(task(1))).hidden).toBe(
+    expect(hiddenLines(newsOf(task(1)))).toEqual([
       `${AUTOMATIC} Resume #1 of task bg_aaaaaaaa (find it): cancelled, by your own call.`,
-    )
+      "You have every answer; nothing is left to fetch.",
+      ...DONE_HINT,
+    ])
   })
 
   test("of somebody else's cancel is told as any end", () => {
     const outcome = outcomeOf({ reason: { code: "aborted", text: "The user stopped it." } })
     expect(hiddenLines(newsOf(ended("cancelled", { outcome }))).slice(0, 2)).toEqual([
-      `${AUTOMATIC} Task bg_aaaaaaaa: cancelled.`,
+      `${AUTOMATIC} Task bg_aaaaaaaa: cancelled. ${USED}`,
       "Reason: The user stopped it.",
     ])
   })
@@ -142,7 +146,30 @@ describe("what only the model reads", () => {
   test("holds up where there is nothing to go by", () => {
     const task = ended("completed", { outcome: undefined, delivery: { state: "none" } })
     expect(composed(newsOf(task)).visible).toContain("Task Progress: 0/0")
-    expect(composed(newsOf(task)).hidden).toContain("\nAll 0 tasks finished.\n")
+    expect(composed(newsOf(task)).hidden).toContain("\nAll 3 tasks finished.\n")
+  })
+})
+
+describe("a notification that the next one follows", () => {
+  const runs = newsOf(ended("completed"), { answer: "found\nStill running: x\n1\n2\n3", running: [other, third] })
+
+  test("is sent without what ran then, and with all else", () => {
+    const { hidden } = composed(runs)
+    const lines = hidden.split("\n")
+    expect(isNotice(hidden)).toBe(true)
+    expect(withoutRunning(hidden).split("\n")).toEqual(lines.slice(0, -4))
+    expect(lines.at(-4)).toMatch(/^Still running: bg_bbbbbbbb/)
+  })
+
+  test("stays as it is where nothing ran", () => {
+    const { hidden } = composed(newsOf(ended("completed"), { answer: "found" }))
+    expect(withoutRunning(hidden)).toBe(hidden)
+    expect(isNotice(composed(newsOf(ended("error", { run: { generation: 3 } }))).hidden)).toBe(true)
+  })
+
+  test("is known by how it begins", () => {
+    expect(isNotice("Task bg_aaaaaaaa: completed.")).toBe(false)
+    expect(isNotice(`${AUTOMATIC} Your agent asks.`)).toBe(false)
   })
 })
 
@@ -179,7 +206,7 @@ describe("the answer in a notification", () => {
 
   test("does not come where the option is 0, or where it could not be read", () => {
     for (const notice of [delivered("found", 0), delivered(undefined)]) {
-      expect(notice.hidden.split("\n").slice(1)).toEqual([USED, "Not fetched yet: bg_aaaaaaaa (find it)", ...DONE_HINT])
+      expect(notice.hidden.split("\n").slice(1)).toEqual(["Not fetched yet: bg_aaaaaaaa (find it)", ...DONE_HINT])
       expect(notice.handsOver).toBe(false)
     }
   })

@@ -59,3 +59,17 @@ test("a resume meanwhile changes nothing of the run that ended, and runs itself"
   expect(news.whole.toolCalls).toBe(4)
   expect(idsOf(news.running)).toEqual(["bg_1"])
 })
+
+test("the hint on the end of all counts the batch, and those that ran since none of the session's did", () => {
+  const ran = (id: string, createdAt: number, endedAt: number | undefined, batch = `name:${id}`) =>
+    named(id, { batch, delivery: told, run: { createdAt, endedAt } })
+  const task = ran("bg_1", 500, 900)
+  const count = (...others: Task[]) => newsOf(task, storeOf(task, ...others), 0).together
+  expect(count()).toBe(1)
+  expect(count(ran("bg_2", 100, 499))).toBe(1)
+  // One that ran beside it, and one that ran beside that one.
+  expect(count(ran("bg_3", 50, 150), ran("bg_2", 100, 600))).toBe(3)
+  expect(count(ran("bg_2", 100, 499, task.batch))).toBe(2)
+  expect(count(ran("bg_2", 100, undefined))).toBe(1)
+  expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" })), 0).together).toBe(2)
+})

@@ -4,7 +4,7 @@ import { Rig } from "../support/rig.ts"
 
 /** Answers that come with the news; how the texts read is in `compose.test.ts`. */
 
-const wrapped = (id: string, text: string) => `<task_output id="${id}">\n${text}\n</task_output>`
+const wrapped = (text: string) => `<task_output>\n${text}\n</task_output>`
 
 describe("an answer that comes with the news", () => {
   test("counts as fetched, and a restart knows that", async () => {
@@ -12,7 +12,7 @@ describe("an answer that comes with the news", () => {
     rig.onPrompt("FIND", { text: "found it" })
     const { id, sessionID } = await rig.launch()
     const task = await rig.ended(id)
-    expect(rig.notices()[0]?.hidden).toContain(wrapped(id, "found it"))
+    expect(rig.notices()[0]?.hidden).toContain(wrapped("found it"))
     expect(task.retrievedAt).toBeDefined()
     await rig.clock.advance(60_000)
     expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(task.retrievedAt)
@@ -37,7 +37,8 @@ describe("an answer that comes with the news", () => {
     for (let index = 0; index < 5; index++) ids.push((await rig.launch({ description: `task ${index}` })).id)
     for (const id of ids) await rig.ended(id)
     const hidden = rig.notices().map((notice) => notice.hidden)
-    for (const id of ids) expect(hidden.filter((text) => text.includes(wrapped(id, "found it")))).toHaveLength(1)
+    for (const id of ids) expect(hidden.filter((text) => text.includes(` Task ${id}: `))).toHaveLength(1)
+    expect(hidden.filter((text) => text.includes(wrapped("found it")))).toHaveLength(5)
     expect(hidden.filter((text) => text.includes("\nStill running: "))).toHaveLength(4)
     expect(hidden.at(-1)).toContain("\nYou have every answer; nothing is left to fetch.\nAll 5 tasks finished.\n")
     expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
@@ -56,9 +57,7 @@ describe("an answer that comes with the news", () => {
     rig.onPrompt("FIND", { hang: true, text: "so far" })
     const { id } = await rig.launch()
     await rig.ended(id)
-    expect(rig.notices()[0]?.hidden).toContain(
-      `Its whole text so far, so it need not be fetched:\n${wrapped(id, "so far")}`,
-    )
+    expect(rig.notices()[0]?.hidden).toContain(`Its whole text so far:\n${wrapped("so far")}`)
   })
 
   test("is left out where it cannot be read: the end is told all the same", async () => {
@@ -85,9 +84,9 @@ describe("an answer that comes with the news", () => {
     rig.host.stored(rig.parent).undoneFrom = undefined
     await rig.ended(id)
     const [first, second] = rig.notices()
-    expect(first?.hidden).toContain(wrapped(id, "the first answer"))
+    expect(first?.hidden).toContain(wrapped("the first answer"))
     expect(first?.hidden).not.toContain("the second answer")
-    expect(second?.hidden).toContain(wrapped(id, "the second answer"))
+    expect(second?.hidden).toContain(wrapped("the second answer"))
   })
 
   test("does not come again where a waiting call handed it over", async () => {

@@ -25,6 +25,7 @@ describe("options", () => {
       reuseIdentical: false,
       allowModelOverride: true,
       resumable: ["completed"],
+      nativeTask: true,
       wake: "each",
       notifyAnswerChars: 4000,
       childPrompt: true,

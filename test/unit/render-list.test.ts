@@ -20,18 +20,18 @@ describe("a list reads", () => {
     const { title, output: text } = renderList(views, 0)
     expect(title).toBe("2 tasks, 1 running")
     expect(text.split("\n")).toEqual([
-      "bg_aaaaaaaa find it | general | running, working | 12.3s | 1 tool call | 12,345 tokens, $0.0123 | batch bg_aaaaaaaa",
-      "bg_aaaaaaaa (forked) (resumed) find it | general | completed | 12.3s | 1,200 tool calls | 12,345 tokens, $0.0123 | batch survey",
-      "2 tasks, 1 running | 1,201 tool calls | 24,690 tokens, $0.0247",
+      "bg_aaaaaaaa find it | general | running, working | 12.3s | 1 tool call | 12,345 tokens + 99,999 from the cache, $0.0123 | batch bg_aaaaaaaa",
+      "bg_aaaaaaaa (forked) (resumed) find it | general | completed | 12.3s | 1,200 tool calls | 12,345 tokens + 99,999 from the cache, $0.0123 | batch survey",
+      "2 tasks, 1 running | 1,201 tool calls | 24,690 tokens + 199,998 from the cache, $0.0247",
     ])
   })
 
   test("as the least it was where a step was cut off", () => {
     const views = [endedView({}, { whole: figuresOf({ usage: { ...usage, atLeast: true } }) }), endedView()]
     const rows = renderList(views, 0).output.split("\n")
-    expect(rows[0]).toContain("| at least 12,345 tokens, $0.0123 |")
+    expect(rows[0]).toContain("| at least 12,345 tokens + 99,999 from the cache, $0.0123 |")
     expect(rows[1]).not.toContain("at least")
-    expect(rows[2]).toMatch(/at least 24,690 tokens, \$0\.0247$/)
+    expect(rows[2]).toMatch(/at least 24,690 tokens \+ 199,998 from the cache, \$0\.0247$/)
   })
 
   test("with what is spent of how much, where there are limits", () => {
@@ -39,9 +39,11 @@ describe("a list reads", () => {
     const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }
     const last = (bill: Bill) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
     expect(last({ ...spent, limits })).toBe(
-      "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens, $0.0123 of $0.50 | last 24 hours at least $1.2500 of $2.00",
+      "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens + 99,999 from the cache, $0.0123 of $0.50 | last 24 hours at least $1.2500 of $2.00",
     )
-    expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerTask: 1 } })).toMatch(/\| 12,345 tokens, \$0\.0123$/)
+    expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerTask: 1 } })).toMatch(
+      /\| 12,345 tokens \+ 99,999 from the cache, \$0\.0123$/,
+    )
   })
 
   test("one line a task, whatever its texts hold", () => {

@@ -13,10 +13,15 @@ describe("a launch reads", () => {
   test("as one that runs", () => {
     expect(renderLaunch({ view: viewOf(), reused: false })).toEqual({
       title: "find it",
-      output:
-        "Background task launched.\nTask ID: bg_aaaaaaaa (find it)\nAgent: general (p/m)\n\nYou will be told when it ends.",
+      output: "Background task launched. Task ID: bg_aaaaaaaa (find it)\nYou will be told when it ends.",
       metadata: { taskId: "bg_aaaaaaaa", sessionId: "ses_child", status: "running" },
     })
+  })
+
+  test("with its agent and model where a model was given", () => {
+    expect(renderLaunch({ view: viewOf(), reused: false }, true).output).toBe(
+      "Background task launched. Task ID: bg_aaaaaaaa (find it)\nAgent: general (p/m)\nYou will be told when it ends.",
+    )
   })
 
   test("as one that waits for a slot", () => {
@@ -25,7 +30,7 @@ describe("a launch reads", () => {
     const task = taskOf({ run: { startedAt: undefined } })
     const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false })
     expect(waiting.output).toMatch(
-      /^Background task launched\.\nTask ID: bg_aaaaaaaa [^\n]*\nAgent: [^\n]*\nIt is waiting for bg_b, and begins with their answers\.\n/,
+      /^Background task launched\. Task ID: bg_aaaaaaaa [^\n]*\nIt is waiting for bg_b, and begins with their answers\.\n/,
     )
   })
 
@@ -44,10 +49,21 @@ describe("a launch reads", () => {
     expect(text({ droppedMessages: 0, cutResults: 0, messages: 4 })).toContain(
       "Inherited: 4 messages, about 12,345 tokens\n",
     )
-    expect(text({})).toContain("Agent: general\n")
     const cuts = [{ tool: "read", call: '{"path":"/x"}', kept: 1444, of: 22_000 }]
     expect(text({ cuts })).toMatch(/left:\n- read \{"path":"\/x"\}: 1,444 of 22,000\n/)
     expect(text({ cuts, cutResults: 3 })).toContain("Cut, with the characters that are left:\n- 2 older ones\n- read")
+  })
+
+  test("as a fork that rides on the cache, with what that costs, and with why one does not", () => {
+    const fork = { messages: 22, tokens: 14_058, droppedMessages: 0, cutResults: 0 }
+    const text = (more: object) =>
+      renderLaunch({ view: viewOf({ task: taskOf({ fork: { ...fork, ...more } }) }), reused: false }).output
+    const price = { cached: 14_058 * 0.3e-6, anew: 14_058 * 3.75e-6 }
+    expect(text({ whole: true, rides: "ses_a", price })).toContain(
+      "\nInherited: 22 messages, about 14,058 tokens, uncut.\nFrom the provider's cache its first step costs about $0.0042 instead of $0.0527.\nYou will be told",
+    )
+    expect(text({ whole: true, rides: "ses_a" })).toContain("tokens, uncut.\nYou will be told")
+    expect(text({ why: "Too long: this fork is trimmed." })).toContain("tokens\nToo long: this fork is trimmed.\nYou")
   })
 })
 
@@ -108,7 +124,7 @@ describe("a running task reads", () => {
         "Status: running, working",
         "Time: 12.3s (after 2.5s in the queue)",
         "Tool calls: 3 (last: read, grep)",
-        "Usage: 12,345 tokens, $0.0123",
+        "Usage: 12,345 tokens + 99,999 from the cache, $0.0123",
         "Last sign of life: 3s ago",
         "Latest text:",
         '<task_output id="bg_aaaaaaaa">',
@@ -169,7 +185,7 @@ describe("a running task reads", () => {
     const lines = output(viewOf({ task, whole, thisRun, recentTools: ["read"] })).split("\n")
     expect(lines).toContain("Resumed: 2 times")
     expect(lines).toContain("Tool calls: this run 3 (last: read), in all 9")
-    expect(lines).toContain("Usage: this run 0 tokens, $0.0000; in all 12,345 tokens, $0.0123")
+    expect(lines).toContain("Usage: this run 0 tokens, $0.0000; in all 12,345 tokens + 99,999 from the cache, $0.0123")
   })
 
   test("on lines of its own, whatever a child or its provider wrote", () => {

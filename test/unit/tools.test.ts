@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest"
+import { z } from "zod"
 import { CallError } from "../../src/core/errors.ts"
 import { HostError } from "../../src/core/ports.ts"
 import { DEFAULTS } from "../../src/options.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
-import { defineTool } from "../../src/tools/tool.ts"
+import { defineTool, type Tool } from "../../src/tools/tool.ts"
 import { Rig } from "../support/rig.ts"
 
 const rigged = (options: object = {}) => {
@@ -17,13 +18,17 @@ const rigged = (options: object = {}) => {
   }
   return { rig, tools, call }
 }
+/** A tool's arguments as the host shows them to a model. */
+const shownBy = (tool: Tool | undefined) =>
+  z.toJSONSchema(z.object(tool?.args), { io: "input" }).properties as Record<string, unknown>
+
 const find = { description: " find\n it ", prompt: " FIND ", agent: "general" }
 
 test("the task tool tells of answers in the message only where there are any", () => {
   const text = (options: object) => rigged(options).tools.superagents_task?.description
-  expect(text({})).toContain("an automatic message tells you and brings the answer (of a long one the beginning).")
+  expect(text({})).toContain("an automatic message when the task ends, with the answer (of a long one the beginning).")
   expect(text({ notifyAnswerChars: 0 })).toContain(
-    "an automatic message tells you; then fetch the answer with superagents_output.",
+    "an automatic message when the task ends; then fetch the answer with superagents_output.",
   )
 })
 
@@ -35,15 +40,49 @@ test("the task tool says and offers only what the options allow", () => {
   }
   expect(tool({}).description).toContain("ask a completed task again")
   expect(tool({}).description).not.toContain("starts no turn")
-  expect(tool({}).text("place")).toContain("without what git ignores (say node_modules)")
-  expect(tool({ worktree: { ...DEFAULTS.worktree, setup: "npm ci" } }).text("place")).not.toContain("ignores")
+  expect(tool({}).text("place")).toContain("without ignored ones (node_modules)")
+  expect(tool({ worktree: { ...DEFAULTS.worktree, setup: "npm ci" } }).text("place")).not.toContain("ignored")
   expect(tool({ wake: "never" }).description).toContain("It starts no turn of yours: you read it in the next one.")
   const wide = tool({ resumable: ["completed", "error"] })
   expect(wide.description).toContain("ask a completed or error task again")
-  expect(wide.text("resume")).toContain("Id of a completed or error task")
   const none = tool({ resumable: [], allowModelOverride: false })
   expect(none.description).not.toContain("`resume")
   expect([none.text("resume"), none.text("model")]).toEqual([undefined, undefined])
+  expect(tool({}).description).toContain("use `task` where you have it")
+  expect(tool({ nativeTask: false }).description).toContain(
+    "If you can do nothing without the answer, wait for it with `superagents_output` and `block: true`; what one",
+  )
+})
+
+test("a fork may be whole where the option allows it, and is told to be one of three things", async () => {
+  const kinds = { anyOf: [{ type: "boolean" }, { type: "string", enum: ["whole"] }] }
+  expect(shownBy(rigged().tools.superagents_task).fork).toEqual(kinds)
+  const off = rigged({ fork: { whole: "never" } })
+  expect(shownBy(off.tools.superagents_task).fork).toEqual({ type: "boolean" })
+  expect(off.tools.superagents_task?.description).not.toContain("whole")
+  await expect(off.call("task", { ...find, fork: "whole" })).rejects.toThrow('option fork.whole is "never"')
+  await expect(rigged().call("task", { ...find, fork: "half" })).rejects.toThrow(
+    /^Argument `fork`: true, false or "whole"\. Got "half"\.$/,
+  )
+})
+
+test("a fork that is whole needs no agent, and is told of with what it has", async () => {
+  const { rig, call } = rigged()
+  const { output } = await call("task", { description: "go on", prompt: "FIND", fork: "whole" })
+  expect(output).toMatch(
+    /^Background task launched\. Task ID: bg_\w+ \(go on\)\nInherited: .+, uncut\.\nYou will be told/,
+  )
+  expect(rig.manager.list(rig.parent)[0]?.task.agent).toBe("build")
+  await expect(call("task", { description: "go on", prompt: "FIND", fork: true })).rejects.toThrow("`agent` is missing")
+})
+
+test("what a model is shown of arguments is kinds, enums and descriptions; the errors tell the limits", async () => {
+  const { tools, call } = rigged()
+  for (const tool of Object.values(tools))
+    expect(JSON.stringify(shownBy(tool))).not.toMatch(/"(minLength|maxLength|minimum|maximum|maxItems|minItems)"/)
+  await expect(call("task", { ...find, description: "x".repeat(201) })).rejects.toThrow("<=200 characters")
+  await expect(call("output", { task_id: "bg_x", timeout: 600_001 })).rejects.toThrow("<=600000")
+  await expect(call("task", { ...find, after: [] })).rejects.toThrow("`after`")
 })
 
 test("what an option turns off is refused with that reason", async () => {
@@ -51,12 +90,11 @@ test("what an option turns off is refused with that reason", async () => {
   await expect(call("task", { ...find, model: "scripted/beta" })).rejects.toThrow("option allowModelOverride is false")
 })
 
-test("every tool that takes a task's id says that a beginning will do, and a batch has a name or a task's id", () => {
+test("output and cancel say that the beginning of an id will do, and a batch has a name or a task's id", () => {
   const { tools } = rigged()
   const descriptions = (name: string) =>
     Object.values(tools).flatMap(({ args }) => (args[name] as { description?: string } | undefined)?.description ?? [])
-  for (const text of [...descriptions("task_id"), ...descriptions("resume")])
-    expect(text).toContain("enough of its beginning")
+  for (const text of descriptions("task_id")) expect(text).toContain("enough of its beginning")
   expect(descriptions("task_id")).toHaveLength(2)
   expect(descriptions("batch").filter((text) => text.includes("the id of one of its tasks"))).toHaveLength(2)
 })
@@ -98,7 +136,7 @@ describe("the task tool", () => {
     const [view] = rig.manager.list(rig.parent)
     const id = view?.task.id
     expect(title).toBe("find it")
-    expect(output).toContain(`Background task launched.\nTask ID: ${id} (find it)\nAgent: general (scripted/alpha)`)
+    expect(output).toContain(`Background task launched. Task ID: ${id} (find it)\n`)
     expect(output).toContain("You will be told when it ends")
     expect(metadata).toEqual({ taskId: id, sessionId: view?.task.sessionID, status: "running" })
     expect(rig.host.stored(view?.task.sessionID ?? "").messages).toEqual([])
@@ -129,6 +167,23 @@ describe("the task tool", () => {
       { name: "plan", description: "", mode: "all" },
     ])
     expect(text).toBe("Text.\n\nAgents:\n- general: For anything.\n- plan: (no description)")
+  })
+
+  test("names them in one order, each with its first sentence, and of that 160 characters", () => {
+    const agents = [
+      { name: "z", description: "Reviews code, e.g. for style.\nUse it often." },
+      { name: "b", description: "x".repeat(200) },
+      { name: "a", description: "Who? (Nobody knows.) And more." },
+      { name: "c", description: "検索する。速い。" },
+    ].map((each) => ({ ...each, mode: "all" as const }))
+    const text = withAgents("Text.", agents)
+    expect(text.split("\n").slice(3)).toEqual([
+      "- a: Who?",
+      `- b: ${"x".repeat(159)}…`,
+      "- c: 検索する。",
+      "- z: Reviews code, e.g. for style.",
+    ])
+    expect(withAgents("Text.", agents.toReversed())).toBe(text)
   })
 })
 

@@ -16,8 +16,29 @@ export function newsOf(task: Task, store: TaskStore, now: number): News {
     whole,
     thisRun,
     running: others.filter(isUntold),
+    together: togetherWith(task, others),
     notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
   }
+}
+
+/**
+ * How many tasks there are that the hint on the end of them all speaks of: this one's batch, and those that ran since
+ * none of the session's did.
+ */
+function togetherWith(task: Task, others: readonly Task[]): number {
+  let since = task.run.createdAt
+  const left = new Set(others)
+  for (let found = true; found; ) {
+    found = false
+    for (const other of left) {
+      const ran = isActive(other) || (other.run.endedAt ?? 0) >= since
+      if (other.batch !== task.batch && !ran) continue
+      left.delete(other)
+      if (ran) since = Math.min(since, other.run.createdAt)
+      found = true
+    }
+  }
+  return 1 + others.length - left.size
 }
 
 /** True where nothing else of the session's is still to come: then this news is the last for now. */
