@@ -14,31 +14,62 @@ export type BlockInput = {
   readonly state: TaskState
 }
 
-/** The task of a thread, as its model sees it in the system prompt of each request. */
-export function taskBlock({ task, subtask, state }: BlockInput): string {
+/** What a block says of a task, by its sections: each is told anew as a whole when it changes. */
+export type Sections = {
+  readonly id: string
+  readonly head: string
+  readonly status: string
+  readonly description: string
+  readonly steps: string
+  readonly resources: string
+}
+
+export function sectionsOf({ task, subtask, state }: BlockInput): Sections {
   const { id, description, owner, createdBy, steps, resources } = task
-  return [
-    `<Task id="${id}">`,
-    headOf(task),
-    `Status: ${task.status}${state.state === "running" || state.state === task.status ? "" : ` (${state.text})`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
-    "",
-    "Description:",
-    description.trim() === "" ? "(none)" : shown(description, MOST_DESCRIPTION_CHARS),
-    "",
-    "Steps (numbered from 0):",
-    ...(steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask))),
-    "",
-    "Resources (numbered from 0):",
-    ...(resources.length === 0
-      ? ["(none)"]
-      : resources.map(
-          (each, index) =>
-            `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
-        )),
-    "",
-    `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.`,
-    "</Task>",
-  ].join("\n")
+  const status = `${task.status}${state.state === "running" || state.state === task.status ? "" : ` (${state.text})`}`
+  return {
+    id,
+    head: headOf(task),
+    status: `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    description: section(
+      "Description:",
+      description.trim() === "" ? ["(none)"] : [shown(description, MOST_DESCRIPTION_CHARS)],
+    ),
+    steps: section(
+      "Steps (numbered from 0):",
+      steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask)),
+    ),
+    resources: section(
+      "Resources (numbered from 0):",
+      resources.length === 0
+        ? ["(none)"]
+        : resources.map(
+            (each, index) =>
+              `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
+          ),
+    ),
+  }
+}
+
+const section = (title: string, lines: readonly string[]): string => [title, ...lines].join("\n")
+
+/** The task of a thread, as its model sees it in the system prompt of a turn's requests. */
+export const taskBlock = ({ id, head, status, description, steps, resources }: Sections): string =>
+  [
+    `<Task id="${id}">\n${head}\n${status}`,
+    description,
+    steps,
+    resources,
+    `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.\n</Task>`,
+  ].join("\n\n")
+
+/** What has become of a task since its block was written: the sections that differ; undefined where none does. */
+export function taskNow(then: Sections, now: Sections): string | undefined {
+  const changed = (["head", "status", "description", "steps", "resources"] as const).filter(
+    (name) => then[name] !== now[name],
+  )
+  if (changed.length === 0) return undefined
+  return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
 }
 
 const stepLines = (subtask: BlockInput["subtask"]) => (step: Step, index: number) => {

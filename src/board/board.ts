@@ -1,5 +1,6 @@
+import { remember } from "../lib/remember.ts"
 import { oneLine } from "../lib/text.ts"
-import { type BlockInput, taskBlock } from "./block.ts"
+import { type BlockInput, type Sections, sectionsOf, taskBlock, taskNow } from "./block.ts"
 import { Changes } from "./changes.ts"
 import type { Threads } from "./ports.ts"
 import { Present, type PresentPorts } from "./present.ts"
@@ -36,6 +37,8 @@ export type BoardPorts = PresentPorts & {
 }
 
 const DEFAULT_HISTORY = 20
+/** Threads whose turn's block is remembered at most. */
+const MOST_TURNS = 256
 
 /**
  * The board's service: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that
@@ -47,6 +50,8 @@ export class TaskBoard implements Board {
   readonly #threads: ThreadMaker
   readonly #changes: Changes
   readonly #scheduler: Scheduler
+  /** Threads whose turns are under way, and what their tasks' blocks say in all requests of the turn. */
+  readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
   readonly #listeners = new Set<() => void>()
 
   constructor(ports: BoardPorts) {
@@ -180,11 +185,35 @@ export class TaskBoard implements Board {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** The `<Task>` block for a session's next request; undefined where it is no thread. */
+  /**
+   * The `<Task>` block for a session's next request: that of the beginning of its turn, since what stands so far in front
+   * costs the provider's cache of all that follows. Undefined where it is no thread.
+   */
   async blockFor(sessionID: string): Promise<string | undefined> {
-    if (!threadTask(await this.#ports.store.read(), sessionID)) return undefined
-    const task = threadTask(await this.#read(), sessionID)
-    return task && taskBlock({ task, subtask: await this.subtasksIn(task), state: this.state(task) })
+    const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
+    return sections && taskBlock(sections)
+  }
+
+  /**
+   * A request of this turn is about to be made in a session. Returns what differs from the turn's block by now, which
+   * stands as the last message of that request; undefined for nothing.
+   */
+  async changesFor(sessionID: string, turn: string): Promise<string | undefined> {
+    const begun = this.#turns.get(sessionID)
+    const task = begun?.turn === turn ? begun.sections : undefined
+    const sections = await this.#sectionsFor(sessionID, task?.id)
+    if (task) return sections && taskNow(task, sections)
+    if (sections) remember(this.#turns, sessionID, { turn, sections }, MOST_TURNS)
+    else this.#turns.delete(sessionID)
+    return undefined
+  }
+
+  /** `id`: the task whose thread it was when the turn began: it may have left the board since. */
+  async #sectionsFor(sessionID: string, id?: string): Promise<Sections | undefined> {
+    const { store } = this.#ports
+    const isThread = threadTask(await store.read(), sessionID) !== undefined
+    const task = isThread ? threadTask(await this.#read(), sessionID) : id && (await store.find(id))
+    return task ? sectionsOf({ task, subtask: await this.subtasksIn(task), state: this.state(task) }) : undefined
   }
 
   /** What is known of the subtasks of a task's steps. */

@@ -40,6 +40,8 @@ export type OpenBoard = {
   configure(config: AgentConfig): void
   /** What a session's next request carries in its system prompt: the `<Task>` block where it is a thread. */
   system(sessionID: string): Promise<string | undefined>
+  /** A request of this turn is about to be made: what has changed since the turn's `<Task>` block, if anything has. */
+  changed(sessionID: string, turn: string): Promise<string | undefined>
   /** A user message was stored in a session. */
   written(sessionID: string, messageID: string): Promise<void>
 }
@@ -87,6 +89,7 @@ export function openBoard(setup: BoardSetup): OpenBoard {
     beat: () => board.beat(),
     configure: (config) => gateTools(config, options.agents),
     system: (sessionID) => quietly("a task's block", () => board.blockFor(sessionID)),
+    changed: (sessionID, turn) => quietly("what has changed in a task", () => board.changesFor(sessionID, turn)),
     written: async (sessionID, messageID) => {
       await quietly("hearing of a message", () => board.written(sessionID, messageID))
     },

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { taskBlock } from "../../src/board/block.ts"
+import { sectionsOf, taskBlock } from "../../src/board/block.ts"
 import { gateTools } from "../../src/board/gate.ts"
 import { boardFolder, isSameFolder, mainCheckout } from "../../src/board/project.ts"
 import type { BoardTask } from "../../src/board/task.ts"
@@ -105,11 +105,13 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
     updatedAt: "",
   }
   const state = { state: "needs you", reason: "help", text: "needs you: help" } as const
-  const block = taskBlock({
-    task,
-    state,
-    subtask: (id) => (id === "6" ? { owner: "tester", text: "running" } : undefined),
-  })
+  const block = taskBlock(
+    sectionsOf({
+      task,
+      state,
+      subtask: (id) => (id === "6" ? { owner: "tester", text: "running" } : undefined),
+    }),
+  )
   expect(block).toContain("Status: active (needs you: help). Owner: build. Created by: user.")
   expect(block).toContain(
     "0. [x] one\n   a\n   b &lt;/task> &lt;\u200b/task>\n1. [ ] two -> subtask #6 (tester): running\n2. [ ] three -> subtask #7: no longer there",

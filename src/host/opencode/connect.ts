@@ -16,6 +16,7 @@ import { diffSince } from "./diffs.ts"
 import { OpencodeForks } from "./forks.ts"
 import { OpencodeHost } from "./host.ts"
 import { type Guest, guestOf, leave, leaveAll, listenIn } from "./hub.ts"
+import { WITHOUT_NATIVE } from "./native-task.ts"
 import { sessionPages } from "./pages.ts"
 import { OpencodeHand } from "./person.ts"
 import { startCounting } from "./thread.ts"
@@ -60,7 +61,13 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   if (problem) warn({ title: KEY_TITLE, message: problem })
   return {
     host,
-    forks: new OpencodeForks({ client, sessions: host, directory, counter }),
+    forks: new OpencodeForks({
+      client,
+      sessions: host,
+      directory,
+      counter,
+      usual: options.nativeTask ? {} : WITHOUT_NATIVE,
+    }),
     warn,
     notices,
     lost() {

@@ -1,7 +1,7 @@
 import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
 import type { Persona } from "../../core/ports.ts"
+import { remember } from "../../lib/remember.ts"
 import type { RawEvent } from "./events.ts"
-import { remember } from "./remember.ts"
 
 /** Sessions and messages remembered at most: those in use now, however many there are. */
 const MOST_SESSIONS = 256

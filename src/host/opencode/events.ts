@@ -1,9 +1,9 @@
 import type { HostEvent } from "../../core/ports.ts"
+import { remember } from "../../lib/remember.ts"
 import { oneLine } from "../../lib/text.ts"
 import { decodeRequest } from "../record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { toError, toUsage } from "./convert.ts"
-import { remember } from "./remember.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }

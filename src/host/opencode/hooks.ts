@@ -1,4 +1,5 @@
 import type { Hooks } from "@opencode-ai/plugin"
+import type { Part } from "@opencode-ai/sdk/v2/types"
 import type { App } from "../../app.ts"
 import type { AgentConfig } from "../../board/index.ts"
 import type { HostEvent } from "../../core/ports.ts"
@@ -12,7 +13,8 @@ import type { Tool } from "../../tools/tool.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import { type Guest, guestOf } from "./hub.ts"
-import { type Request, sessionOf, tellWith } from "./last-word.ts"
+import { NativeTask } from "./native-task.ts"
+import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 import { unsuitableHere } from "./routes.ts"
 import { toHostTool } from "./tool.ts"
@@ -25,6 +27,9 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   const { manager, board } = app
   const events = new EventReader()
   const briefing = briefingOf(options)
+  const native = options.nativeTask ? undefined : new NativeTask()
+  /** Sessions whose next request is one that compacts them. */
+  const compacting = new Set<string>()
   const guest: Guest = {
     tools: app.tools,
     keeper: manager,
@@ -49,9 +54,13 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     get tool() {
       return unsuitable ? {} : Object.fromEntries(hostTools)
     },
-    ...(board && {
-      config: async (config) => guard(() => board.configure(config as AgentConfig)),
-      "chat.message": async ({ sessionID }, { message }) => guard(() => board.written(sessionID, message.id)),
+    ...(board && { config: async (config) => guard(() => board.configure(config as AgentConfig)) }),
+    ...((board || native) && {
+      "chat.message": async ({ sessionID }, { message, parts }) =>
+        guard(async () => {
+          native?.written(message, parts as readonly Part[])
+          await board?.written(sessionID, message.id)
+        }),
     }),
     event: async ({ event }) =>
       guard(() => {
@@ -68,11 +77,16 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
     "experimental.chat.messages.transform": async (_input, output) =>
-      guard(() => {
+      guard(async () => {
         const request = output as unknown as Request
         const sessionID = sessionOf(request)
-        const word = sessionID && keeperHere().inRequest(sessionID)
-        if (word) tellWith(request, word.text, word.withoutTools)
+        leaveOutStale(request)
+        // What is said for one request alone is no part of what a compaction sums up.
+        if (!sessionID) return compacting.clear()
+        if (compacting.delete(sessionID)) return
+        const changed = await board?.changed(sessionID, turnOf(request))
+        const word = keeperHere().inRequest(sessionID)
+        tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // What a provider goes by to find a request's beginning in its cache.
     "chat.params": async ({ sessionID }, output) =>
@@ -100,6 +114,8 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
+        // The host hands the conversation over right after this, to be summed up.
+        compacting.add(sessionID)
         const keeper = keeperHere()
         await keeper.ready(sessionID)
         const text = renderForCompaction(keeper.list(sessionID))
@@ -117,6 +133,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   function hear(event: RawEvent, folder: string): void {
     host.hear(event, folder)
     const heard: HostEvent | undefined = events.read(event, Date.now())
+    if (heard?.type === "idle") native?.idle(heard.sessionID)
     if (heard) manager.handle(heard)
   }
 
@@ -128,6 +145,8 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     }
   }
 }
+
+const isText = (text: string | undefined): text is string => text !== undefined
 
 /** Where a task works, the instance that looks after the task answers calls of the tools. */
 const toolsHere = (own: Readonly<Record<string, Tool>>, directory: string): Record<string, Tool> =>

@@ -2,6 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, HostError, LEASE_MS, type TaskRecord, type Unbelieved } from "../../core/ports.ts"
 import { isActive, isOwed, type Task, type TaskDraft } from "../../core/task.ts"
+import { remember } from "../../lib/remember.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -15,7 +16,6 @@ import { type Recorded, withoutCopies } from "../record/copies.ts"
 import { ownerNow, ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
 import { call, find } from "./client.ts"
-import { remember } from "./remember.ts"
 
 /** Sessions whose last write is remembered at most; one more costs a read before its next write. */
 const MOST_RENEWALS = 1024

@@ -1,8 +1,8 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import type { Message, MessagePart } from "../../core/ports.ts"
+import { remember } from "../../lib/remember.ts"
 import { messageOf, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
-import { remember } from "./remember.ts"
 
 /** Sessions listened to at most; a prompt to one more makes the first of them be asked instead. */
 const MOST_SESSIONS = 256

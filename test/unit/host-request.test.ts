@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest"
+import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "../../src/host/opencode/request.ts"
+
+const request = (...roles: ("user" | "assistant")[]): Request => ({
+  messages: roles.map((role, index) => ({
+    info: { id: `msg_00${index}`, sessionID: "ses_1", role, agent: "build" } as never,
+    parts: [{ id: `prt_${index}`, type: "text", text: `${role} ${index}` } as never],
+  })),
+})
+
+test("a request's session is that of its messages", () => {
+  expect(sessionOf(request("user"))).toBe("ses_1")
+  expect(sessionOf(request())).toBeUndefined()
+})
+
+test("what a model is told with one request comes last, as its user's", () => {
+  const asked = request("user", "assistant", "user", "assistant")
+  tellWith(asked, ["stop now"])
+  const { info, parts } = asked.messages.at(-1) as Request["messages"][number]
+  expect(asked.messages).toHaveLength(5)
+  expect(info).toMatchObject({ role: "user", sessionID: "ses_1", agent: "build" })
+  expect(info.id > "msg_003").toBe(true)
+  expect(parts).toMatchObject([{ type: "text", text: "stop now", messageID: info.id }])
+  expect(asked.messages.some((message) => "tools" in message.info)).toBe(false)
+})
+
+test("where a prompt has told it already, it is not told twice", () => {
+  const asked = request("user", "assistant", "user")
+  tellWith(asked, ["user 2"], true)
+  expect(asked.messages).toHaveLength(3)
+})
+
+test("without tools, every tool is off, whatever its name, in the host's own object", () => {
+  const asked = request("user")
+  const newest = asked.messages[0]?.info
+  tellWith(asked, ["stop now"], true)
+  for (const { info } of asked.messages) {
+    const { tools } = info as { tools?: { [name: string]: boolean } }
+    expect(tools?.bash).toBe(false)
+    expect("any_mcp_tool" in (tools as object)).toBe(true)
+    expect(Object.getOwnPropertyDescriptor(tools, "read")?.value).toBe(false)
+  }
+  expect(asked.messages[0]?.info).toBe(newest)
+})
+
+test("a request without a user's message is left alone", () => {
+  const asked = request("assistant")
+  tellWith(asked, ["stop now"], true)
+  expect(asked).toEqual(request("assistant"))
+})
+
+test("several texts come as one message, each a part of its own; none makes no message", () => {
+  const asked = request("user", "assistant")
+  tellWith(asked, ["one", "user 0", "two"])
+  expect(asked.messages.at(-1)?.parts).toMatchObject([{ text: "one" }, { text: "two" }])
+  expect(new Set(asked.messages.at(-1)?.parts.map(({ id }) => id)).size).toBe(2)
+  const quiet = request("user")
+  tellWith(quiet, [])
+  expect(quiet).toEqual(request("user"))
+})
+
+describe("the turn of a request", () => {
+  const turn = (...messages: [role: "user" | "assistant", more?: object][]) =>
+    turnOf({
+      messages: messages.map(([role, more], index) => ({
+        info: { id: `m${index}`, role, ...more } as never,
+        parts: [],
+      })),
+    })
+  const goesOn = { finish: "tool-calls" }
+  const ended = { finish: "stop" }
+
+  test("is that of the first message since the last answer that ended one", () => {
+    expect(turn(["user"])).toBe("m0")
+    expect(turn(["user"], ["assistant", goesOn], ["assistant"])).toBe("m0")
+    expect(turn(["user"], ["assistant", ended], ["user"])).toBe("m2")
+    expect(turn(["user"], ["assistant", ended], ["user"], ["user"], ["assistant", goesOn])).toBe("m2")
+    expect(turn(["user"], ["assistant", { error: { name: "x" } }], ["user"], ["assistant", goesOn])).toBe("m2")
+  })
+
+  test("does not change with what comes in its middle", () => {
+    expect(turn(["user"], ["assistant", goesOn], ["user"], ["assistant", goesOn], ["user"])).toBe("m0")
+  })
+
+  test("is that of the newest message where nothing was asked since", () => {
+    expect(turn(["user"], ["assistant", ended])).toBe("m1")
+    expect(turn()).toBe("")
+  })
+})
+
+describe("a notification", () => {
+  const AUTOMATIC = "Automatic message, not written by the user."
+  const STALE =
+    "\nStill running: bg_b (other)\nIf you need results immediately, use superagents_output(task_id=\"bg_a\").\nYou can continue working or just say 'waiting' and halt.\nWATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
+  const HEAD = `${AUTOMATIC} Task bg_a: completed. Used: nothing.`
+  const notice = (text: string): Request["messages"][number] => ({
+    info: { id: "msg_n", role: "user" } as never,
+    parts: [{ type: "text", text: "visible" } as never, { type: "text", text, synthetic: true } as never],
+  })
+  const answer = { info: { role: "assistant" } as never, parts: [] }
+  const texts = ({ messages }: Request) =>
+    messages.map(({ parts }) => parts.flatMap((part) => (part.type === "text" ? [part.text] : [])))
+
+  test("is without what the next one says anew, where that follows directly, in this request alone", () => {
+    const first = notice(HEAD + STALE)
+    const [, stored] = first.parts
+    const asked = { messages: [first, notice(HEAD + STALE), notice(`${HEAD}\nAll 3 tasks finished.`)] }
+    leaveOutStale(asked)
+    expect(texts(asked)).toEqual([
+      ["visible", HEAD],
+      ["visible", HEAD],
+      ["visible", `${HEAD}\nAll 3 tasks finished.`],
+    ])
+    expect(stored).toMatchObject({ text: HEAD + STALE })
+  })
+
+  test("is whole where an answer or somebody else's words follow, or nothing does", () => {
+    const said = { info: { role: "user" } as never, parts: [{ type: "text", text: HEAD } as never] }
+    const asked = {
+      messages: [notice(HEAD + STALE), answer, notice(HEAD + STALE), said, notice(HEAD + STALE)],
+    }
+    const before = texts(asked)
+    leaveOutStale(asked)
+    expect(texts(asked)).toEqual(before)
+  })
+})

@@ -1,0 +1,23 @@
+import { expect, test } from "vitest"
+import { NativeTask } from "../../src/host/opencode/native-task.ts"
+
+const written = (native: NativeTask, kind: "text" | "agent", sessionID = "ses_1", tools?: Record<string, boolean>) => {
+  const message: { sessionID: string; tools?: Record<string, boolean> } = { sessionID, tools }
+  native.written(message, [{ type: kind } as never])
+  return message.tools
+}
+
+test("a message takes the tool out of its requests, and leaves others as they are", () => {
+  const native = new NativeTask()
+  expect(written(native, "text")).toEqual({ task: false })
+  expect(written(native, "text", "ses_1", { bash: false })).toEqual({ bash: false, task: false })
+})
+
+test("a message that mentions an agent keeps it for its turn, with what comes in the turn's middle", () => {
+  const native = new NativeTask()
+  expect(written(native, "agent")).toBeUndefined()
+  expect(written(native, "text")).toBeUndefined()
+  expect(written(native, "text", "ses_2")).toEqual({ task: false })
+  native.idle("ses_1")
+  expect(written(native, "text")).toEqual({ task: false })
+})
