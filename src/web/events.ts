@@ -3,7 +3,7 @@ import { WebError } from "./errors.ts"
 import type { Feed } from "./feed.ts"
 
 /** Who tells readers what there is. */
-export type Teller = Pick<Feed, "readers" | "join">
+export type Teller = Pick<Feed, "join">
 
 const MOST_STREAMS = 64
 /** A reader that lags so far behind is cut off: it comes back and begins with the whole. */
@@ -14,10 +14,14 @@ const MOST_WAITING_BYTES = 8_388_608
  * from the first event on, whatever was missed.
  */
 export function eventsRoute(feed: Teller): Handler {
+  let open = 0
   return (context) => {
-    if (feed.readers >= MOST_STREAMS)
-      throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
+    if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
     const { signal } = context.req.raw
+    if (signal.aborted) return new Response()
+    // Before anything is waited for: of many that come at once, no more are let in. The signal tells of every end.
+    open++
+    signal.addEventListener("abort", () => open--, { once: true })
     return new Response(streamOf(feed, signal), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
     })

@@ -1,20 +1,48 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
-import { MOST_BODY_BYTES } from "./body.ts"
+import { type Body, lazyBody } from "./body.ts"
 
-/** Answers a request; must not reject. */
+/** Answers a request; must not reject. Its body is read from the connection only when the answer asks for it. */
 export type Fetch = (request: Request) => Response | Promise<Response>
 
 export type Listener = { readonly port: number; close(): Promise<void> }
+
+/** Requests that are answered at once, streams included; more are turned away. */
+const MOST_AT_ONCE = 128
+/** How long a body may take, and a reader that takes nothing in, in ms. */
+const BODY_MS = 10_000
+const STALL_MS = 30_000
+
+export type Limits = { readonly bodyMs: number; readonly stallMs: number; readonly atOnce: number }
+
+const LIMITS: Limits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
 
 /**
  * Listens, or returns undefined where the port is taken. On `node:http`, which OpenCode's Bun and Node both have. Does
  * not keep the process alive.
  */
-export function listen(fetch: Fetch, port: number, host: string): Promise<Listener | undefined> {
+export function listen(
+  fetch: Fetch,
+  port: number,
+  host: string,
+  limits: Limits = LIMITS,
+): Promise<Listener | undefined> {
+  let underWay = 0
   const server = createServer((incoming, outgoing) => {
-    answer(fetch, incoming, outgoing).catch(() => outgoing.destroy())
+    const { socket } = incoming
+    if (underWay >= limits.atOnce) {
+      outgoing.writeHead(503, { connection: "close" })
+      outgoing.end(() => socket.destroy())
+      return
+    }
+    underWay++
+    answer(fetch, incoming, outgoing, limits)
+      .catch(() => socket.destroy())
+      .finally(() => underWay--)
   })
+  // Nothing here speaks another protocol: left alone, such a connection would stay open for good.
+  server.on("upgrade", (_incoming, socket) => socket.destroy())
+  server.on("connect", (_incoming, socket) => socket.destroy())
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "EADDRINUSE") resolve(undefined)
@@ -35,7 +63,12 @@ function close(server: Server): Promise<void> {
   })
 }
 
-async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+async function answer(
+  fetch: Fetch,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  { bodyMs, stallMs }: Limits,
+): Promise<void> {
   const gone = new AbortController()
   const { socket } = incoming
   // Not the response's "close", which the host's Bun does not tell.
@@ -43,17 +76,14 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
   socket.once("close", leave)
   try {
     outgoing.on("error", leave)
-    const { body, whole } = await bodyOf(incoming)
+    const body = lazyBody(incoming, bodyMs)
+    const response = await fetch(requestOf(incoming, body, gone.signal))
     // What is not read to its end cannot be followed by another request.
-    if (!whole) outgoing.setHeader("connection", "close")
-    const request = new Request(`http://${hostOf(incoming)}${pathOf(incoming)}`, {
-      method: incoming.method,
-      headers: headersOf(incoming),
-      body,
-      signal: gone.signal,
-    })
-    await send(await fetch(request), outgoing, gone.signal)
-    if (!whole) socket.destroy()
+    const isLast = !body.isWhole()
+    if (isLast) outgoing.setHeader("connection", "close")
+    await send(response, outgoing, gone.signal, stallMs)
+    if (isLast) outgoing.end(() => socket.destroy())
+    else outgoing.end()
   } finally {
     socket.off("close", leave)
     // Over for its answer too, which may be a stream that nobody read: that of a HEAD.
@@ -61,17 +91,15 @@ async function answer(fetch: Fetch, incoming: IncomingMessage, outgoing: ServerR
   }
 }
 
-/** The body, or as much of it as shows that it is too long. */
-async function bodyOf(incoming: IncomingMessage): Promise<{ body?: Uint8Array<ArrayBuffer>; whole: boolean }> {
-  if (incoming.method === "GET" || incoming.method === "HEAD") return { whole: true }
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
-    chunks.push(chunk)
-    size += chunk.length
-    if (size > MOST_BODY_BYTES) break
-  }
-  return { body: new Uint8Array(Buffer.concat(chunks)), whole: size <= MOST_BODY_BYTES }
+function requestOf(incoming: IncomingMessage, { stream }: Body, signal: AbortSignal): Request {
+  const { method } = incoming
+  const hasBody = method !== "GET" && method !== "HEAD" && stream !== undefined
+  return new Request(`http://${hostOf(incoming)}${pathOf(incoming)}`, {
+    method,
+    headers: headersOf(incoming),
+    signal,
+    ...(hasBody && { body: stream, duplex: "half" }),
+  })
 }
 
 /** For the address alone: guards look at the header as it came. */
@@ -87,27 +115,28 @@ function headersOf(incoming: IncomingMessage): Headers {
   return headers
 }
 
-async function send(response: Response, outgoing: ServerResponse, gone: AbortSignal): Promise<void> {
+/** All but the end of the answer. */
+async function send(response: Response, outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
   outgoing.writeHead(response.status, Object.fromEntries(response.headers))
   const reader = response.body?.getReader()
-  if (!reader) {
-    outgoing.end()
-    return
-  }
+  if (!reader) return
   const stop = () => void reader.cancel().catch(() => {})
   gone.addEventListener("abort", stop, { once: true })
   if (gone.aborted) stop()
   for (;;) {
     const { done, value } = await reader.read()
     if (done) break
-    if (!outgoing.write(value)) await drained(outgoing, gone)
+    if (!outgoing.write(value)) await drained(outgoing, gone, stallMs)
   }
-  outgoing.end()
 }
 
-function drained(outgoing: ServerResponse, gone: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
+/** Rejects where the reader takes nothing in for too long. */
+function drained(outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("The reader does not read.")), stallMs)
+    timer.unref()
     const end = () => {
+      clearTimeout(timer)
       outgoing.off("drain", end)
       gone.removeEventListener("abort", end)
       resolve()

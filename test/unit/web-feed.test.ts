@@ -297,9 +297,18 @@ describe("the stream", () => {
     expect(size).toBeGreaterThan(1_000_000)
   })
 
-  test("is not for more than 64 at once", async () => {
-    await Promise.all(Array.from({ length: 64 }, () => open()))
-    await flush()
-    expect((await open()).status).toBe(409)
+  test("is not for more than 64 at once, however fast they come, and for another when one leaves", async () => {
+    const app = new Hono().get("/", eventsRoute(feed))
+    app.onError((error, context) => context.text(error.message, 409))
+    const gone = Array.from({ length: 100 }, () => new AbortController())
+    const answers = await Promise.all(gone.map(({ signal }) => app.request("/", { signal })))
+    expect(answers.map(({ status }) => status)).toEqual(gone.map((_each, index) => (index < 64 ? 200 : 409)))
+    gone[7]?.abort()
+    expect((await app.request("/")).status).toBe(200)
+    expect((await app.request("/")).status).toBe(409)
+    expect((await app.request("/", { signal: AbortSignal.abort() })).status).toBe(409)
+    for (const each of gone) each.abort()
+    for (let count = 0; count < 100; count++) await app.request("/", { signal: AbortSignal.abort() })
+    expect((await app.request("/")).status).toBe(200)
   })
 })

@@ -2,7 +2,7 @@ import { connect, type Socket } from "node:net"
 import { Hono } from "hono"
 import { afterEach, expect, test, vi } from "vitest"
 import { eventsRoute } from "../../src/web/events.ts"
-import { type Fetch, type Listener, listen } from "../../src/web/http.ts"
+import { type Fetch, type Limits, type Listener, listen } from "../../src/web/http.ts"
 import { eventually } from "../support/eventually.ts"
 
 const open: Listener[] = []
@@ -12,8 +12,10 @@ afterEach(async () => {
   for (const listener of open.splice(0)) await listener.close()
 })
 
-async function start(fetch: Fetch): Promise<string> {
-  const listener = await listen(fetch, 0, "127.0.0.1")
+const LIMITS: Limits = { bodyMs: 60_000, stallMs: 60_000, atOnce: 100 }
+
+async function start(fetch: Fetch, limits: Partial<Limits> = {}): Promise<string> {
+  const listener = await listen(fetch, 0, "127.0.0.1", { ...LIMITS, ...limits })
   if (!listener) throw new Error("no port")
   open.push(listener)
   return `http://127.0.0.1:${listener.port}`
@@ -102,19 +104,96 @@ test("who asks for the head of the events alone is no reader of them", async () 
   socket.destroy()
 })
 
+/** Reads the body, and says why it could not be read. */
+const reading: Fetch = (request) =>
+  request.arrayBuffer().then(
+    (body) => Response.json({ size: body.byteLength }),
+    (error) => new Response(error.message, { status: error.status }),
+  )
+
+const POST = "POST / HTTP/1.1\r\nhost: x\r\n"
+
 test("a body beyond the limit is not read to its end", async () => {
-  let size = 0
-  const url = await start(async (request) => {
-    size = (await request.arrayBuffer()).byteLength
-    return new Response("too much", { status: 413 })
+  const url = await start(reading)
+  const socket = await dial(url)
+  socket.write(`${POST}content-length: 1000000000\r\n\r\n${"x".repeat(1_200_000)}`)
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 413[\s\S]*1,048,576 bytes/)
+  await eventually(() => socket.destroyed || socket.readableEnded)
+})
+
+test("a body that nobody asks for is not read, and its connection serves no other request", async () => {
+  let asked = 0
+  const url = await start(() => {
+    asked++
+    return new Response("no", { status: 403 })
   })
   const socket = await dial(url)
-  socket.write(`POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n${"x".repeat(1_200_000)}`)
+  socket.write(`${POST}content-length: 1000\r\n\r\n{`)
   const answer = await read(socket)
-  expect(answer).toMatch(/^HTTP\/1\.1 413/)
-  expect(size).toBeGreaterThan(1_048_576)
-  expect(size).toBeLessThan(1_500_000)
+  expect(answer).toMatch(/^HTTP\/1\.1 403/)
+  expect(answer.toLowerCase()).toContain("connection: close")
   await eventually(() => socket.destroyed || socket.readableEnded)
+  expect(asked).toBe(1)
+})
+
+test("a body that does not come is waited for as long as the limit says", async () => {
+  const url = await start(reading, { bodyMs: 50 })
+  const socket = await dial(url)
+  socket.write(`${POST}content-length: 1000\r\n\r\n{`)
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 408[\s\S]*within 0\.05 s/)
+  await eventually(() => socket.destroyed || socket.readableEnded)
+})
+
+test("a whole body leaves its connection open, however it was sent", async () => {
+  const url = await start(reading)
+  const socket = await dial(url)
+  for (const body of ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]) {
+    socket.write(`${POST}${body}`)
+    expect(await read(socket)).toContain('{"size":3}')
+  }
+  socket.destroy()
+})
+
+test("what asks for another protocol is closed at once", async () => {
+  const url = await start(() => new Response("fine"))
+  for (const head of ["GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket", "CONNECT x:80 HTTP/1.1"]) {
+    const socket = await dial(url)
+    socket.write(`${head}\r\nhost: x\r\n\r\n`)
+    expect(await read(socket)).toBe("")
+  }
+})
+
+test("more requests at once than the limit says are turned away, and let in when others have their answer", async () => {
+  const waiting: ((response: Response) => void)[] = []
+  const url = await start(() => new Promise<Response>((resolve) => void waiting.push(resolve)), { atOnce: 2 })
+  const held = [fetch(url), fetch(url)]
+  await eventually(() => waiting.length === 2)
+  expect((await fetch(url)).status).toBe(503)
+  for (const answer of waiting.splice(0)) answer(new Response("fine"))
+  for (const { status } of await Promise.all(held)) expect(status).toBe(200)
+  const again = fetch(url)
+  await eventually(() => waiting.length === 1)
+  waiting[0]?.(new Response("fine"))
+  expect((await again).status).toBe(200)
+})
+
+test("a reader that takes nothing in is let go", async () => {
+  let aborted = false
+  const chunk = new Uint8Array(1_000_000)
+  const url = await start(
+    (request) => {
+      request.signal.addEventListener("abort", () => {
+        aborted = true
+      })
+      return new Response(new ReadableStream({ pull: (controller) => controller.enqueue(chunk) }))
+    },
+    { stallMs: 50 },
+  )
+  const socket = await dial(url)
+  socket.pause()
+  socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+  await eventually(() => aborted)
+  socket.destroy()
 })
 
 test("nonsense on the line stops nobody", async () => {
