@@ -4,7 +4,7 @@ import type { z } from "zod"
 import { cut, grouped } from "../lib/text.ts"
 import { WebError } from "./errors.ts"
 
-export const MOST_BODY_BYTES = 1_048_576
+const MOST_BODY_BYTES = 1_048_576
 const MOST_PROBLEM_CHARS = 1000
 
 export type Body = {
