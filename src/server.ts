@@ -2,6 +2,7 @@ import type { Plugin } from "@opencode-ai/plugin"
 import { openApp } from "./app.ts"
 import { connect } from "./host/opencode/connect.ts"
 import { hooksOf } from "./host/opencode/hooks.ts"
+import { setup } from "./host/opencode/version.ts"
 import { parseOptions } from "./options.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
@@ -15,4 +16,4 @@ const server: Plugin = async (input, given) => {
   return hooksOf(connection, await openApp(connection, options), options)
 }
 
-export default { id: "superagents", server }
+export default { id: "superagents", server, setup }

@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from "node:child_process"
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
@@ -95,6 +95,24 @@ test("installed from the tarball by `opencode plugin`, both halves work", async 
   expect(notification?.visible).toContain('Agent "Try the package" finished')
 })
 
+test("a range that excludes this OpenCode takes the plugin away without a word, so ours must include it", async () => {
+  const other = await excluded()
+  const elsewhere = await prepareHome({ model })
+  writeFileSync(join(String(elsewhere.env.HOME), ".npmrc"), `registry=${other.url}/\n`)
+  try {
+    expect(await install(elsewhere)).toMatch(/Detected server \+ tui targets.*exit 0$/s)
+    const deaf = await startHost({ home: elsewhere.root, model })
+    try {
+      expect(await unwrap(deaf.client.tool.ids())).not.toContain("superagents_task")
+      expect(deaf.logs()).not.toMatch(/service=superagents/)
+    } finally {
+      await deaf.stop()
+    }
+  } finally {
+    await Promise.all([other.close(), removeHome(elsewhere.root)])
+  }
+})
+
 test("loading it costs OpenCode's Bun little", async () => {
   const installed = installedServer(join(home.root, "cache"))
   const script = `const begin = process.cpuUsage()
@@ -113,10 +131,24 @@ process.stdout.write(String((user + system) / 1000))`
   expect(times[0]).toBeLessThan(MOST_LOAD_MS)
 })
 
+/** The same package for another OpenCode, in a registry of its own. */
+async function excluded() {
+  const unpacked = join(folder, "excluded")
+  mkdirSync(unpacked)
+  execFileSync("tar", ["-xzf", join(folder, packed.filename), "-C", unpacked])
+  const inside = join(unpacked, "package")
+  const changed = { ...manifest, engines: { opencode: ">=3" }, scripts: {} }
+  writeFileSync(join(inside, "package.json"), JSON.stringify(changed))
+  const args = ["pack", "--ignore-scripts", "--json", "--pack-destination", unpacked]
+  const [again] = JSON.parse(execFileSync("npm", args, { cwd: inside, encoding: "utf8" })) as Packed[]
+  if (!again) throw new Error("npm packed nothing")
+  return startRegistry(changed, join(unpacked, again.filename), again.integrity)
+}
+
 /** What the command printed. Not run synchronously: this process is the registry. */
-function install(): Promise<string> {
+function install({ directory, env } = home): Promise<string> {
   return new Promise((resolve) => {
-    const child = spawn(BINARY, ["plugin", manifest.name], { cwd: home.directory, env: home.env, timeout: INSTALL_MS })
+    const child = spawn(BINARY, ["plugin", manifest.name], { cwd: directory, env, timeout: INSTALL_MS })
     let printed = ""
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => {

@@ -6,7 +6,9 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { reap } from "./reap.ts"
 
-export const BINARY = fileURLToPath(new URL("../../node_modules/.bin/opencode", import.meta.url))
+/** `SUPERAGENTS_OPENCODE` names another version's binary: that is how `npm run test:hosts` tries several. */
+export const BINARY =
+  process.env.SUPERAGENTS_OPENCODE ?? fileURLToPath(new URL("../../node_modules/.bin/opencode", import.meta.url))
 
 const START_TIMEOUT_MS = 60_000
 const READY_REQUEST_MS = 3000

@@ -41,6 +41,6 @@ test("the words say what is missing, which OpenCode this is, and which it should
   const text = unsuitable(["GET /question", "GET /permission"], await hostVersion(transport))
   expect(text).toContain("OpenCode (1.25.0)")
   expect(text).toContain("lacks GET /question, GET /permission.")
-  expect(text).toContain("1.18.33")
+  expect(text).toContain("made for OpenCode 1.18 and 1.19")
   expect(unsuitable(["GET /question"], await hostVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
 })

@@ -16,10 +16,12 @@ import { type Guest, guestOf } from "./hub.ts"
 import { NativeTask } from "./native-task.ts"
 import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
-import { unsuitableHere } from "./routes.ts"
+import { examineHost } from "./routes.ts"
 import { toHostTool } from "./tool.ts"
+import { isFirstOf } from "./version.ts"
 
 const WRONG_HOST = "superagents: another OpenCode is needed"
+const UNTRIED_HOST = "superagents: a version that was not tried"
 
 /** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
@@ -39,9 +41,13 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   let unsuitable: string | undefined
   let told = false
   systemClock.after(0, () => {
-    void unsuitableHere(connection.transport).then((why) => {
-      if (why) host.log("error", why)
-      unsuitable = why
+    void guard(async () => {
+      const { refusal, note, version } = await examineHost(connection.transport)
+      if (refusal) host.log("error", refusal)
+      unsuitable = refusal
+      if (!note || !version || !(await isFirstOf(version))) return
+      host.log("warn", note)
+      connection.notices.push({ title: UNTRIED_HOST, message: note })
     })
   })
   const keeperHere = () => connection.keeper(manager)

@@ -1,4 +1,5 @@
 import type { Transport } from "./client.ts"
+import { versionNote } from "./version.ts"
 
 /** No session has this id: what is asked of it is refused, and nothing comes of it. */
 const NO_SESSION = "ses_00000000000000000000000000"
@@ -27,13 +28,18 @@ export async function missingRoutes(transport: Transport): Promise<readonly stri
   return (await Promise.all(missing)).flat()
 }
 
-let asked: Promise<string | undefined> | undefined
+/** What is known of the host of this process. `refusal`: why it will not do. `note`: it was not tried. */
+export type Examined = { readonly refusal?: string; readonly note?: string; readonly version?: string }
 
-/** Why this host will not do, or undefined. Asked once a process: all its instances have the same routes. */
-export function unsuitableHere(transport: Transport): Promise<string | undefined> {
-  asked ??= missingRoutes(transport).then(async (routes) =>
-    routes.length > 0 ? unsuitable(routes, await hostVersion(transport)) : undefined,
-  )
+let asked: Promise<Examined> | undefined
+
+/** Asked once a process: all its instances have the same host. Never rejects. */
+export function examineHost(transport: Transport): Promise<Examined> {
+  asked ??= Promise.all([missingRoutes(transport), hostVersion(transport)]).then(([routes, version]) => ({
+    version,
+    ...(routes.length > 0 && { refusal: unsuitable(routes, version) }),
+    ...(version && { note: versionNote(version) }),
+  }))
   return asked
 }
 
@@ -48,7 +54,7 @@ export async function hostVersion(transport: Transport): Promise<string | undefi
 /** What a user and a model are told of a host that lacks routes. */
 export const unsuitable = (routes: readonly string[], version: string | undefined): string =>
   `superagents cannot work on this OpenCode${version ? ` (${version})` : ""} and offers no tools: it lacks ` +
-  `${routes.join(", ")}. It is made for OpenCode 1.18, from 1.18.33 on; "opencode --version" tells which one runs.`
+  `${routes.join(", ")}. It is made for OpenCode 1.18 and 1.19; "opencode --version" tells which one runs.`
 
 const isJson = ({ headers }: Response): boolean => headers.get("content-type")?.includes("json") ?? false
 

@@ -1,0 +1,45 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { expect, test } from "vitest"
+import { isFirstOf, setup, versionNote } from "../../src/host/opencode/version.ts"
+
+test.each(["1.18.28", "1.18.33", "1.18.34", "local", "unknown"])("of %s there is nothing to say", (version) => {
+  expect(versionNote(version)).toBeUndefined()
+})
+
+test.each(["1.18.27", "1.18.35", "1.19.0", "1.19.3-beta.1", "2.0.0"])(
+  "%s was not tried, and the note says so",
+  (version) => {
+    expect(versionNote(version)).toBe(`superagents was tried on OpenCode 1.18.28 to 1.18.34; this is ${version}.`)
+  },
+)
+
+test("an old host may not wake an agent that is at work", () => {
+  expect(versionNote("1.18.14")).toMatch(/this is 1\.18\.14\. Before 1\.18\.15 a notification may not wake an agent/)
+  expect(versionNote("1.17.99")).toContain("may not wake")
+  expect(versionNote("1.18.15")).not.toContain("may not wake")
+})
+
+test("each version is told of once on a machine, and again where that cannot be noted", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "superagents-versions-"))
+  const file = join(folder, "state/told")
+  try {
+    expect(await isFirstOf("1.19.1", file)).toBe(true)
+    expect(await isFirstOf("1.19.1", file)).toBe(false)
+    expect(await isFirstOf("1.19.2", file)).toBe(true)
+    expect(readFileSync(file, "utf8")).toBe("1.19.1\n1.19.2\n")
+    expect(await isFirstOf("1.19.1", join(file, "below-a-file"))).toBe(true)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+test("OpenCode 2 is told what to use instead; a host of 1.x, which calls the same with less, hears nothing", () => {
+  expect(() => setup({ app: { version: "2.0.7" } })).toThrow(
+    "superagents runs on OpenCode 1.18 and 1.19. On 2.x use the built-in `subagent` with `background`.",
+  )
+  expect(() => setup({ app: { version: "10.0.0" } })).toThrow()
+  for (const context of [undefined, {}, { app: {} }, { app: { version: "1.19.0" } }, { app: { version: 2 } }])
+    expect(() => setup(context)).not.toThrow()
+})
