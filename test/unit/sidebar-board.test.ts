@@ -154,9 +154,9 @@ test("a first board is heard of, and so is the next one where it was deleted, wh
   await open()
   for (const first of [".opencode", ".opencode/tasks", ".opencode/tasks/tasks.json"]) {
     write({})
-    await vi.waitFor(() => expect(source.tasks()).toHaveLength(1), 3000)
+    await vi.waitFor(() => expect(source.tasks()).toHaveLength(1), 20_000)
     rmSync(join(folder, first), { recursive: true })
-    await vi.waitFor(() => expect(source.tasks()).toHaveLength(0), 3000)
+    await vi.waitFor(() => expect(source.tasks()).toHaveLength(0), 20_000)
     expect(watchers.size).toBe(1)
   }
 })
