@@ -4,6 +4,8 @@ export type ProcessOptions = {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly input?: string
+  /** Input and output are bytes, each a character of its own; else they are UTF-8. */
+  readonly bytes?: boolean
   /** In ms. */
   readonly timeLimit: number
   /** Most bytes of output: the process is stopped when it writes more. */
@@ -29,7 +31,8 @@ const MOST_ERROR_BYTES = 20_000
  * was written. Never rejects.
  */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
-  const { cwd, env, input, timeLimit, mostBytes = Number.POSITIVE_INFINITY } = options
+  const { cwd, env, input = "", bytes: asBytes, timeLimit, mostBytes = Number.POSITIVE_INFINITY } = options
+  const encoding = asBytes ? "latin1" : "utf8"
   return new Promise((resolve) => {
     let child: ChildProcess
     try {
@@ -68,12 +71,12 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       }
       const cut = why === "size"
       const bytes = Buffer.concat(out)
-      const text = (cut ? bytes.subarray(0, mostBytes) : bytes).toString()
+      const text = (cut ? bytes.subarray(0, mostBytes) : bytes).toString(encoding)
       resolve({ kind: "exited", code: code ?? 1, out: text, errors, cut })
     })
     // A program that does not read its input breaks the pipe; its exit code tells what there is to tell.
     child.stdin?.on("error", () => {})
-    child.stdin?.end(input ?? "")
+    child.stdin?.end(input, encoding)
   })
 }
 

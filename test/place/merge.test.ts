@@ -248,7 +248,7 @@ describe("a conflict", () => {
     const again = await bench.places.ready(request)
     expect(again.conflicts).toEqual(["a"])
     const child = new Repository(again.directory)
-    expect(child.read("a")).toMatch(/<<<<<<<.*\nsecond\n=======\nfirst\n>>>>>>>/)
+    expect(child.read("a")).toMatch(/<<<<<<<.*\nfirst\n=======\nsecond\n>>>>>>>/)
     expect(child.read("b")).toBe(text({ 5: "second" }))
     // Left as it is, it must not come home.
     await bench.places.putAway(SECOND, user.top)
@@ -260,48 +260,6 @@ describe("a conflict", () => {
     expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["a", "b"] })
     expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 5: "second" })])
     expect(await merge(SECOND)).toEqual({ kind: "nothing" })
-  })
-
-  test("in files without marks: left unsolved, they come home as the user's", async () => {
-    user.git("config", "filter.large.clean", "base64")
-    user.git("config", "filter.large.smudge", "base64 -d")
-    user
-      .write(".gitattributes", "filtered filter=large\n")
-      .write("bin", Buffer.from([0, 1]))
-      .link("link", "bin")
-      .write("edited", text())
-      .write("removed", text())
-      .write("filtered", text())
-      .commit()
-    await bench.worked((child) => {
-      child
-        .write("bin", Buffer.from([0, 2]))
-        .remove("link")
-        .link("link", "edited")
-        .write("new", "theirs\n")
-      child
-        .remove("edited")
-        .write("removed", text({ 1: "theirs" }))
-        .write("filtered", text({ 1: "theirs" }))
-    })
-    user
-      .write("bin", Buffer.from([0, 3]))
-      .remove("link")
-      .link("link", "removed")
-    user
-      .write("edited", text({ 1: "mine" }))
-      .remove("removed")
-      .write("filtered", text({ 1: "mine" }))
-    expect(await merge()).toEqual({ kind: "conflict", files: ["bin", "edited", "filtered", "link", "removed"] })
-    const { bin, link, edited, filtered } = user.files()
-    await bench.worked(
-      (child) => {
-        expect(child.git("show", `refs/superagents/${ID}^1:bin`)).toBe("\0\x02")
-      },
-      { again: true },
-    )
-    expect(await merge()).toMatchObject({ kind: "merged", files: ["new", "removed"] })
-    expect(user.files()).toMatchObject({ bin, link, edited, filtered })
   })
 
   test.each([

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { chmodSync, existsSync, readFileSync, utimesSync } from "node:fs"
+import { chmodSync, existsSync, readFileSync, rmSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Repository } from "../support/repository.ts"
@@ -389,7 +389,7 @@ test("in a folder that had to stay, a conflict has its marks, and what was merge
   expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
   const request = { taskID: ID, folder: user.top, timeLimit: 0 }
   expect(await bench.places.ready(request)).toEqual({ directory: child.top, conflicts: ["a"] })
-  expect(child.read("a")).toMatch(/<<<<<<<.*\ntheirs\n=======\nmine\n>>>>>>>/)
+  expect(child.read("a")).toMatch(/<<<<<<<.*\nmine\n=======\ntheirs\n>>>>>>>/)
   expect([child.read("b"), child.read("nested/x")]).toEqual(["mine\n", "precious"])
   await bench.places.putAway(ID, user.top)
   expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
@@ -447,6 +447,92 @@ describe("submodules", () => {
     const again = await bench.worked((child) => child.write("b", "b\n"), { again: true })
     expect(again).toMatchObject({ files: ["b"], submodules: ["vendor/lib"], unsaved: [] })
     expect(named()).toBe(before)
+  })
+
+  describe("that became something else, or came of it, stay out with all below them and what names them:", () => {
+    /** What the agent does to them comes home in no part, and is not lost when the task is cleared. */
+    async function staysOut(work: (child: Repository) => void, names: readonly string[]) {
+      await bench.worked((child) => {
+        child.write("a", "theirs\n")
+        work(child)
+      })
+      const before = user.state()
+      expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "merged", files: ["a"], submodules: names })
+      expect(user.state()).toEqual({ ...before, a: `644 ${Buffer.from("theirs\n").toString("base64")}` })
+      expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing", submodules: names })
+      expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+      expect(await bench.unmerged()).toEqual([ID])
+    }
+
+    test("one that became a folder", () =>
+      staysOut(
+        (child) => {
+          child.git("rm", "--quiet", "--force", "vendor/lib")
+          child.write("vendor/lib/own.txt", "theirs\n").commit()
+        },
+        [".gitmodules", "vendor/lib"],
+      ))
+
+    test("one that became a file, and one whose folder did", async () => {
+      user.git("submodule", "add", "--quiet", library.top, "other/deep/lib")
+      user.commit()
+      await staysOut(
+        (child) => {
+          child.git("rm", "--quiet", "--force", "vendor/lib", "other/deep/lib")
+          rmSync(join(child.top, "other"), { recursive: true, force: true })
+          child.write("vendor/lib", "theirs\n").write("other", "theirs\n").commit()
+        },
+        [".gitmodules", "other/deep/lib", "vendor/lib"],
+      )
+    })
+
+    test("a folder that became one", async () => {
+      user.write("folder/one", "1").write("folder/two", "2").commit()
+      await staysOut(
+        (child) => {
+          child.git("rm", "--quiet", "-r", "folder")
+          child.git("submodule", "add", "--quiet", library.top, "folder")
+          child.commit()
+        },
+        [".gitmodules", "folder"],
+      )
+      expect(user.read("folder/one")).toBe("1")
+    })
+
+    test("and the rest of what the next run does comes home", async () => {
+      await staysOut(
+        (child) => {
+          child.git("rm", "--quiet", "--force", "vendor/lib")
+          child.write("vendor/lib/own.txt", "theirs\n").commit()
+        },
+        [".gitmodules", "vendor/lib"],
+      )
+      await bench.worked(
+        (child) => {
+          expect(child.read("vendor/lib/own.txt")).toBe("theirs\n")
+          child.write("b", "theirs\n").write("vendor/lib/more.txt", "theirs\n")
+        },
+        { again: true },
+      )
+      expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+      expect(user.read("vendor/lib/lib.txt")).toBe("v1\n")
+    })
+
+    test("of the user, who has since made a folder of one that the agent made a folder of, too", async () => {
+      await bench.worked((child) => {
+        child.git("rm", "--quiet", "--force", "vendor/lib")
+        child.write("vendor/lib/own.txt", "theirs\n").write("a", "theirs\n").commit()
+      })
+      user.git("rm", "--quiet", "--force", "vendor/lib")
+      user.write("vendor/lib/mine.txt", "mine\n").write("b", "mine\n")
+      const before = user.state()
+      const { directory } = await bench.places.ready({ taskID: ID, folder: user.top, timeLimit: 0, bringIn: true })
+      const child = new Repository(directory)
+      expect([child.read("vendor/lib/own.txt"), child.read("b")]).toEqual(["theirs\n", "mine\n"])
+      await bench.places.putAway(ID, user.top)
+      expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+      expect(user.state()).toEqual({ ...before, a: `644 ${Buffer.from("theirs\n").toString("base64")}` })
+    })
   })
 
   test("are never merged, but named, and work in them is not lost", async () => {

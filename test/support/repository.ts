@@ -70,6 +70,11 @@ export class Repository {
     return userGit(this.top, ...args)
   }
 
+  /** A command line of an agent's, in this folder. */
+  sh(command: string): void {
+    execFileSync("sh", ["-c", command], { cwd: this.top, stdio: ["ignore", "pipe", "pipe"] })
+  }
+
   write(name: string, content: string | Buffer, mode?: number): this {
     this.#noted(name)
     const file = join(this.top, name)

@@ -21,6 +21,8 @@ export type GitOptions = {
   /** Another index than the checkout's own. */
   readonly index?: string
   readonly input?: string
+  /** Input and output are bytes, each a character of its own; else they are UTF-8. */
+  readonly bytes?: boolean
   /** Exit codes besides 0 that are answers and no failures. */
   readonly accept?: readonly number[]
   /** In ms. */
@@ -90,11 +92,12 @@ export async function patiently<Value>(passing: RegExp, work: () => Promise<Valu
 }
 
 async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
-  const { cwd, input, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
+  const { cwd, input, bytes, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
   const ended = await runBounded("git", [...SETTINGS, ...args], {
     cwd,
     env: environment(options),
     input,
+    bytes,
     timeLimit,
     mostBytes,
   })

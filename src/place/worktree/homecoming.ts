@@ -2,15 +2,17 @@ import { realpath } from "node:fs/promises"
 import { relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
+import { unsolvedIn } from "./conflicts.ts"
 import { betweenMerges, holding, mergeLock } from "./locks.ts"
 import { readMarker } from "./marker.ts"
-import { type CutOff, cutOff, marksIn, mergeInto } from "./merge.ts"
+import { type Brought, type CutOff, cutOff, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
 import { targetOf, type WorktreePorts } from "./room.ts"
 import { snapshot } from "./snapshot.ts"
 
+/** `submodules`: what stays out: those that changed, with all below them, and what names them. */
 export type MergeResult =
-  | { readonly kind: "nothing" }
+  | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
   | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
   | { readonly kind: "conflict"; readonly files: readonly string[] }
 
@@ -28,19 +30,24 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
     if (!theirs || !base)
       throw new CallError(`There is nothing to merge: no work of task ${taskID} is kept in this repository.`)
     if (theirs === base) return { kind: "nothing" }
-    const marks = await marksIn(home, taskID, theirs)
-    if (marks.length > 0) return { kind: "conflict", files: marks }
-    const brought = await mergeInto(home, { taskID, theirs, base, keep, finishing: false, fault: ports.fault })
+    const unsolved = await unsolvedIn(home, taskID, theirs)
+    if (unsolved.length > 0) return { kind: "conflict", files: unsolved }
+    const merging = { taskID, theirs, base, keep, whose: "the agent's", finishing: false, fault: ports.fault } as const
+    const brought = await mergeInto(home, merging)
     if (brought.kind === "conflict") {
       await writeRefs(home, taskID, { conflict: brought.mine })
       return { kind: "conflict", files: brought.paths }
     }
-    await writeRefs(home, taskID, { base: theirs, merge: undefined, conflict: undefined })
+    await writeRefs(home, taskID, { base: brought.brought, merge: undefined, conflict: undefined })
     ports.fault("merge: done")
-    const files = brought.changes.map(({ path }) => path)
-    const nothing = files.length === 0 && brought.submodules.length === 0
-    return nothing ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
+    return resultOf(brought)
   })
+}
+
+function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResult {
+  const files = changes.map(({ path }) => path)
+  if (files.length > 0) return { kind: "merged", files, submodules: leftOut }
+  return leftOut.length > 0 ? { kind: "nothing", submodules: leftOut } : { kind: "nothing" }
 }
 
 /**
@@ -55,11 +62,10 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   const parents = await stateToMerge(ports, home, base)
   if (parents === base) return { kind: "nothing" }
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
-  const brought = await mergeInto(worktree, merging)
+  const brought = await mergeInto(worktree, { ...merging, whose: "the user's" })
   if (brought.kind === "conflict") return { kind: "conflict", files: brought.paths }
-  await writeRefs(home, taskID, { base: parents, start: parents })
-  const files = brought.changes.map(({ path }) => path)
-  return files.length === 0 ? { kind: "nothing" } : { kind: "merged", files, submodules: brought.submodules }
+  await writeRefs(home, taskID, { base: brought.brought, start: brought.brought })
+  return resultOf(brought)
 }
 
 /** The present state of a checkout, to be merged with what was counted from `base`. */
@@ -99,7 +105,7 @@ async function finish(
 ): Promise<string> {
   const { journal, mine, theirs, result } = cut
   const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
-  const brought = await mergeInto(home, merging)
+  const brought = await mergeInto(home, { ...merging, whose: "the agent's" })
   if (brought.kind === "conflict") {
     await writeRefs(home, taskID, { conflict: journal, merge: undefined })
     return `its merge was cut off, and these files were changed since: ${brought.paths.join(", ")}; merge it again`

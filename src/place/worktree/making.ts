@@ -7,13 +7,16 @@ import { oneLine, tail } from "../../lib/text.ts"
 import { type CommandResult, lastLines, runCommand } from "../run-command.ts"
 import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
-import { changesBetween, isSubmodule } from "./diff.ts"
+import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
+import { changesBetween } from "./diff.ts"
 import { stateToMerge } from "./homecoming.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
-import { marksIn, mergeTrees, stageOf, withMine } from "./merge.ts"
+import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { clean, targetOf, type WorktreePorts } from "./room.ts"
 import { commitOf, snapshot, stamped } from "./snapshot.ts"
+import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
+import { threeWay } from "./three-way.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
 
 export type ReadyRequest = {
@@ -30,7 +33,7 @@ export type ReadyRequest = {
 export type Ready = {
   /** The worktree's counterpart of the parent's folder. */
   readonly directory: string
-  /** Files in conflict with the parent's state, which was merged in: with marks, or as the parent has them. */
+  /** Files in conflict with the parent's state, which was merged in: each has marks. */
   readonly conflicts: readonly string[]
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
   readonly unsolved?: boolean
@@ -95,10 +98,12 @@ const readyIn = (directory: string, { conflicts, unsolved }: Partial<Start> = {}
   ...(unsolved && { unsolved }),
 })
 
-async function begin(from: Checkout, taskID: string, { commit, mine, toldFrom = mine }: Start): Promise<void> {
+async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
+  const { commit, mine, conflicts, toldFrom = mine } = begun
   if (!toldFrom) return
   const start = await stamped(from, toldFrom)
-  await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict: mine, start } : { start })
+  const conflict = conflicts.length > 0 ? commit : undefined
+  await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
 }
 
 /** Goes on in a folder that had to stay: what a fresh one would begin with comes into its files. */
@@ -113,7 +118,9 @@ async function goOn(
   if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
   const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
   const start = await startOf(ports, from, request, commit)
-  const changes = (await changesBetween(from, commit, start.commit)).filter((change) => !isSubmodule(change))
+  const all = await changesBetween(from, commit, start.commit)
+  const around = new Set(aroundSubmodules(all))
+  const changes = all.filter((change) => !around.has(change))
   // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
   const { fault } = ports
   const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
@@ -150,15 +157,19 @@ async function startOf(
   const before = await readRef(from, "conflict", taskID)
   if (!before && !bringIn) return { commit: state, conflicts: [], toldFrom }
   // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
-  const unsolved = await marksIn(from, taskID, state)
+  const unsolved = await unsolvedIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
-  const mine = await stateToMerge(ports, from, base)
-  if (!before && mine === base) return { commit: state, conflicts: [], toldFrom }
-  const merged = await mergeTrees(from, state, mine)
-  const conflicts = merged.kind === "conflict" ? merged.paths : []
-  const tree = await withMine(from, { tree: merged.tree, paths: conflicts }, state, mine)
-  const commit = await commitOf(from, tree, [state, mine], "superagents: merged with the parent's state")
-  return { commit, mine, conflicts }
+  const parents = await stateToMerge(ports, from, base)
+  if (!before && parents === base) return { commit: state, conflicts: [], toldFrom }
+  const mine = await withoutThoseOf(from, { base, state: parents, others: state })
+  const sides = { users: mine, agents: state }
+  const merged = await threeWay(from, sides)
+  if (merged.conflicts.length === 0) {
+    const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")
+    return { commit, mine, conflicts: [] }
+  }
+  const marked = await withMarks(from, merged, { taskID, sides })
+  return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths }
 }
 
 async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
