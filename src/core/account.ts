@@ -47,7 +47,8 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
 /** What a run changed in its own worktree, and what came of it, a line each. */
 export const workOf = (task: Task): string[] => (task.outcome?.work ? workLines(task, task.outcome.work) : [])
 
-function workLines(task: Task, { files, moreFiles, added, removed, submodules, held, merge }: Work): string[] {
+function workLines(task: Task, work: Work): string[] {
+  const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
   return [
@@ -56,6 +57,7 @@ function workLines(task: Task, { files, moreFiles, added, removed, submodules, h
     ...(held
       ? [`Note: its folder stays, for what git cannot keep (${named(held.because)}): ${oneLine(held.folder)}`]
       : []),
+    ...notes.map((note) => `Note: ${oneLine(note, MOST_REASON_CHARS)}`),
     ...(files.length > 0 ? [mergeLine(task, merge)] : []),
   ]
 }
@@ -69,10 +71,13 @@ const named = (names: readonly string[]): string =>
 function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
-  const { kind, files, text = "" } = merge
-  if (kind === "merged") return "Merged into your files, uncommitted."
-  if (kind === "nothing") return "Your files have all of it already."
+  const { kind, files, leftOut, text = "" } = merge
+  const but = leftOut ? `, but for what it did around submodules (${named(leftOut)}): that is kept, and stays out` : ""
+  if (kind === "merged") return `Merged into your files, uncommitted${but}.`
+  if (kind === "nothing") return `Your files have all of it already${but}.`
   if (kind === "conflict") {
+    if (text !== "")
+      return `Not merged, and nothing was touched: conflict in ${named(files)}. ${oneLine(text, MOST_REASON_CHARS)}`
     const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
     const next =
       status === "completed"

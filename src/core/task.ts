@@ -134,6 +134,8 @@ export type Work = {
   readonly submodules: readonly string[]
   /** Its folder, where that had to stay, and what is in that folder alone. */
   readonly held?: { readonly folder: string; readonly because: readonly string[] }
+  /** What else its parent has to know of how it was kept, a sentence or two each. */
+  readonly notes?: readonly string[]
   /** How the last merge came out; absent where there was none since the run ended. */
   readonly merge?: Merge
 }
@@ -141,7 +143,9 @@ export type Work = {
 export type Merge = {
   readonly kind: "merged" | "nothing" | "conflict" | "refused"
   readonly files: readonly string[]
-  /** Why it was refused. */
+  /** Submodules that it changed, and what names them: they are never merged, and stay with what is kept. */
+  readonly leftOut?: readonly string[]
+  /** Why it was refused; of a conflict, what to do where to solve it in the worktree would be no end to it. */
   readonly text?: string
 }
 
@@ -291,7 +295,8 @@ export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 /** True while what a task changed in its own place is not in its parent's files. */
 export const isUnmerged = ({ outcome }: Task): boolean => {
   const { work } = outcome ?? {}
-  return work !== undefined && work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
+  if (!work || work.merge?.leftOut) return work !== undefined
+  return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }
 
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined

@@ -66,6 +66,7 @@ const receipt = fc.record<Whole<Receipt>>({
 const merge = fc.record<Whole<Merge>>({
   kind: fc.constantFrom("merged", "nothing", "conflict", "refused"),
   files: texts,
+  leftOut: some(texts),
   text: some(text),
 })
 const work = fc.record<Whole<Work>>({
@@ -75,6 +76,7 @@ const work = fc.record<Whole<Work>>({
   removed: whole,
   submodules: texts,
   held: some(fc.record({ folder: text, because: texts })),
+  notes: some(texts),
   merge: some(merge),
 })
 const run = fc.record<Whole<Run>>({

@@ -44,6 +44,30 @@ describe("what is said of work in a worktree", () => {
       false,
     ],
     [
+      "merged, but for what it did around submodules, which stays unmerged",
+      { merge: { kind: "merged", files: ["a"], leftOut: [".gitmodules", "vendor/lib"] } },
+      [
+        "Worktree: 1 file, +1,200 −7: a",
+        "Merged into your files, uncommitted, but for what it did around submodules (.gitmodules, vendor/lib): that is kept, and stays out.",
+      ],
+      true,
+    ],
+    [
+      "kept in a way that has to be known",
+      { notes: ["Its folder could not\nbe removed."] },
+      ["Worktree: 1 file, +1,200 −7: a", "Note: Its folder could not be removed.", NOT_YET],
+      true,
+    ],
+    [
+      "a conflict that a resume does not end",
+      { merge: { kind: "conflict", files: ["a"], text: "Git is told not to look at a." } },
+      [
+        "Worktree: 1 file, +1,200 −7: a",
+        "Not merged, and nothing was touched: conflict in a. Git is told not to look at a.",
+      ],
+      true,
+    ],
+    [
       "there already",
       { merge: { kind: "nothing", files: [] } },
       ["Worktree: 1 file, +1,200 −7: a", "Your files have all of it already."],

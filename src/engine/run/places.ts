@@ -2,6 +2,7 @@ import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import type { MergeResult } from "../../place/worktree/homecoming.ts"
 import type { Ready } from "../../place/worktree/making.ts"
 import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
 import type { Parts } from "../parts.ts"
@@ -274,7 +275,7 @@ export class Places {
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await worktrees.bringIn(task.id, folder)
     // In the parent's files it may go together: but nobody could have checked it so.
-    if (brought.kind === "conflict") return { kind: "conflict", files: brought.files.slice(0, MOST_FILES) }
+    if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
     const result = await this.#checks.once(task)
     if (!result?.passed)
@@ -286,18 +287,23 @@ export class Places {
 
   async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {
     try {
-      const { kind, ...more } = await worktrees.merge(task.id, homeOf(this.#parts, task))
-      const files = "files" in more ? more.files.slice(0, MOST_FILES) : []
-      return { kind, files }
+      return mergeOf(await worktrees.merge(task.id, homeOf(this.#parts, task)))
     } catch (error) {
       return refusedBy(error)
     }
   }
 }
 
+function mergeOf(result: MergeResult): Merge {
+  const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
+  if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
+  const { kind, submodules = [] } = result
+  return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
+}
+
 const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
 
-function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, merge?: Merge): Work {
+function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
   return {
     files: files.slice(0, MOST_FILES),
     moreFiles: Math.max(0, files.length - MOST_FILES),
@@ -305,6 +311,7 @@ function workOf({ files, added, removed, submodules, held, unsaved }: PutAway, m
     removed,
     submodules,
     ...(held !== undefined && { held: { folder: held, because: unsaved } }),
+    ...(notes.length > 0 && { notes }),
     ...(merge && { merge }),
   }
 }
@@ -315,7 +322,7 @@ const notPutAway = (id: string, why: string): string =>
   `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 /** What an agent is told of its worktree. `current`: the parent's state of now was to be brought in. */
-function welcome({ id, run }: Task, { directory, conflicts, unsolved }: Ready, current: boolean): string {
+function welcome({ run }: Task, { directory, conflicts, unsolved }: Ready, current: boolean): string {
   const present = current && !unsolved
   const has =
     run.generation === 0
@@ -326,5 +333,5 @@ function welcome({ id, run }: Task, { directory, conflicts, unsolved }: Ready, c
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
     : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
-  return `${place}\n${why} that you have to solve first, keeping what both sides meant. One without marks (a binary, a link) is as in the original folder; yours is what \`git show refs/superagents/${id}^1:<file>\` shows. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
+  return `${place}\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
 }

@@ -64,10 +64,12 @@ const Work = z.object({
   removed: z.number(),
   submodules: z.array(z.string()),
   held: z.object({ folder: z.string(), because: z.array(z.string()) }).optional(),
+  notes: z.array(z.string()).optional(),
   merge: z
     .object({
       kind: z.enum(["merged", "nothing", "conflict", "refused"]),
       files: z.array(z.string()),
+      leftOut: z.array(z.string()).optional(),
       text: z.string().optional(),
     })
     .optional(),

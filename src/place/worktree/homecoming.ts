@@ -14,7 +14,8 @@ import { snapshot } from "./snapshot.ts"
 export type MergeResult =
   | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
   | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
-  | { readonly kind: "conflict"; readonly files: readonly string[] }
+  /** `advice`: why and what to do, where to solve it in the worktree would be no end to it. */
+  | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
 
 export type Swept = { readonly taskID: string; readonly what: string }
 

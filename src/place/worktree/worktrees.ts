@@ -17,6 +17,8 @@ export type PutAway = Work & {
   readonly held?: string
   /** Repositories within the worktree whose changes are in that folder alone. */
   readonly unsaved: readonly string[]
+  /** What else there is to know of how it was kept, a sentence or two each. */
+  readonly notes?: readonly string[]
 }
 
 export type Shown = Work & { readonly diff: string; readonly cut: boolean; readonly command: string }
