@@ -18,7 +18,7 @@ const AGENTS = "your work"
 const COMMON = "what both began with"
 const SIZE = 7
 
-export const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${AGENTS} (${taskID})` })
+const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${AGENTS} (${taskID})` })
 
 /** How a side is called in a file's name, where two things cannot have the same one. */
 export const SIDE_NAMES = { users: "original-folder", agents: "your-work" } as const
