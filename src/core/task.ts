@@ -19,6 +19,7 @@ export type Phase =
   | "waiting for an answer"
   | "waiting for its own tasks"
   | "saying its last word"
+  | "parked"
   | `waiting for ${string}`
 
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
@@ -112,6 +113,20 @@ export type Run = {
   readonly lastWordFor?: Reason
   /** The command that has to pass before the run counts as completed. */
   readonly check?: string
+  /** It waits for its model's provider, and holds nothing meanwhile; absent while it does not. */
+  readonly parked?: Parked
+  /** How long it was parked before, in all, and how often. */
+  readonly parkedMs?: number
+  readonly parkedTimes?: number
+}
+
+/** Why a run is parked: the model that refused it, in whose words, and until when if that was told. */
+export type Parked = {
+  readonly at: number
+  readonly until?: number
+  /** `provider/model`. */
+  readonly model: string
+  readonly why: string
 }
 
 /** Where a task works that does not work in its parent's folder. */
@@ -305,11 +320,13 @@ export const isQueued = (task: Task): boolean => isActive(task) && task.run.star
 export const isOwed = (task: Task): task is Task & { delivery: { state: "pending" } } =>
   task.delivery.state === "pending"
 
-/** Time since admission, up to the end if there is one. 0 while queued. */
+export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
+
+/** Time since admission, up to the end if there is one, without what the run was parked. 0 while queued. */
 export function elapsed(task: Task, now: number): number {
-  const { startedAt, endedAt } = task.run
+  const { startedAt, endedAt, parked, parkedMs = 0 } = task.run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? now) - startedAt)
+  return Math.max(0, (endedAt ?? parked?.at ?? now) - startedAt - parkedMs)
 }
 
 /** Time spent waiting for a slot. */
@@ -329,6 +346,7 @@ export function phaseOf(
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
+  if (isParked(task)) return "parked"
   if (task.run.lastWordAt !== undefined) return "saying its last word"
   const ask = progress.asks[0]
   if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"

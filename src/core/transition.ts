@@ -4,6 +4,7 @@ import {
   isActive,
   NO_FIGURES,
   type Outcome,
+  type Parked,
   type Reason,
   type Run,
   type Task,
@@ -27,6 +28,8 @@ export type TaskEvent =
   | { readonly type: "resumed"; readonly run: Run; readonly by?: Pick<Task, "agent" | "model" | "description"> }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
+  | ({ readonly type: "parked"; readonly generation: number } & Parked)
+  | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -65,6 +68,10 @@ export function transition(task: Task, event: TaskEvent): Task {
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
     case "warned":
       return warn(task, event)
+    case "parked":
+      return park(task, event)
+    case "unparked":
+      return unpark(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
@@ -84,12 +91,28 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
   return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
+function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
+  const { run } = task
+  if (!isActive(task) || run.generation !== generation || run.parked) return task
+  return { ...task, run: { ...run, parked, parkedTimes: (run.parkedTimes ?? 0) + 1 } }
+}
+
+function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
+  if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
+  return { ...task, run: leftParking(task.run, at) }
+}
+
+/** The run without its parking, which is added to what it was parked before. */
+function leftParking({ parked, ...run }: Run, at: number): Run {
+  return parked ? { ...run, parkedMs: (run.parkedMs ?? 0) + Math.max(0, at - parked.at) } : run
+}
+
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {
   if (!isActive(task) || task.run.generation !== event.generation) return task
   return {
     ...task,
     status,
-    run: { ...task.run, endedAt: event.at },
+    run: { ...leftParking(task.run, event.at), endedAt: event.at },
     outcome: event.outcome,
     delivery: event.delivery,
   }

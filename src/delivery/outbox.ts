@@ -37,7 +37,6 @@ export type OutboxPorts = {
 type Item = {
   readonly task: Task
   readonly wake: boolean
-  readonly closed: Promise<Task>
   readonly maybeTold: boolean
   /** Once it was sent, whatever came of that: what is sent again is the same. */
   notice?: Notice
@@ -82,14 +81,14 @@ export class Outbox {
   }
 
   /**
-   * Queues the notification that `task` owes; does nothing where it owes none. It goes out once `closed`, which must
-   * not reject, has resolved with the task to tell of. `maybeTold`: the parent is asked first whether it has it.
+   * Queues the notification that `task` owes; does nothing where it owes none. `maybeTold`: the parent is asked first
+   * whether it has it.
    */
-  post(task: Task, closed: Promise<Task> = Promise.resolve(task), maybeTold = false): void {
+  post(task: Task, maybeTold = false): void {
     if (!isOwed(task)) return
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
-    lane.items.push({ task, wake: task.delivery.wake, closed, maybeTold })
+    lane.items.push({ task, wake: task.delivery.wake, maybeTold })
     lane.release()
     if (lane.state !== "resting") return
     lane.state = "sending"
@@ -155,7 +154,7 @@ export class Outbox {
   }
 
   async #deliver(item: Item, lane: Lane): Promise<void> {
-    const task = await item.closed
+    const { task } = item
     if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
     await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
     lane.items.shift()
@@ -251,6 +250,8 @@ export class Outbox {
       if (attempt === 0) item.notice = undefined
       return false
     }
+    // It may have been forgotten while all that was asked.
+    if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
     const wakes = wake || lane.owed !== undefined
     lane.idled = false

@@ -8,25 +8,22 @@ import type { ForkHost } from "../fork/ports.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
+import { Conductor } from "./conductor/conductor.ts"
+import { Deeds } from "./conductor/deeds.ts"
+import { type LoadWorktrees, Places } from "./conductor/places.ts"
+import { stopSession } from "./conductor/stopping.ts"
+import { Timekeeper } from "./conductor/timekeeper.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
 import { Unattended } from "./launch/unattended.ts"
 import { Waiting } from "./launch/waiting.ts"
 import { Allowance } from "./limits/allowance.ts"
-import { LastWords } from "./limits/last-words.ts"
 import { Ledger } from "./limits/ledger.ts"
 import type { Parts } from "./parts.ts"
 import { Recovery } from "./recover/recovery.ts"
-import { type ClosingStep, Endings } from "./run/endings.ts"
-import { type LoadWorktrees, Places } from "./run/places.ts"
-import { stopSession } from "./run/stopping.ts"
-import { Timekeeper } from "./run/timekeeper.ts"
-import { Watcher } from "./run/watcher.ts"
-import { Checks } from "./run/work-checks.ts"
 import { Answers } from "./talk/answers.ts"
 import { Requests } from "./talk/requests.ts"
-import { Teller } from "./talk/teller.ts"
-import { Underway } from "./talk/underway.ts"
+import { tellTask } from "./talk/tell.ts"
 import { Journal } from "./tasks/journal.ts"
 import { isLastNews, newsOf } from "./tasks/news.ts"
 import { Overview } from "./tasks/overview.ts"
@@ -67,48 +64,29 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const answers = new Answers(parts)
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
-  const waiting = new Waiting(parts, (id) => endings.isClosing(id))
-  const checks = new Checks(
-    parts,
-    () => endings,
-    (task) => places.isUntouched(task),
-  )
+  const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
   const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
-  const places: Places = new Places(parts, load, checks, () => endings)
-  const outbox: Outbox = outboxOf(ports, parts, {
-    answers,
-    told: (task, state, handedOver) => endings.told(task, state, handedOver),
-    inspect: (taskID) => watcher.inspect(taskID),
-  })
-  // What is done between a run's end and its parent's being told, in this order.
-  const steps: readonly ClosingStep[] = [(closing) => places.leave(closing), (closing) => checks.close(closing)]
+  const places: Places = new Places(parts, load, (taskID) => conductor.closed(taskID))
+  const outbox: Outbox = outboxOf(ports, parts, answers, () => conductor)
+  const deeds = new Deeds(parts, { places, answers })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
-    waiting.endStranded(endings)
+    waiting.endStranded(conductor)
     queue.pump()
     timekeeper.rest()
   }
-  const endings: Endings = new Endings(parts, outbox, answers, steps, freed)
+  const at = (time: number) => timekeeper.at(time)
+  const conductor: Conductor = new Conductor(parts, { outbox, answers, ledger, deeds, freed, at })
   const watch = () => timekeeper.wake()
-  const queue: Queue = new Queue(parts, { endings, places, allowance, waiting, answers, watch })
-  const launcher = new Launcher(parts, { endings, places, forks, isThread, randomID, queue, allowance })
-  const unattended = new Unattended(parts, { endings, randomID, queue, allowance })
-  const lastWords = new LastWords(parts, endings)
-  const watcher: Watcher = new Watcher(parts, {
-    endings,
-    ledger,
-    lastWords,
-    owesNews: (sessionID) => outbox.owes(sessionID),
-    lookAgainAt: (at) => timekeeper.at(at),
-    mayComplete: (task) => checks.mayComplete(task),
-    tellAgain: (task, tracker, text) => parts.background.run("tell again", () => teller.again(task, tracker, text)),
-  })
-  const recovery = new Recovery(parts, { endings, outbox, ledger, changed: freed })
-  const timekeeper: Timekeeper = new Timekeeper(parts, watcher, recovery, ledger)
-  const teller: Teller = new Teller(parts, queue, (taskID) => watcher.inspect(taskID))
+  const queue: Queue = new Queue(parts, { conductor, allowance, waiting, watch })
+  const launcher = new Launcher(parts, { conductor, places, forks, isThread, randomID, queue, allowance })
+  const unattended = new Unattended(parts, { conductor, randomID, queue, allowance })
+  const recovery = new Recovery(parts, { conductor, outbox, ledger, changed: freed })
+  const timekeeper: Timekeeper = new Timekeeper(parts, conductor, recovery, ledger)
+  const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const retention = new Retention(parts, waiting, forget)
   const overview = new Overview(parts, {
-    endings,
+    conductor,
     answers,
     discover: async (since) => {
       await recovery.discover(since)
@@ -117,11 +95,11 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     shown,
   })
   const requests = new Requests(parts, {
-    endings,
+    conductor,
     forget,
     resume: (task, prompt) => launcher.resume(task, { prompt }),
     // As it is by now: to take a request up may have taken its time.
-    tell: (task, text) => teller.tell(store.get(task.id) ?? task, text),
+    tell: (task, text) => tell(store.get(task.id) ?? task, text),
   })
   return {
     parts,
@@ -130,14 +108,12 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     allowance,
     places,
     outbox,
-    endings,
+    conductor,
     launcher,
     unattended,
-    lastWords,
-    watcher,
     recovery,
     timekeeper,
-    teller,
+    tell,
     retention,
     overview,
     requests,
@@ -147,13 +123,14 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
 
   async function forget(task: Task): Promise<void> {
     // Somebody may have asked it again while its end was closed.
-    endings.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
+    conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
-    store.remove(task.id)
-    waiting.endStranded(endings)
-    answers.forget(task.id)
-    checks.forget(task.id)
-    await journal.erase(task, remains)
+    const entry = store.remove(task.id)
+    if (entry) entry.run = undefined
+    entry?.letGo()
+    entry?.check()
+    waiting.endStranded(conductor)
+    if (entry) await journal.erase(entry, remains)
   }
 
   /** What a task changed in a place of its own. A diff that cannot be had is no reason to keep an answer back. */
@@ -180,29 +157,25 @@ function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): 
   const background = new Background((what, error) => {
     if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
   })
-  const own = (id: string) => (store.isWritten(id) ? store.get(id) : undefined)
-  const journal = new Journal(host, clock, stopped, { newest: own, takenOver })
+  const journal = new Journal({ host, clock, stopped, store, takenOver })
   const toaster = new Toaster({ host, clock, options })
-  const parts = { host, clock, options, store, journal, toaster, background, underway: new Underway(), stopped }
+  const parts = { host, clock, options, store, journal, toaster, background, stopped }
   return parts
 
   function takenOver(id: string): void {
     const task = store.get(id)
-    const { asks } = store.tracker(id)?.snapshot() ?? {}
+    const run = task && isActive(task) ? store.run(id) : undefined
     store.disown(id)
     // Its parent is told that it was interrupted: what went on with it here does so no more.
-    if (task && asks) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, asks))
+    if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
   }
 }
 
 function outboxOf(
   { options, development }: ManagerPorts,
   parts: Parts,
-  ports: {
-    readonly answers: Answers
-    readonly told: Endings["told"]
-    readonly inspect: (taskID: string) => void
-  },
+  answers: Answers,
+  conductor: () => Conductor,
 ): Outbox {
   const { host, clock, store, journal, toaster, background, stopped } = parts
   return new Outbox({
@@ -213,10 +186,10 @@ function outboxOf(
     isLast: (task) => isLastNews(task, store),
     compose: async (task) => {
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
-      const answer = wanted ? await answerTo(task, parts, ports.answers) : undefined
+      const answer = wanted ? await answerTo(task, parts, answers) : undefined
       return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
     },
-    told: ports.told,
+    told: (task, state, handedOver) => conductor().told(task, state, handedOver),
     drained: (parentID, woken) => {
       const flush = () => {
         if (stopped.aborted) return
@@ -228,7 +201,7 @@ function outboxOf(
       else flush()
       // A task that was told of its own without being woken may have ended long before.
       const parent = store.bySession(parentID)
-      if (!woken && parent && isActive(parent)) ports.inspect(parent.id)
+      if (!woken && parent) conductor().deliver(parent.id, { type: "look" })
     },
     run: (what, work) => background.run(what, work),
   })

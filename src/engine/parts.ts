@@ -2,11 +2,10 @@ import type { Clock, Host } from "../core/ports.ts"
 import type { Toaster } from "../delivery/toaster.ts"
 import type { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
-import type { Underway } from "./talk/underway.ts"
 import type { Journal } from "./tasks/journal.ts"
 import type { TaskStore } from "./tasks/store.ts"
 
-/** What every part of the manager works with. */
+/** What every part of the engine works with. */
 export type Parts = {
   readonly host: Host
   readonly clock: Clock
@@ -15,7 +14,6 @@ export type Parts = {
   readonly journal: Journal
   readonly toaster: Toaster
   readonly background: Background
-  readonly underway: Underway
   /** Aborted at the plugin's own end: from then on nothing is begun, ended, sent or written any more. */
   readonly stopped: AbortSignal
 }

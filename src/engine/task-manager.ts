@@ -1,5 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import { taskOfMessage } from "../core/ids.ts"
+import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
@@ -14,15 +15,18 @@ import {
 } from "../core/task.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
+import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
-import type { WordInRequest } from "./limits/last-words.ts"
 import type { Parts } from "./parts.ts"
-import { DELETED, PARENT_ENDED } from "./run/endings.ts"
+import { DELETED } from "./run/looked.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./tasks/lookup.ts"
 import type { Overview } from "./tasks/overview.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
+
+/** What goes along with a request to a session's model. */
+type WordInRequest = { readonly text: string; readonly withoutTools: boolean }
 
 /** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
 export type Report = {
@@ -93,20 +97,27 @@ export class TaskManager {
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
-    const { waits } = await this.#all.teller.tell(task, text)
+    const { waits } = await this.#all.tell(task, text)
     return { view: this.#view(task), waits }
   }
 
   /** What the session's model is told with the request that is about to be sent; undefined for nothing. */
   inRequest(sessionID: string): WordInRequest | undefined {
-    return this.#all.lastWords.inRequest(sessionID)
+    const task = this.#parts.store.bySession(sessionID)
+    const { lastWord, custody } = (task && this.#parts.store.run(task.id)) ?? {}
+    if (!task || !lastWord || custody !== "ours") return undefined
+    this.#all.conductor.deliver(task.id, { type: "request" })
+    const { state, againAt, reason } = lastWord
+    return { text: lastWordRequest(reason), withoutTools: againAt !== undefined || state === "spoke" }
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
   refusesTools(sessionID: string, tool: string): string | undefined {
     const { store, options } = this.#parts
     const task = store.bySession(sessionID)
-    return this.#all.lastWords.refusal(sessionID) ?? (task && refusalTo(task, tool, options))
+    const { lastWord, custody } = (task && store.run(task.id)) ?? {}
+    if (lastWord && custody === "ours") return lastWordRefusal(lastWord.reason)
+    return task && refusalTo(task, tool, options)
   }
 
   /** The session whose requests' beginning this one's share, for the provider's cache; undefined where it has its own. */
@@ -126,11 +137,11 @@ export class TaskManager {
   async output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
     const found = this.#find(reference, caller.sessionID)
-    if (block > 0) await this.#all.endings.wait(found, block, signal)
+    if (block > 0) await this.#all.conductor.wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // The host stores what an aborted answer had so far when the abort is done.
-    await this.#all.endings.closed(found.id)
+    await this.#all.conductor.quiet(found.id)
     const task = store.get(found.id) ?? seen
     if (isActive(task)) return { view: this.#view(task), firstLook: false }
     const { text: answer, gone } = await this.#all.answers.of(task)
@@ -145,7 +156,7 @@ export class TaskManager {
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)
-    await this.#all.endings.closed(found.id)
+    await this.#all.conductor.closed(found.id)
     const task = await this.#all.places.settle(store.get(found.id) ?? found)
     if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.places.filesOf(task))
     return this.#view(await this.#all.places.merge(task))
@@ -179,9 +190,9 @@ export class TaskManager {
     const selected = selectRunning(selector, own, ({ id }) => store.isForeign(id))
     // The newest first: those that wait for others come after them, and are ended for what they are.
     for (const { id, run } of selected.toReversed())
-      this.#all.endings.end(id, run.generation, CANCELLED, { wake: false })
+      this.#all.conductor.end(id, run.generation, CANCELLED, { wake: false })
     const ended = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
-    await Promise.all(ended.map(({ id }) => this.#all.endings.closed(id)))
+    await Promise.all(ended.map(({ id }) => this.#all.conductor.closed(id)))
     return ended.flatMap(({ id }) => store.get(id) ?? []).map((task) => this.#view(task))
   }
 
@@ -193,9 +204,9 @@ export class TaskManager {
     const left = all.length - tasks.length
     const newestFirst = tasks.toReversed()
     const stopped = newestFirst.filter(({ id, run }) =>
-      this.#all.endings.end(id, run.generation, CANCELLED, { silent: true }),
+      this.#all.conductor.end(id, run.generation, CANCELLED, { silent: true }),
     )
-    await Promise.all(tasks.map(({ id }) => this.#all.endings.closed(id)))
+    await Promise.all(tasks.map(({ id }) => this.#all.conductor.closed(id)))
     const unmerged = await this.#all.places.clear(tasks.map((task) => store.get(task.id) ?? task))
     await Promise.all(tasks.map((task) => this.#all.forget(task)))
     this.#all.retention.forgetSession(sessionID)
@@ -264,10 +275,9 @@ export class TaskManager {
     if (!task || store.isForeign(task.id)) return
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#all.requests.take(task, event.request)
-    const tracker = store.tracker(task.id)
-    if (!tracker || isQueued(task)) return
+    if (!isActive(task) || isQueued(task)) return
     this.#all.timekeeper.noticeSleep()
-    this.#all.watcher.observe(task, tracker, event)
+    this.#all.conductor.deliver(task.id, { type: "heard", event })
     store.noticed(task.id)
   }
 
@@ -280,7 +290,7 @@ export class TaskManager {
   stop(): void {
     this.#stop.abort()
     this.#all.timekeeper.stop()
-    this.#all.endings.releaseAll()
+    this.#all.conductor.releaseAll()
   }
 
   /** Resolves when nothing is under way in the background. For tests and an orderly end. */
@@ -296,16 +306,13 @@ export class TaskManager {
     const { store, background } = this.#parts
     const task = store.bySession(sessionID)
     // Stopped as well: what a deleted session was doing goes on until somebody aborts it.
-    if (task) this.#all.endings.end(task.id, task.run.generation, DELETED)
-    store.forgetDescendant(sessionID)
+    if (task) this.#all.conductor.end(task.id, task.run.generation, DELETED)
     this.#all.outbox.parentDeleted(sessionID)
-    this.#all.allowance.forgetSession(sessionID)
-    this.#all.retention.forgetSession(sessionID)
-    this.#all.recovery.forget(sessionID)
+    store.forgetSession(sessionID)
     for (const own of store.ofParent(sessionID).reverse()) {
-      this.#all.endings.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
+      this.#all.conductor.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
       background.run("parent deleted", async () => {
-        await this.#all.endings.closed(own.id)
+        await this.#all.conductor.closed(own.id)
         await this.#all.forget(own)
       })
     }

@@ -1,10 +1,10 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { type Ask, isActive, type Task } from "../core/task.ts"
-import type { ProgressTracker } from "../engine/run/progress.ts"
 import { permissionAsk, questionAsk } from "../host/opencode/asks.ts"
 import { toMessage } from "../host/opencode/convert.ts"
 import type { RawEvent } from "../host/opencode/events.ts"
+import type { ProgressTracker } from "./progress.ts"
 
 /** A task, what is heard of it while it runs, and its session's parent and folder as the host has them. */
 export type Listened = {

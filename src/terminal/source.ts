@@ -3,11 +3,11 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import type { HostEvent } from "../core/ports.ts"
 import { type Ask, isActive, type Task, type Usage } from "../core/task.ts"
-import { ProgressTracker } from "../engine/run/progress.ts"
 import { toUsage } from "../host/opencode/convert.ts"
 import { EventReader, type RawEvent } from "../host/opencode/events.ts"
 import { decodeRecord } from "../host/record/codec.ts"
 import { catchUp, keyOf, type Listened, readSessions } from "./catch-up.ts"
+import { ProgressTracker } from "./progress.ts"
 import type { Seen } from "./view-model.ts"
 
 /** Changes are told at most this often: a child that streams has hundreds of events a second. */

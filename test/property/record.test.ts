@@ -92,6 +92,9 @@ const run = fc.record<Whole<Run>>({
   lastWordAt: some(whole),
   lastWordFor: some(reason),
   check: some(text),
+  parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
+  parkedMs: some(whole),
+  parkedTimes: some(whole),
 })
 const outcome = fc.record<Whole<Outcome>>({
   reason: some(reason),

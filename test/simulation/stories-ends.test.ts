@@ -61,7 +61,7 @@ describe("4: a turn that ended at a refusal", () => {
 })
 
 describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
-  test.fails("a refusal whose call fails once is made again", async () => {
+  test("a refusal whose call fails once is made again", async () => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, taskTimeout: 0, stallTimeout: 0 } })
     rig.host.asking.add("bash")
     rig.script(({ lastUser, toolResults }) =>
@@ -78,7 +78,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test.fails("a look that failed is made again also where nothing is polled", async () => {
+  test("a look that failed is made again also where nothing is polled", async () => {
     const rig = new Rig({ options: { pollInterval: 0 } })
     rig.onPrompt("FIND", { text: "found", delay: 200 })
     let failures = 1
@@ -184,7 +184,7 @@ describe("9: what is kept, and how much", () => {
     expect(prompt.length).toBeLessThan(75_000)
   })
 
-  test.fails("what forgotten tasks have cost is forgotten with the session that paid for it", async () => {
+  test("what forgotten tasks have cost is forgotten with the session that paid for it", async () => {
     const rig = new Rig({ options: { maxCostPerSession: 1 } })
     const spent = () => rig.manager.spentBy(rig.parent).session.cost
     await rig.ended((await rig.launch()).id)

@@ -55,6 +55,8 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     meanwhile: () => {},
     looks: 0,
     composed: 0,
+    /** What the text for a task waits for. */
+    composing: (_id: string): Promise<unknown> => Promise.resolve(),
     handsOver: false,
     isLast: true,
   }
@@ -94,6 +96,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     isKnown: () => world.known,
     isLast: () => world.isLast,
     compose: async ({ id }) => {
+      await world.composing(id)
       const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`
       return { visible: `visible ${id}`, hidden, handsOver: world.handsOver }
     },

@@ -1,6 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
+import type { LoadWorktrees } from "../../src/engine/conductor/places.ts"
 import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
-import type { LoadWorktrees } from "../../src/engine/run/places.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
 import { type Options, parseOptions } from "../../src/options.ts"

@@ -2,7 +2,6 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
-import type { Task } from "../../src/core/task.ts"
 import { flush } from "../support/fake-clock.ts"
 import { GONE, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
 
@@ -48,14 +47,15 @@ const beingRead = async () => {
 /** One message went and left waking to a second, which is taken back when `takeBack` is called. */
 const leftToTheNext = async (scene = setUp()) => {
   const before = scene.told().length
-  const { promise, resolve } = held<Task>()
+  const { promise, resolve } = held()
+  scene.world.composing = async (id) => (id === C ? promise : undefined)
   scene.outbox.post(owing(B))
-  scene.outbox.post(owing(C), promise)
+  scene.outbox.post(owing(C))
   await scene.clock.advance(10)
   expect(scene.told().slice(before)).toEqual([`${SAID_B} (no reply)`])
   const takeBack = async () => {
     scene.world.known = false
-    resolve(owing(C))
+    resolve()
     await flush()
     scene.world.known = true
   }
@@ -203,7 +203,7 @@ describe("waking", () => {
     const { clock, world, outbox, told, states } = setUp()
     world.failures = [new HostError("no answer")]
     world.storesWhatFails = true
-    outbox.post(owing(A), undefined, true)
+    outbox.post(owing(A), true)
     await clock.advance(1000)
     expect(told()).toEqual([SAID_A, SAID_A])
     expect(states).toEqual([`${A} confirmed`, "drained, woken"])
@@ -314,12 +314,13 @@ describe("a parent that was woken and becomes idle", () => {
   test("and has answered gets what ended in the very moment in which that was read", async () => {
     const scene = await beingRead()
     const { clock, world, outbox, told, states, read } = scene
-    const { promise, resolve } = held<Task>()
+    const { promise, resolve } = held()
+    world.composing = () => promise
     world.since.push(answerTo(asked(scene)))
-    outbox.post(owing(B), promise)
+    outbox.post(owing(B))
     await read()
     expect(outbox.owes(PARENT)).toBe(true)
-    resolve(owing(B))
+    resolve()
     await clock.advance(100)
     expect(told()).toEqual([SAID_A, SAID_B])
     expect(states.slice(-2)).toEqual([`${B} confirmed`, "drained, woken"])
@@ -350,14 +351,15 @@ describe("a session that was deleted", () => {
 
   test("leaves nothing open: what ends only after that is given up, too", async () => {
     const { clock, world, outbox, states } = setUp()
-    const { promise, resolve } = held<Task>()
+    const { promise, resolve } = held()
     world.failures = [NO, GONE]
     outbox.post(owing(A))
     await clock.advance(0)
     outbox.parentDeleted(PARENT)
-    outbox.post(owing(B), promise)
+    world.composing = () => promise
+    outbox.post(owing(B))
     await clock.advance(10_000)
-    resolve(owing(B))
+    resolve()
     await clock.advance(10_000)
     expect(states).toContain(`${B} abandoned`)
   })

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
-import type { Task } from "../../src/core/task.ts"
-import { BUILD, owing, PARENT, setUp } from "../support/outbox-rig.ts"
+import { BUILD, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
 import { deliveryOf } from "../support/tasks.ts"
 
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
@@ -33,17 +32,6 @@ describe("a message", () => {
     expect(outbox.owes(PARENT)).toBe(true)
     await clock.advance(1000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
-  })
-
-  test("waits for what it depends on", async () => {
-    const { clock, outbox, told } = setUp()
-    let close = (_task: Task) => {}
-    outbox.post(owing("bg_aaaaaaaa"), new Promise((resolve) => (close = resolve)))
-    await clock.advance(60_000)
-    expect(told()).toEqual([])
-    close(owing("bg_aaaaaaaa"))
-    await clock.advance(100)
-    expect(told()).toHaveLength(1)
   })
 
   test("that is not to wake the parent leaves that to none, one that is to wake it to the last", async () => {
@@ -121,10 +109,10 @@ describe("a message", () => {
   test("that the parent may hold already is looked for before it is sent", async () => {
     const { clock, outbox, told, states } = setUp()
     const task = owing("bg_aaaaaaaa")
-    outbox.post(task, undefined, true)
+    outbox.post(task, true)
     await clock.advance(100)
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
-    outbox.post(task, undefined, true)
+    outbox.post(task, true)
     await clock.advance(100)
     expect(told()).toHaveLength(1)
     expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken", "bg_aaaaaaaa confirmed", "drained, woken"])
@@ -178,13 +166,14 @@ describe("a message", () => {
 
   test("that left waking to one that was taken back does it itself, however often the host fails", async () => {
     const { clock, world, outbox, told, states } = setUp()
-    let close = (_task: Task) => {}
+    const { promise, resolve } = held()
+    world.composing = async (id) => (id === "bg_bbbbbbbb" ? promise : undefined)
     outbox.post(owing("bg_aaaaaaaa", true))
-    outbox.post(owing("bg_bbbbbbbb", true), new Promise((resolve) => (close = resolve)))
+    outbox.post(owing("bg_bbbbbbbb", true))
     await clock.advance(1000)
     world.known = false
     world.failures = [new HostError("no"), new HostError("no")]
-    close(owing("bg_bbbbbbbb"))
+    resolve()
     await clock.advance(0)
     world.known = true
     outbox.post(owing("bg_cccccccc", false))

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import type { Entry } from "../../src/engine/tasks/entry.ts"
 import { Journal, LATER_MS } from "../../src/engine/tasks/journal.ts"
 import { findBatch, findTask } from "../../src/engine/tasks/lookup.ts"
+import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { FakeHost } from "../support/fake-host.ts"
@@ -291,11 +293,13 @@ describe("the record", () => {
     const host = new FakeHost({ clock })
     const sessionID = host.openSession()
     const stop = new AbortController()
-    let task = taskOf({ sessionID })
-    const journal = new Journal(host, clock, stop.signal, { newest: () => task, takenOver: () => {} })
+    const task = taskOf({ sessionID })
+    const store = new TaskStore()
+    store.add(task, 0)
+    const journal = new Journal({ host, clock, stopped: stop.signal, store, takenOver: () => {} })
     host.onCall = () => ({ slow: 300 })
     const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
-      task = { ...task, retrievedAt }
+      store.add({ ...task, retrievedAt }, 0)
       return journal.save(task)
     })
     await clock.advance(10_000)
@@ -313,7 +317,9 @@ describe("the record", () => {
     const task = taskOf({ sessionID })
     const stop = new AbortController()
     const timers = clock.view()
-    const journal = new Journal(host, timers, stop.signal, { newest: () => task, takenOver: () => {} })
+    const store = new TaskStore()
+    store.add(task, 0)
+    const journal = new Journal({ host, clock: timers, stopped: stop.signal, store, takenOver: () => {} })
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)
@@ -325,7 +331,7 @@ describe("the record", () => {
     await clock.advance(LATER_MS)
     expect(host.calls).toHaveLength(2)
     journal.saveLater(task)
-    await journal.erase(task)
+    await journal.erase(store.remove(task.id) as Entry)
     journal.saveLater(task)
     stop.abort()
     expect(timers.pending).toBe(0)

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest"
 import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
+import { answerTold, toolTold } from "../../src/engine/run/told.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { viewOf } from "../../src/engine/tasks/view.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -11,9 +12,10 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   const store = new TaskStore()
   const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
   store.add(task, 0)
-  const tracker = store.tracker(task.id)
-  tracker?.tool("call_1", "read", true, "msg_1")
-  tracker?.answered("msg_1", tokens(30))
+  const entry = store.entry(task.id)
+  if (!entry?.run) throw new Error("no run")
+  const called = toolTold(entry.run.told, { id: "call_1", tool: "read", ended: true, messageID: "msg_1" })
+  entry.run = { ...entry.run, told: answerTold(called, "msg_1", tokens(30)) }
   const view = viewOf(task, store, 0)
   expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
   expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })

@@ -9,10 +9,10 @@ import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/for
 import type { ForkHost } from "../../fork/ports.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
+import type { Conductor } from "../conductor/conductor.ts"
+import type { Places } from "../conductor/places.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
-import type { Places } from "../run/places.ts"
 import {
   alreadyResumed,
   authorize,
@@ -70,7 +70,7 @@ type Rules = readonly Rule[]
 type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
 
 export type LauncherPorts = {
-  readonly endings: Endings
+  readonly conductor: Conductor
   readonly places: Places
   readonly forks: ForkHost
   /** True where a session's system prompt has what is of this session alone. */
@@ -84,8 +84,6 @@ export type LauncherPorts = {
 export class Launcher {
   readonly #parts: Parts
   readonly #ports: LauncherPorts
-  /** Launches under way that an identical one may wait for, by session and fingerprint. */
-  readonly #launching = new Map<string, Promise<Task>>()
   readonly #siblings = new Siblings()
 
   constructor(parts: Parts, ports: LauncherPorts) {
@@ -120,7 +118,7 @@ export class Launcher {
     const whole = this.#wholeOf(request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
     const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
-    return this.#once(`${caller.sessionID} ${mark}`, () => this.#identical(caller.sessionID, mark), make)
+    return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
   }
 
   async #chosen(
@@ -160,7 +158,7 @@ export class Launcher {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
     if (request.merge) refuseUnlessMerging(task)
-    await this.#ports.endings.over(task)
+    await this.#ports.conductor.over(task)
     const session = await host.session(task.sessionID)
     if (!session)
       throw new CallError(
@@ -176,7 +174,7 @@ export class Launcher {
     if (caller) await permit(caller, { check })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
     // While the user was asked, another may have resumed it, and that run have ended.
-    await this.#ports.endings.over(task)
+    await this.#ports.conductor.over(task)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)
@@ -212,16 +210,18 @@ export class Launcher {
 
   /** What is found, or what a launch under way brings, or what `make` makes. */
   async #once(
-    key: string,
+    sessionID: string,
+    mark: string,
     find: () => Task | undefined,
     make: () => Promise<Task>,
   ): Promise<{ task: Task; reused: boolean }> {
-    for (let other = this.#launching.get(key); other; other = this.#launching.get(key)) await other.catch(() => {})
+    const { launching } = this.#parts.store.household(sessionID)
+    for (let other = launching.get(mark); other; other = launching.get(mark)) await other.catch(() => {})
     const earlier = find()
     if (earlier) return { task: earlier, reused: true }
-    const launching = make().finally(() => this.#launching.delete(key))
-    this.#launching.set(key, launching)
-    return { task: await launching, reused: false }
+    const making = make().finally(() => launching.delete(mark))
+    launching.set(mark, making)
+    return { task: await making, reused: false }
   }
 
   async #authorized(
@@ -264,7 +264,7 @@ export class Launcher {
       const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
       if (abort?.aborted) await host.deleteSession(task.sessionID)
       refuseIfAborted(abort)
-      if (await queue.begin(task, reserved, request.prompt)) return task
+      if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
       queue.release(reserved)

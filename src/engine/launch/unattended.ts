@@ -2,9 +2,9 @@ import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import { messageID, taskID } from "../../core/ids.ts"
 import { type Ending, isActive, isUnattended, NO_FIGURES, NOBODY, type Run, type Task } from "../../core/task.ts"
+import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
 import { findAgent } from "./checks.ts"
 import type { Queue } from "./queue.ts"
 
@@ -17,7 +17,7 @@ export type UnattendedRequest = {
 }
 
 export type UnattendedPorts = {
-  readonly endings: Endings
+  readonly conductor: Conductor
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
@@ -41,7 +41,7 @@ export class Unattended {
     const { host, store, clock } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
-    if (earlier) await this.#ports.endings.over(earlier)
+    if (earlier) await this.#ports.conductor.over(earlier)
     const [agents, session] = await Promise.all([host.agents(), host.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
@@ -61,8 +61,8 @@ export class Unattended {
   async stop(sessionID: string, ending: Ending): Promise<boolean> {
     const task = this.#parts.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
-    const ended = this.#ports.endings.end(task.id, task.run.generation, ending)
-    await this.#ports.endings.closed(task.id)
+    const ended = this.#ports.conductor.end(task.id, task.run.generation, ending)
+    await this.#ports.conductor.closed(task.id)
     return ended
   }
 

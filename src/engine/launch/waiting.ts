@@ -4,8 +4,8 @@ import { namedBatch } from "../../core/batch.ts"
 import { CallError } from "../../core/errors.ts"
 import { isQueued, type Task } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
 import { findTask, knownBatches } from "../tasks/lookup.ts"
 
 /** The ids of the tasks among `own` that a launch is to wait for. Throws where one of them can no longer complete. */
@@ -48,24 +48,24 @@ export class Waiting {
   }
 
   /** To be called when a task has ended or was forgotten. */
-  endStranded(endings: Endings): void {
+  endStranded(conductor: Conductor): void {
     if (this.#ending) return
     this.#ending = true
     try {
       // Once more where it ended any: that may have freed a slot for one that may not begin any more.
-      while (this.#endFound(endings));
+      while (this.#endFound(conductor));
     } finally {
       this.#ending = false
     }
   }
 
   /** False where it ended none. */
-  #endFound(endings: Endings): boolean {
+  #endFound(conductor: Conductor): boolean {
     const { store } = this.#parts
     const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
     const ended = found.filter(({ task, reason, wakes }, index) => {
       const last = !found.slice(index + 1).some((other) => other.wakes && other.task.parentID === task.parentID)
-      return endings.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
+      return conductor.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
     })
     return ended.length > 0
   }

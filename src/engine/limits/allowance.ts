@@ -9,7 +9,6 @@ import type { Ledger } from "./ledger.ts"
 export class Allowance {
   readonly #parts: Parts
   readonly #ledger: Ledger
-  readonly #launches = new Map<string, number[]>()
 
   constructor(parts: Parts, ledger: Ledger) {
     this.#parts = parts
@@ -45,17 +44,12 @@ export class Allowance {
   countLaunch(sessionID: string): void {
     const now = this.#parts.clock.now()
     const { maxLaunchesPerMinute } = this.#parts.options
-    const launches = this.#launches.get(sessionID) ?? []
-    const delay = launchDelay(launches, maxLaunchesPerMinute, now)
+    const household = this.#parts.store.household(sessionID)
+    const delay = launchDelay(household.launches, maxLaunchesPerMinute, now)
     if (delay > 0)
       throw new CallError(
         `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
       )
-    this.#launches.set(sessionID, [...launches.filter((at) => at > now - MINUTE_MS), now])
-  }
-
-  /** Forgets what is remembered of a session that was deleted. */
-  forgetSession(sessionID: string): void {
-    this.#launches.delete(sessionID)
+    household.launches = [...household.launches.filter((at) => at > now - MINUTE_MS), now]
   }
 }

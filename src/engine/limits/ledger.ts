@@ -1,9 +1,9 @@
 import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
 import { NOTHING_SPENT, needsBill, type Spent } from "../../core/spending.ts"
 import { addUsage, isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../../core/task.ts"
-import type { Watched } from "../../core/watchdog.ts"
 import type { Parts } from "../parts.ts"
-import type { ProgressTracker } from "../run/progress.ts"
+
+type Elsewhere = { readonly task: Task; readonly cost?: number }
 
 /** How long what other processes' tasks have cost is taken for known, in ms: to read it, the host lists a day's sessions. */
 const ELSEWHERE_MS = 30_000
@@ -14,10 +14,10 @@ const ELSEWHERE_MS = 30_000
  */
 export class Ledger {
   readonly #parts: Parts
-  readonly #forgotten = new Map<string, Task>()
   /** Other processes' tasks, and what their running ones have cost. */
-  #elsewhere: readonly Task[] = []
-  #costs: ReadonlyMap<string, number> = new Map()
+  #elsewhere: readonly Elsewhere[] = []
+  /** The bill of this moment, while several runs are looked at. */
+  #shown: Bill | undefined
   #lookedAt = Number.NEGATIVE_INFINITY
   #looking: Promise<void> = Promise.resolve()
 
@@ -25,25 +25,29 @@ export class Ledger {
     this.#parts = parts
   }
 
-  /**
-   * A run as its limits see it; nothing is added up where no limit asks for it. `bill` is that of this moment: who looks
-   * at several runs has it added up once.
-   */
-  watched(task: Task, tracker: ProgressTracker, bill?: Bill): Watched {
-    const { store, options: limits, clock } = this.#parts
-    const spent = needsBill(limits, task) ? this.#spent(bill ?? this.#bill(), task.parentID, task.id) : NOTHING_SPENT
-    const ownTasks = store.hasOpen(task.sessionID)
-    return { task: awake(task, tracker), progress: tracker.snapshot(), limits, spent, ownTasks, now: clock.now() }
+  /** Whether a limit is on that several tasks share. */
+  get isShared(): boolean {
+    return needsBill(this.#parts.options)
   }
 
-  /** The bill of this moment, where one is needed for all runs. */
-  now(): Bill | undefined {
-    return needsBill(this.#parts.options) ? this.#bill() : undefined
+  /** What has been spent that counts for a run's limits. */
+  spentBy({ parentID, id }: Task): Spent {
+    return this.#spent(this.#shown ?? this.#bill(), parentID, id)
+  }
+
+  /** Several runs are looked at in one moment: what they share is added up once. */
+  once(look: () => void): void {
+    this.#shown ??= this.isShared ? this.#bill() : undefined
+    try {
+      look()
+    } finally {
+      this.#shown = undefined
+    }
   }
 
   /** What a run would join that a session begins; `taskID` names the task where it is resumed. */
   spentBefore(sessionID: string, taskID?: string): Spent {
-    return needsBill(this.#parts.options) ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
+    return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
   }
 
   /** What a task and those below it took. */
@@ -53,11 +57,12 @@ export class Ledger {
 
   /** The task leaves the list; what it cost stays on the bill. Returns what is to be written down of it. */
   keep(task: Task): Task | undefined {
-    const { options, store } = this.#parts
-    const isShared = needsBill(options)
+    const { store } = this.#parts
+    const household = store.household(task.parentID)
     // What a task has launched counts for what a call allowed to it.
-    if (isShared || store.bySession(task.parentID)) this.#forgotten.set(task.id, task)
-    return isShared ? remainsOf(task) : undefined
+    if (this.isShared || store.bySession(task.parentID))
+      household.forgotten = [...household.forgotten.filter(({ id }) => id !== task.id), task]
+    return this.isShared ? remainsOf(task) : undefined
   }
 
   /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */
@@ -77,10 +82,11 @@ export class Ledger {
     try {
       const records = await host.recordsSince(now - DAY_MS, "project")
       const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-      this.#elsewhere = others.map(({ task }) => task)
       // No record tells what a run costs that goes on; its session does.
-      const running = others.filter(({ task }) => isActive(task))
-      this.#costs = new Map(running.map(({ task, cost = 0 }) => [task.id, cost - task.earlier.usage.cost]))
+      this.#elsewhere = others.map(({ task, cost = 0 }) => ({
+        task,
+        ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
+      }))
     } catch (error) {
       host.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }
@@ -96,7 +102,8 @@ export class Ledger {
 
   #bill(): Bill {
     const { store, clock } = this.#parts
-    const tasks = [...this.#elsewhere, ...this.#forgotten.values(), ...store.all()]
+    const elsewhere = this.#elsewhere.map(({ task }) => task)
+    const tasks = [...elsewhere, ...store.forgotten(), ...store.all()]
     const known = new Map(tasks.map((task) => [task.id, task]))
     const bill = billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
     return { ...bill, day: addUsage(bill.day, { ...NO_USAGE, cost: this.#unbelieved() }) }
@@ -111,16 +118,9 @@ export class Ledger {
   }
 
   #accountOf(task: Task): Account {
-    const { usage } = this.#parts.store.tracker(task.id)?.snapshot() ?? task.outcome ?? NO_FIGURES
-    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, this.#costs.get(task.id) ?? 0) } : usage
+    const { usage } = (isActive(task) ? this.#parts.store.run(task.id)?.told : task.outcome) ?? NO_FIGURES
+    const { cost = 0 } = this.#elsewhere.find((other) => other.task.id === task.id) ?? {}
+    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
     return { lastRun, before: task.earlier.usage }
   }
-}
-
-/** The task as its limits see it: the time for which this process slept does not count. */
-const awake = (task: Task, { asleep }: ProgressTracker): Task => {
-  const { startedAt } = task.run
-  return startedAt === undefined || asleep === 0
-    ? task
-    : { ...task, run: { ...task.run, startedAt: startedAt + asleep } }
 }

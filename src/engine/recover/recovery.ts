@@ -4,10 +4,10 @@ import { type Ending, isActive, isOwed, type Task } from "../../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
+import type { Conductor } from "../conductor/conductor.ts"
+import { homeOf } from "../conductor/places.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
-import { homeOf } from "../run/places.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -17,7 +17,7 @@ const CLAIM_MS = 300
 const WAKE_WINDOW_MS = 900_000
 
 export type RecoveryPorts = {
-  readonly endings: Endings
+  readonly conductor: Conductor
   readonly outbox: Outbox
   readonly ledger: Ledger
   /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
@@ -36,18 +36,13 @@ export type RecoveryPorts = {
  */
 export class Recovery {
   readonly #parts: Parts
-  readonly #endings: Endings
+  readonly #conductor: Conductor
   readonly #outbox: Outbox
   readonly #ledger: Ledger
   readonly #changed: () => void
-  readonly #loaded = new Map<string, Promise<void>>()
-  /** Tasks that a dead process left and that are not settled yet, with when that process was last seen. */
-  readonly #orphans = new Map<string, number>()
-  readonly #adopting = new Set<string>()
-
-  constructor(parts: Parts, { endings, outbox, ledger, changed }: RecoveryPorts) {
+  constructor(parts: Parts, { conductor, outbox, ledger, changed }: RecoveryPorts) {
     this.#parts = parts
-    this.#endings = endings
+    this.#conductor = conductor
     this.#outbox = outbox
     this.#ledger = ledger
     this.#changed = changed
@@ -72,9 +67,9 @@ export class Recovery {
 
   /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
   async ready(parentID: string): Promise<void> {
-    const loading = this.#loaded.get(parentID) ?? this.#load(parentID)
-    this.#loaded.set(parentID, loading)
-    await loading
+    const household = this.#parts.store.household(parentID)
+    household.loaded ??= this.#load(parentID)
+    await household.loaded
     await this.refreshForeign(parentID)
   }
 
@@ -107,16 +102,12 @@ export class Recovery {
     return (await host.recordsOf(task.parentID)).find((record) => record.task.id === task.id)
   }
 
-  forget(parentID: string): void {
-    this.#loaded.delete(parentID)
-  }
-
   async #load(parentID: string): Promise<void> {
     const { host } = this.#parts
     try {
       this.#takeIn(await host.recordsOf(parentID))
     } catch (error) {
-      this.#loaded.delete(parentID)
+      this.#parts.store.household(parentID).loaded = undefined
       host.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
     }
   }
@@ -132,7 +123,7 @@ export class Recovery {
       }
       const known = store.isForeign(task.id) ? undefined : store.get(task.id)
       const ownership = host.ownership(owner)
-      const isOrphan = ownership === "dead" || (ownership === "ours" && this.#orphans.has(task.id))
+      const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
       // One that ended here may have been asked again elsewhere, and left by that process too.
       const isKnown = known && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
       if ((ownership === "ours" && !isOrphan) || isKnown) continue
@@ -140,7 +131,7 @@ export class Recovery {
       if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
       else store.addForeign(task)
       if (isOrphan && store.isForeign(task.id)) orphans.push({ task, owner })
-      if (!isOrphan && !isActive(task)) this.#endings.letGo(task.id)
+      if (!isOrphan && !isActive(task)) store.entry(task.id)?.letGo()
     }
     // Only now are the parents known of those that tasks have launched.
     for (const { task, owner } of orphans) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
@@ -148,29 +139,29 @@ export class Recovery {
   }
 
   #remove(taskID: string): void {
-    this.#parts.store.remove(taskID)
-    this.#endings.letGo(taskID)
+    const entry = this.#parts.store.remove(taskID)
+    entry?.letGo()
     this.#changed()
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
   async #adopt(task: Task, lastSeenAt: number): Promise<void> {
     const { host } = this.#parts
-    if (this.#adopting.has(task.id)) return
-    const seenAt = this.#orphans.get(task.id) ?? lastSeenAt
-    this.#orphans.set(task.id, seenAt)
-    this.#adopting.add(task.id)
+    const entry = this.#parts.store.entry(task.id)
+    if (!entry?.run || entry.run.orphaned?.settling) return
+    const { seenAt = lastSeenAt } = entry.run.orphaned ?? {}
+    entry.run = { ...entry.run, custody: "orphan", orphaned: { seenAt, settling: true } }
     try {
       // Read where its folder was, a session would start the host's instance of that folder again.
       if (mayBeElsewhere(task)) await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
-      this.#orphans.delete(task.id)
+      if (entry.run?.custody === "orphan") entry.run = { ...entry.run, custody: "foreign", orphaned: undefined }
     } catch (error) {
       host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
     } finally {
-      this.#adopting.delete(task.id)
+      if (entry.run?.orphaned) entry.run = { ...entry.run, orphaned: { seenAt, settling: false } }
     }
   }
 
@@ -191,8 +182,8 @@ export class Recovery {
     this.#own(task)
     const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
     const owing = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
-    const closed = isUnclosed(task) ? this.#endings.closeAgain(owing) : undefined
-    this.#outbox.post(owing, closed, true)
+    if (isUnclosed(task)) this.#conductor.closeAgain(owing)
+    else this.#outbox.post(owing, true)
   }
 
   async #settle(task: Task, seenAt: number): Promise<void> {
@@ -204,7 +195,7 @@ export class Recovery {
     const ending = unchecked(task, endAfterCrash(judged, task.run, messages))
     const lastSign = Math.max(seenAt, lastSignIn(messages))
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
-    this.#endings.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
+    this.#conductor.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
   }
 
   /** Takes a task over that is still as the dead process left it. */

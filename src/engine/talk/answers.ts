@@ -14,7 +14,6 @@ const MOST_KEPT_CHARS = 1_000_000
  */
 export class Answers {
   readonly #parts: Parts
-  readonly #kept = new Map<string, Answer & { readonly generation: number; readonly until: number }>()
 
   constructor(parts: Parts) {
     this.#parts = parts
@@ -40,7 +39,7 @@ export class Answers {
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
     const { host, clock } = this.#parts
-    const kept = this.#kept.get(task.id)
+    const kept = this.#parts.store.entry(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await host.messagesSince(task.sessionID, task.run.promptID)
     const end = since.findIndex(({ id }) => id === next)
@@ -55,20 +54,17 @@ export class Answers {
 
   /** Keeps an answer that was just read. */
   keep({ id, run }: Task, { text, gone }: Answer): void {
-    const { clock, options } = this.#parts
-    if (options.resultCacheTTL === 0) return
+    const { clock, options, store } = this.#parts
+    const kept = store.entry(id)
+    if (options.resultCacheTTL === 0 || !kept) return
     const now = clock.now()
-    this.#kept.delete(id)
-    this.#kept.set(id, { text, gone, generation: run.generation, until: now + options.resultCacheTTL })
-    let chars = [...this.#kept.values()].reduce((sum, entry) => sum + entry.text.length, 0)
-    for (const [each, entry] of this.#kept) {
-      if (entry.until > now && chars <= MOST_KEPT_CHARS) break
-      this.#kept.delete(each)
-      chars -= entry.text.length
+    kept.answer = { text, gone, generation: run.generation, keptAt: now, until: now + options.resultCacheTTL }
+    const entries = [...store.entries()].filter(({ answer }) => answer !== undefined)
+    let chars = entries.reduce((sum, { answer }) => sum + (answer?.text.length ?? 0), 0)
+    for (const entry of entries.toSorted((a, b) => (a.answer?.keptAt ?? 0) - (b.answer?.keptAt ?? 0))) {
+      if ((entry.answer?.until ?? 0) > now && chars <= MOST_KEPT_CHARS) break
+      chars -= entry.answer?.text.length ?? 0
+      entry.answer = undefined
     }
-  }
-
-  forget(taskID: string): void {
-    this.#kept.delete(taskID)
   }
 }

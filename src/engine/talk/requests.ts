@@ -2,11 +2,11 @@ import { CallError } from "../../core/errors.ts"
 import type { TaskRequest } from "../../core/ports.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { persistently } from "../../lib/retry.ts"
+import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
 
 export type RequestPorts = {
-  readonly endings: Endings
+  readonly conductor: Conductor
   readonly forget: (task: Task) => Promise<void>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
   readonly tell: (task: Task, text: string) => Promise<unknown>
@@ -57,7 +57,7 @@ export class Requests {
   }
 
   async #carryOut(task: Task, { action, prompt }: TaskRequest): Promise<void> {
-    const { endings, forget, resume, tell } = this.#ports
+    const { conductor, forget, resume, tell } = this.#ports
     if (action === "tell") {
       if (!prompt?.trim()) throw new CallError("There is nothing to say to it.")
       await tell(task, prompt)
@@ -68,8 +68,8 @@ export class Requests {
       await resume(task, prompt)
       return
     }
-    if (isActive(task)) endings.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
-    await endings.closed(task.id)
+    if (isActive(task)) conductor.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
+    await conductor.closed(task.id)
     if (action === "clear") await forget(task)
   }
 }

@@ -1,16 +1,19 @@
 import { type Clock, type Host, HostError } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
 import { persistently } from "../../lib/retry.ts"
+import type { Entry } from "./entry.ts"
+import type { TaskStore } from "./store.ts"
 
 /** How long a write may wait that nobody depends on: what is written or asked meanwhile takes it along. */
 export const LATER_MS = 10_000
-
-type Entry = { readonly writing: Promise<void>; again?: Promise<void> }
-type Waiting = { readonly task: Task; readonly cancel: () => void }
+/** How long the record of an end that its session's messages prove waits for more to be written with it. */
+const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
-  /** The task as it is now; undefined for one that is forgotten, or another process's. */
-  readonly newest: (taskID: string) => Task | undefined
+  readonly host: Host
+  readonly clock: Clock
+  readonly stopped: AbortSignal
+  readonly store: TaskStore
   /** Another process has taken this task over. */
   readonly takenOver: (taskID: string) => void
 }
@@ -20,76 +23,96 @@ export type JournalPorts = {
  * that a burst of transitions costs two writes at most. Never rejects: a record that cannot be written is logged.
  */
 export class Journal {
-  readonly #host: Host
-  readonly #clock: Clock
   readonly #ports: JournalPorts
-  readonly #stopped: AbortSignal
-  readonly #entries = new Map<string, Entry>()
-  /** The writes that wait, by task. */
-  readonly #waiting = new Map<string, Waiting>()
 
-  constructor(host: Host, clock: Clock, stopped: AbortSignal, ports: JournalPorts) {
-    this.#host = host
-    this.#clock = clock
-    this.#stopped = stopped
+  constructor(ports: JournalPorts) {
     this.#ports = ports
-    stopped.addEventListener("abort", () => {
-      for (const id of [...this.#waiting.keys()]) this.#drop(id)
+    ports.stopped.addEventListener("abort", () => {
+      for (const entry of ports.store.entries()) drop(entry)
     })
   }
 
   /** Resolves once a state at least as new as the present one is stored, or has been given up. */
   save(task: Task): Promise<void> {
-    const entry = this.#entries.get(task.id)
-    if (!entry) return this.#start(task)
-    entry.again ??= entry.writing.then(() => this.#start(task))
-    return entry.again
+    const entry = this.#ports.store.entry(task.id)
+    if (!entry) return Promise.resolve()
+    if (!entry.writing) return this.#start(entry)
+    entry.writeAgain ??= entry.writing.then(() => this.#start(entry))
+    return entry.writeAgain
   }
 
   /** Stores the present state, or a newer one, before long: with the next write or `flush`, or after `LATER_MS`. */
   saveLater(task: Task): void {
-    if (this.#stopped.aborted || this.#waiting.has(task.id)) return
-    const cancel = this.#clock.after(LATER_MS, () => void this.save(task))
-    this.#waiting.set(task.id, { task, cancel })
+    const { stopped, clock, store } = this.#ports
+    const entry = store.entry(task.id)
+    if (!entry || stopped.aborted || entry.unwait) return
+    entry.unwait = clock.after(LATER_MS, () => void this.save(task))
+  }
+
+  /** The same, once no task of this parent has ended and none was told of for a moment: then one write has both. */
+  saveSoon(task: Task): void {
+    this.saveLater(task)
+    this.#recordSoon(task.parentID)
+  }
+
+  /** It was told of: that goes with what is written of its parent's tasks. */
+  told(task: Task): void {
+    this.saveLater(task)
+    if (this.#ports.store.household(task.parentID).unrecord) this.#recordSoon(task.parentID)
   }
 
   /** Writes now what waits: all of it, or what waits for the tasks of one parent. */
   flush(parentID?: string): void {
-    for (const { task } of [...this.#waiting.values()])
-      if (parentID === undefined || task.parentID === parentID) void this.save(task)
+    for (const { task, unwait } of [...this.#ports.store.entries()])
+      if (unwait && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
 
-  /** Removes a task's record, after what is being written; `remains` is written in its place. */
-  async erase(task: Task, remains?: Task): Promise<void> {
-    this.#drop(task.id)
-    await this.#entries.get(task.id)?.writing
-    await this.#write(task.sessionID, task.id, () => this.#host.saveRecord(task.sessionID, remains))
+  /** Removes the record of a task that was forgotten, after what is being written; `remains` is written in its place. */
+  async erase(entry: Entry, remains?: Task): Promise<void> {
+    drop(entry)
+    await entry.writing
+    const { sessionID } = entry.task
+    await this.#write(entry.task, () => this.#ports.host.saveRecord(sessionID, remains))
   }
 
-  #start(task: Task): Promise<void> {
-    this.#drop(task.id)
-    const writing = this.#write(task.sessionID, task.id, async () => {
-      const newest = this.#ports.newest(task.id)
-      if (newest) await this.#host.saveRecord(task.sessionID, newest)
-    }).finally(() => {
-      if (this.#entries.get(task.id)?.writing === writing) this.#entries.delete(task.id)
+  #recordSoon(parentID: string): void {
+    const { clock, store } = this.#ports
+    const household = store.household(parentID)
+    household.unrecord?.()
+    household.unrecord = clock.after(PROVEN_RECORD_MS, () => {
+      household.unrecord = undefined
+      this.flush(parentID)
     })
-    this.#entries.set(task.id, { writing })
+  }
+
+  #start(entry: Entry): Promise<void> {
+    const { host, store } = this.#ports
+    drop(entry)
+    entry.writeAgain = undefined
+    const writing = this.#write(entry.task, async () => {
+      const { task, borrowed } = entry
+      // Not one that was forgotten meanwhile, or is another process's.
+      if (!borrowed && store.get(task.id)) await host.saveRecord(task.sessionID, task)
+    }).finally(() => {
+      if (entry.writing === writing) entry.writing = undefined
+    })
+    entry.writing = writing
     return writing
   }
 
-  #drop(taskID: string): void {
-    this.#waiting.get(taskID)?.cancel()
-    this.#waiting.delete(taskID)
-  }
-
-  async #write(sessionID: string, taskID: string, write: () => Promise<void>): Promise<void> {
+  async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<void> {
+    const { host, clock, stopped, takenOver } = this.#ports
     try {
-      if (!this.#stopped.aborted) await persistently(this.#clock, this.#stopped, write)
+      if (!stopped.aborted) await persistently(clock, stopped, write)
     } catch (error) {
-      if (this.#stopped.aborted || (error instanceof HostError && error.notFound)) return
-      if (error instanceof HostError && error.takenOver) return this.#ports.takenOver(taskID)
-      this.#host.log("error", "task record not written", { task: taskID, session: sessionID, error: String(error) })
+      if (stopped.aborted || (error instanceof HostError && error.notFound)) return
+      if (error instanceof HostError && error.takenOver) return takenOver(id)
+      host.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
     }
   }
+}
+
+function drop(entry: Entry): void {
+  entry.unwait?.()
+  entry.unwait = undefined
 }

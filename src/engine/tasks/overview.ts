@@ -1,6 +1,6 @@
 import { isActive, type Task } from "../../core/task.ts"
+import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
-import type { Endings } from "../run/endings.ts"
 import type { Answers } from "../talk/answers.ts"
 import { STOPPED_BY_USER } from "../talk/requests.ts"
 import { type TaskView, viewOf } from "./view.ts"
@@ -9,7 +9,7 @@ import { type TaskView, viewOf } from "./view.ts"
 const SLACK_MS = 5000
 
 type OverviewPorts = {
-  readonly endings: Endings
+  readonly conductor: Conductor
   readonly answers: Answers
   /** Takes in what other processes did since a time; must not reject. */
   readonly discover: (since: number) => Promise<void>
@@ -23,15 +23,15 @@ type OverviewPorts = {
  */
 export class Overview {
   readonly #parts: Parts
-  readonly #endings: Endings
+  readonly #conductor: Conductor
   readonly #answers: Answers
   readonly #discover: OverviewPorts["discover"]
   readonly #shown: OverviewPorts["shown"]
   #refreshedAt: number
 
-  constructor(parts: Parts, { endings, answers, discover, shown }: OverviewPorts) {
+  constructor(parts: Parts, { conductor, answers, discover, shown }: OverviewPorts) {
     this.#parts = parts
-    this.#endings = endings
+    this.#conductor = conductor
     this.#answers = answers
     this.#discover = discover
     this.#shown = shown
@@ -79,8 +79,8 @@ export class Overview {
   async cancel(id: string): Promise<boolean> {
     const task = this.#parts.store.get(id)
     if (!task || this.isForeign(id)) return false
-    const ended = this.#endings.end(id, task.run.generation, STOPPED_BY_USER)
-    if (ended) await this.#endings.closed(id)
+    const ended = this.#conductor.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#conductor.closed(id)
     return ended
   }
 

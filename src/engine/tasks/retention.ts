@@ -10,7 +10,6 @@ export class Retention {
   readonly #parts: Parts
   readonly #waiting: Waiting
   readonly #forget: (task: Task) => Promise<void>
-  readonly #droppedUnread = new Map<string, number>()
 
   constructor(parts: Parts, waiting: Waiting, forget: (task: Task) => Promise<void>) {
     this.#parts = parts
@@ -31,7 +30,7 @@ export class Retention {
     const unread = oldestFirst.filter((task) => task.retrievedAt === undefined)
     for (const task of [...read, ...unread].slice(0, surplus)) {
       if (task.retrievedAt === undefined) {
-        this.#droppedUnread.set(parentID, this.droppedUnread(parentID) + 1)
+        store.household(parentID).droppedUnread++
         host.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
       }
       const forgotten = this.#forget(task)
@@ -40,10 +39,10 @@ export class Retention {
   }
 
   droppedUnread(parentID: string): number {
-    return this.#droppedUnread.get(parentID) ?? 0
+    return this.#parts.store.household(parentID).droppedUnread
   }
 
   forgetSession(parentID: string): void {
-    this.#droppedUnread.delete(parentID)
+    this.#parts.store.household(parentID).droppedUnread = 0
   }
 }

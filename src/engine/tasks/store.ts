@@ -1,62 +1,94 @@
 import type { Message } from "../../core/ports.ts"
-import { addFigures, type Figures, isActive, isOwed, NO_FIGURES, type Task } from "../../core/task.ts"
+import { addFigures, type Figures, isActive, isOwed, isQueued, NO_FIGURES, type Task } from "../../core/task.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
 import { lastSignIn } from "../../core/verdict.ts"
-import { ProgressTracker } from "../run/progress.ts"
+import { type ActiveRun, newRun } from "../run/active-run.ts"
+import { messagesTold } from "../run/told.ts"
+import { Entry, Household } from "./entry.ts"
+
+type Changed = (before: Task, after: Task, event: TaskEvent) => void
 
 /**
  * The tasks of this process and the ways to find them. `apply` is the only way to change one, and `transition` the
- * only thing it does; what follows from a change is the caller's.
+ * only thing it does; what follows from a change is the caller's. What else is known of a task or of a session that
+ * launched some stands in its entry here, and is forgotten with it.
  */
 export class TaskStore {
-  readonly #tasks = new Map<string, Task>()
+  readonly #entries = new Map<string, Entry>()
+  /** Tasks whose session is being made. */
+  readonly #making = new Map<string, Entry>()
   readonly #bySession = new Map<string, string>()
-  readonly #byParent = new Map<string, Set<string>>()
+  readonly #households = new Map<string, Household>()
   readonly #active = new Set<string>()
-  readonly #trackers = new Map<string, ProgressTracker>()
-  /** Tasks that another process runs, or has ended and not told of: shown, looked at now and then, and left alone. */
+  /** Tasks that another process looks after, or a dead one left: shown, looked at now and then, and left alone. */
   readonly #foreign = new Set<string>()
-  /** Tasks whose record another living process writes: those, and what it has ended and told of. */
-  readonly #borrowed = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
-  readonly #left = new Map<string, Figures>()
   readonly #listeners = new Set<(id: string) => void>()
-
-  readonly #changed?: (before: Task, after: Task, event: TaskEvent) => void
+  readonly #changed?: Changed
 
   /** `changed` hears of every change; it must not throw. */
-  constructor(changed?: (before: Task, after: Task, event: TaskEvent) => void) {
+  constructor(changed?: Changed) {
     this.#changed = changed
   }
 
   get(id: string): Task | undefined {
-    return this.#tasks.get(id)
+    return this.#entries.get(id)?.task
+  }
+
+  /** Also of one that is being made. */
+  entry(id: string): Entry | undefined {
+    return this.#making.get(id) ?? this.#entries.get(id)
+  }
+
+  entries(): Iterable<Entry> {
+    return this.#entries.values()
+  }
+
+  /** What is known of a session beside its tasks. */
+  household(sessionID: string): Household {
+    const known = this.#households.get(sessionID) ?? new Household()
+    this.#households.set(sessionID, known)
+    return known
+  }
+
+  /** The session was deleted: what is known of it goes with the last of its tasks. */
+  forgetSession(sessionID: string): void {
+    this.#descendants.delete(sessionID)
+    const household = this.#households.get(sessionID)
+    if (household && household.children.size === 0) this.#households.delete(sessionID)
+    else household?.reset()
   }
 
   bySession(sessionID: string): Task | undefined {
     const id = this.#bySession.get(sessionID)
-    return id === undefined ? undefined : this.#tasks.get(id)
+    return id === undefined ? undefined : this.get(id)
   }
 
   /** The task that a session works for: its own, or the one above it. */
   responsibleFor(sessionID: string): Task | undefined {
     const id = this.#bySession.get(sessionID) ?? this.#descendants.get(sessionID)
-    return id === undefined ? undefined : this.#tasks.get(id)
+    return id === undefined ? undefined : this.get(id)
+  }
+
+  /** Tasks that were forgotten, and that a limit still counts. */
+  forgotten(): Task[] {
+    return [...this.#households.values()].flatMap(({ forgotten }) => forgotten)
   }
 
   all(): Task[] {
-    return [...this.#tasks.values()]
+    return [...this.#entries.values()].map(({ task }) => task)
   }
 
   /** The tasks that a session launched, oldest first. */
   ofParent(parentID: string): Task[] {
-    return this.#pick(this.#byParent.get(parentID) ?? []).sort((a, b) => a.createdAt - b.createdAt)
+    return this.#pick(this.#households.get(parentID)?.children ?? []).sort((a, b) => a.createdAt - b.createdAt)
   }
 
   /** True while a task that this session launched is active, here or in another process, or its end is still to be told. */
   hasOpen(parentID: string): boolean {
-    return this.#pick(this.#byParent.get(parentID) ?? []).some((task) => isActive(task) || isOwed(task))
+    const children = this.#households.get(parentID)?.children
+    return children !== undefined && this.#pick(children).some((task) => isActive(task) || isOwed(task))
   }
 
   /** `listener` hears the id of a task that changed, and must not throw. Returns the end of it. */
@@ -72,7 +104,7 @@ export class TaskStore {
 
   /** True while this run of the task has not ended, and is this process's. */
   runs({ id, run }: Task): boolean {
-    const current = this.#tasks.get(id)
+    const current = this.get(id)
     if (!current || this.#foreign.has(id)) return false
     return isActive(current) && current.run.generation === run.generation
   }
@@ -86,19 +118,13 @@ export class TaskStore {
     return this.#active.size
   }
 
-  /** What is seen of the task's present run. Undefined once the run has ended, and where another process runs it unread. */
-  tracker(id: string): ProgressTracker | undefined {
-    return this.#trackers.get(id)
+  /** What is known of the task's run while it is at work, or being closed. */
+  run(id: string): ActiveRun | undefined {
+    return this.entry(id)?.run
   }
 
-  /** True where another process looks after the task. */
   isForeign(id: string): boolean {
     return this.#foreign.has(id)
-  }
-
-  /** True where this process has to write the task's record. */
-  isWritten(id: string): boolean {
-    return !this.#borrowed.has(id)
   }
 
   get foreignCount(): number {
@@ -109,88 +135,116 @@ export class TaskStore {
     return this.#pick(this.#foreign)
   }
 
+  /** Keeps a place for a task whose session is being made. */
+  make(task: Task, now: number): void {
+    this.#making.set(task.id, new Entry(task, newRun(task, "making", now)))
+  }
+
+  /** Its session could not be made. */
+  unmake(id: string): void {
+    this.#making.delete(id)
+  }
+
+  making(): Task[] {
+    return [...this.#making.values()].map(({ task }) => task)
+  }
+
   /** Takes in a task that another process looks after, or what has become of it there. */
   addForeign(task: Task): void {
-    this.#link(task)
+    const entry = this.#link(task)
     this.#active.delete(task.id)
-    this.#borrowed.add(task.id)
-    if (isActive(task) || isOwed(task)) this.#foreign.add(task.id)
-    else this.#foreign.delete(task.id)
-    if (!isActive(task)) this.#trackers.delete(task.id)
+    entry.borrowed = true
+    if (isActive(task) || isOwed(task)) {
+      this.#foreign.add(task.id)
+      const known =
+        entry.run?.custody === "ours" || entry.run?.generation !== task.run.generation ? undefined : entry.run
+      entry.run = known ?? newRun(task, isActive(task) ? "working" : "telling", task.run.createdAt, "foreign")
+    } else {
+      this.#foreign.delete(task.id)
+      entry.run = undefined
+    }
     this.noticed(task.id)
   }
 
   /** Another process has taken the task over: what it says of it is what counts. */
   disown(id: string): void {
-    if (!this.#tasks.has(id)) return
+    const entry = this.#entries.get(id)
+    if (!entry) return
     this.#active.delete(id)
-    this.#trackers.delete(id)
     this.#foreign.add(id)
-    this.#borrowed.add(id)
+    entry.borrowed = true
+    entry.run = newRun(entry.task, "working", entry.task.run.createdAt, "foreign")
     this.noticed(id)
   }
 
   /** Shows what the session of another process's task says of it. */
   readForeign(id: string, messages: readonly Message[]): void {
-    if (!this.#foreign.has(id)) return
-    const { createdAt = 0 } = this.#tasks.get(id)?.run ?? {}
-    const tracker = new ProgressTracker(Math.max(createdAt, lastSignIn(messages)))
-    tracker.read(messages)
-    this.#trackers.set(id, tracker)
+    const entry = this.#entries.get(id)
+    if (!entry || !this.#foreign.has(id)) return
+    const run = entry.run ?? newRun(entry.task, "working", 0, "foreign")
+    const fresh = newRun(entry.task, run.stage, Math.max(entry.task.run.createdAt, lastSignIn(messages)), run.custody)
+    entry.run = { ...fresh, orphaned: run.orphaned, told: messagesTold(fresh.told, messages) }
     this.noticed(id)
   }
 
   add(task: Task, now: number): void {
     this.#foreign.delete(task.id)
-    this.#borrowed.delete(task.id)
-    this.#link(task)
-    this.#index(task, now)
+    const entry = this.#link(task)
+    entry.borrowed = false
+    this.#index(entry, now)
     this.noticed(task.id)
   }
 
-  #link(task: Task): void {
-    this.#tasks.set(task.id, task)
+  #link(task: Task): Entry {
+    const entry = this.entry(task.id) ?? new Entry(task)
+    entry.task = task
+    this.#making.delete(task.id)
+    this.#entries.set(task.id, entry)
     this.#bySession.set(task.sessionID, task.id)
-    const siblings = this.#byParent.get(task.parentID) ?? new Set()
-    this.#byParent.set(task.parentID, siblings.add(task.id))
+    this.household(task.parentID).children.add(task.id)
+    return entry
   }
 
   /** Puts `event` through the one door. Returns the task before and after, or undefined where nothing changed. */
   apply(id: string, event: TaskEvent, now: number): { before: Task; after: Task } | undefined {
-    const before = this.#tasks.get(id)
-    if (!before) return undefined
+    const entry = this.#entries.get(id)
+    if (!entry) return undefined
+    const before = entry.task
     const after = transition(before, event)
     if (after === before) return undefined
     // Who asks a task again is the one who runs it.
-    if (event.type === "resumed") this.#borrowed.delete(id)
-    this.#tasks.set(id, after)
-    if (isActive(after) !== isActive(before)) this.#index(after, now)
+    if (event.type === "resumed") entry.borrowed = false
+    entry.task = after
+    if (isActive(after) && !isActive(before)) this.#index(entry, now)
+    else if (!isActive(after)) this.#active.delete(id)
     this.#changed?.(before, after, event)
     this.noticed(id)
     return { before, after }
   }
 
-  remove(id: string): void {
-    const task = this.#tasks.get(id)
-    if (!task) return
-    if (this.#bySession.has(task.parentID)) this.#left.set(task.parentID, this.#tookWith(task))
-    this.#left.delete(task.sessionID)
-    this.#tasks.delete(id)
+  /** The task's entry is handed back: what it still holds is to be let go. */
+  remove(id: string): Entry | undefined {
+    const entry = this.#entries.get(id)
+    if (!entry) return undefined
+    const { task } = entry
+    const household = this.#households.get(task.parentID)
+    if (household && this.#bySession.has(task.parentID)) household.left = this.#tookWith(task)
+    const own = this.#households.get(task.sessionID)
+    if (own) own.left = NO_FIGURES
+    if (own?.children.size === 0) this.#households.delete(task.sessionID)
+    this.#entries.delete(id)
     this.#bySession.delete(task.sessionID)
     this.#active.delete(id)
-    this.#trackers.delete(id)
     this.#foreign.delete(id)
-    this.#borrowed.delete(id)
-    const siblings = this.#byParent.get(task.parentID)
-    siblings?.delete(id)
-    if (siblings?.size === 0) this.#byParent.delete(task.parentID)
+    household?.children.delete(id)
     for (const [session, owner] of this.#descendants) if (owner === id) this.#descendants.delete(session)
     this.noticed(id)
+    return entry
   }
 
   /** What the tasks took that this session, a task's own, launched and that were forgotten: it was paid all the same. */
   left(parentID: string): Figures {
-    return this.#left.get(parentID) ?? NO_FIGURES
+    return this.#households.get(parentID)?.left ?? NO_FIGURES
   }
 
   /** What is left of a parent's forgotten tasks once this one, with what it launched, is among them. */
@@ -208,21 +262,19 @@ export class TaskStore {
     if (task && isActive(task) && !this.#bySession.has(sessionID)) this.#descendants.set(sessionID, task.id)
   }
 
-  forgetDescendant(sessionID: string): void {
-    this.#descendants.delete(sessionID)
-  }
-
-  #index(task: Task, now: number): void {
+  /** The run of a task that is this process's now: one that was being made keeps what is known of it. */
+  #index(entry: Entry, now: number): void {
+    const { task } = entry
     if (!isActive(task)) {
       this.#active.delete(task.id)
-      this.#trackers.delete(task.id)
+      entry.run = undefined
       return
     }
     this.#active.add(task.id)
-    this.#trackers.set(task.id, new ProgressTracker(now))
+    if (entry.run?.stage !== "making") entry.run = newRun(task, isQueued(task) ? "queued" : "working", now)
   }
 
   #pick(ids: Iterable<string>): Task[] {
-    return [...ids].flatMap((id) => this.#tasks.get(id) ?? [])
+    return [...ids].flatMap((id) => this.get(id) ?? [])
   }
 }

@@ -14,6 +14,7 @@ import {
   type Task,
   waited,
 } from "../../core/task.ts"
+import { progressOf as seenOf } from "../run/active-run.ts"
 import type { TaskStore } from "./store.ts"
 
 /** What the outside sees of a task: a frozen copy with the figures of this moment. */
@@ -70,8 +71,10 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 
 /** None of a run that has ended, though the task may have been resumed since. */
-const progressOf = (task: Task, store: TaskStore): Progress | undefined =>
-  isActive(task) ? store.tracker(task.id)?.snapshot() : undefined
+const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
+  const run = isActive(task) ? store.run(task.id) : undefined
+  return run && seenOf(run)
+}
 
 const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES

@@ -35,6 +35,9 @@ const Run = z.object({
   lastWordAt: z.number().optional(),
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
+  parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
+  parkedMs: z.number().optional(),
+  parkedTimes: z.number().optional(),
 })
 
 const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })

@@ -5,20 +5,23 @@ import type { Parts } from "../parts.ts"
 /** How long an abort may take before the caller goes on; the host carries it out all the same. */
 const ABORT_LIMIT_MS = 5000
 
+/** `soon` resolves when it has stopped, or may not be waited for any longer; `done` when nothing of it is on its way. */
+export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<void> }
+
 /**
  * Ends what a session does: refuses its open questions first, since an abort would leave them open for ever, then
  * aborts it. `asks` are the open questions of the session and of those below it. Never rejects; a failure is logged.
  */
-export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Promise<void> {
-  return new Promise((resolve) => {
+export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Stopping {
+  const done = refuseAndAbort(parts, sessionID, asks)
+  const soon = new Promise<void>((resolve) => {
     const cancel = parts.clock.after(ABORT_LIMIT_MS, resolve)
-    void parts.underway
-      .track(sessionID, () => refuseAndAbort(parts, sessionID, asks))
-      .then(() => {
-        cancel()
-        resolve()
-      })
+    void done.then(() => {
+      cancel()
+      resolve()
+    })
   })
+  return { soon, done }
 }
 
 async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {

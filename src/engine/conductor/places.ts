@@ -1,23 +1,19 @@
 import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { MergeResult } from "../../place/worktree/homecoming.ts"
 import type { Ready } from "../../place/worktree/making.ts"
 import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
 import type { Parts } from "../parts.ts"
-import type { Closing, Endings } from "./endings.ts"
 import { stopSession } from "./stopping.ts"
-import type { Checks } from "./work-checks.ts"
 
 /** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
 const MOST_FILES = 100
 /** How long a session that was stopped may take to be idle, and how often it is looked at. */
 const QUIET_LIMIT_MS = 10_000
 const QUIET_LOOK_MS = 100
-
-/** A run whose place is being made ready. */
-type Entering = { readonly stop: AbortController; readonly done: Promise<unknown> }
 
 /**
  * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
@@ -30,6 +26,12 @@ export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string
   return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
 }
 
+/** Runs a task's check once more; undefined where it was stopped. */
+type Check = (task: Task) => Promise<CheckResult | undefined>
+
+/** What became of a run's work, and of the check before it was merged. */
+type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
+
 /** Loads what makes places; not called where no task has one. */
 export type LoadWorktrees = () => Promise<Worktrees>
 
@@ -40,16 +42,14 @@ export type LoadWorktrees = () => Promise<Worktrees>
 export class Places {
   readonly #parts: Parts
   readonly #load: LoadWorktrees
-  readonly #checks: Checks
-  readonly #endings: () => Endings
-  readonly #entering = new Map<string, Entering>()
+  /** Resolves when a task's last end has been closed. */
+  readonly #closed: (taskID: string) => Promise<void>
   #merging: Promise<unknown> = Promise.resolve()
 
-  constructor(parts: Parts, load: LoadWorktrees, checks: Checks, endings: () => Endings) {
+  constructor(parts: Parts, load: LoadWorktrees, closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
     this.#load = load
-    this.#checks = checks
-    this.#endings = endings
+    this.#closed = closed
   }
 
   /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
@@ -62,73 +62,57 @@ export class Places {
    * Makes the run's place ready and moves its session there; one without a place goes to where its parent is. Returns
    * what the agent has to be told of it. Rejects where that failed, or the run ended meanwhile.
    */
-  async enter(task: Task): Promise<string> {
+  async enter(task: Task, signal: AbortSignal): Promise<string> {
     const { place, sessionID, run } = task
     const folder = homeOf(this.#parts, task)
     if (!place) {
       if (this.#parts.host.folderOf(sessionID) !== folder) await this.#parts.host.move(sessionID, folder)
       return ""
     }
-    const stop = new AbortController()
-    const entering = this.#load().then(async (worktrees) => {
-      // One that waited for others is to see what they have done.
-      if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
-      // Not of another folder than the one that its work was made from.
-      const bringIn = run.generation > 0 && folder === place.folder
-      const ready = await worktrees.ready({
-        taskID: task.id,
-        folder,
-        timeLimit: run.timeout,
-        bringIn,
-        signal: stop.signal,
-      })
-      if (stop.signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
-      await this.#parts.host.move(sessionID, ready.directory)
-      return welcome(task, ready, bringIn)
-    })
-    const done = entering.catch(() => {})
-    this.#entering.set(task.id, { stop, done })
-    try {
-      return await entering
-    } finally {
-      this.#entering.delete(task.id)
-    }
+    const worktrees = await this.#load()
+    // One that waited for others is to see what they have done.
+    if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
+    // Not of another folder than the one that its work was made from.
+    const bringIn = run.generation > 0 && folder === place.folder
+    const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, bringIn, signal })
+    if (signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
+    await this.#parts.host.move(sessionID, ready.directory)
+    return welcome(task, ready, bringIn)
   }
 
   /**
-   * What follows a run's end: its session comes home, its work is kept, and merged where that was asked for. The tasks
-   * that it launched are closed before, and come along from its folder.
+   * What follows a run's end: its session comes home, its work is kept, and merged where `check` is there, which checks
+   * it once more. The tasks that it launched are closed before, and come along from its folder.
    */
-  async leave(closing: Closing): Promise<Partial<Outcome> | undefined> {
-    const { place, id, outcome } = closing.task
-    if (!place) return undefined
+  async leave(task: Task, check: Check | undefined): Promise<Left> {
+    const { id, outcome } = task
     try {
-      return await this.#leave(closing, place)
+      return await this.#leave(task, check)
     } catch (error) {
       this.#parts.host.log("warn", "a worktree could not be put away", { task: id, error: String(error) })
-      return { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") }
+      return { found: { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") } }
     }
   }
 
-  async #leave({ task, ending }: Closing, place: NonNullable<Task["place"]>): Promise<Partial<Outcome>> {
-    const entering = this.#entering.get(task.id)
-    entering?.stop.abort()
-    await entering?.done
-    // What still runs there would write into what is kept, and be in the way of its removal.
-    await this.#checks.stop(task.id)
+  async #leave(task: Task, check: Check | undefined): Promise<Left> {
     const below = this.#below(task)
-    for (const { id } of below) await this.#endings().closed(id)
+    for (const { id } of below) await this.#closed(id)
     const worktrees = await this.#load()
     const putAway = async () => {
       for (const each of [task, ...below]) await this.home(each)
       return worktrees.putAway(task.id, homeOf(this.#parts, task))
     }
-    if (!place.merge || ending.type !== "completed") return { work: workOf(await putAway()) }
+    if (!check) return { found: { work: workOf(await putAway()) } }
     return this.#inTurn(async () => {
-      const unfit = await this.#unfit(task, worktrees).catch(refusedBy)
+      let result: CheckResult | undefined
+      const once = async () => {
+        result = await check(task)
+        return result
+      }
+      const unfit = await this.#unfit(task, worktrees, once).catch(refusedBy)
       const put = await putAway()
       const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
-      return { work: workOf(put, merge) }
+      return { found: { work: workOf(put, merge) }, ...(result && { check: result }) }
     })
   }
 
@@ -153,7 +137,7 @@ export class Places {
     const deadline = clock.now() + QUIET_LIMIT_MS
     while ((await host.activity()).has(sessionID)) {
       if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its worktree stays`)
-      await stopSession(this.#parts, sessionID)
+      await stopSession(this.#parts, sessionID).soon
       await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
     }
     await host.move(sessionID, folder)
@@ -265,7 +249,11 @@ export class Places {
    * go together with it in its worktree, where it would be checked. Throws where its parent's worktree, for which it was
    * asked, is gone, or its check does not pass with what was merged since.
    */
-  async #unfit(task: Task, worktrees: Worktrees): Promise<Merge | undefined> {
+  async #unfit(
+    task: Task,
+    worktrees: Worktrees,
+    check: () => Promise<CheckResult | undefined>,
+  ): Promise<Merge | undefined> {
     const folder = homeOf(this.#parts, task)
     if (folder !== task.place?.folder)
       throw new CallError("the agent that asked for it has ended, and its worktree is put away")
@@ -277,7 +265,7 @@ export class Places {
     // In the parent's files it may go together: but nobody could have checked it so.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
-    const result = await this.#checks.once(task)
+    const result = await check()
     if (!result?.passed)
       throw new CallError(
         `with what was changed in your folder meanwhile, its check does not pass (${result?.how ?? "it was stopped"})`,

@@ -1,0 +1,49 @@
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Task } from "../../core/task.ts"
+import { duration } from "../../lib/duration.ts"
+import { tail } from "../../lib/text.ts"
+import type { CommandResult } from "../../place/run-command.ts"
+import type { Parts } from "../parts.ts"
+
+/** Lines of a check's output that the agent, and at last the parent, is told. */
+const MOST_LINES = 200
+const MOST_CHARS = 16_000
+
+/**
+ * Runs a task's check, a command of the user's, where its session works; undefined where it has none, or was stopped.
+ * `runs`: how often it ran before.
+ */
+export async function runCheck(
+  { host, options }: Parts,
+  task: Task,
+  runs: number,
+  signal: AbortSignal,
+): Promise<CheckResult | undefined> {
+  const { check: command, timeout } = task.run
+  if (command === undefined) return undefined
+  // Once more before a merge: then the run's own limit is the last one.
+  const timeLimit = options.checkTimeout || timeout
+  const [{ runCommand, lastLines }, { testsIn }] = await Promise.all([
+    import("../../place/run-command.ts"),
+    import("../../receipt/tests.ts"),
+  ])
+  const ended = await runCommand(command, { cwd: host.folderOf(task.sessionID), timeLimit, signal })
+  if (ended.why === "stopped") return undefined
+  const tests = testsIn(ended.output)
+  const passed = ended.exitCode === 0
+  const output = tail(lastLines(ended.output, MOST_LINES), MOST_CHARS)
+  host.log("info", "task checked", { task: task.id, command, passed, runs: runs + 1 })
+  return {
+    command,
+    passed,
+    runs: runs + 1,
+    how: howOf(ended, timeLimit),
+    ...(tests && { tests }),
+    ...(!passed && { output }),
+  }
+}
+
+function howOf({ exitCode, why, output }: CommandResult, limit: number): string {
+  if (why === "time") return `no end within ${duration(limit)}`
+  return why === "not started" ? `it could not be started: ${output}` : `exit code ${exitCode}`
+}

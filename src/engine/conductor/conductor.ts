@@ -1,0 +1,322 @@
+import { batchProgress } from "../../core/batch.ts"
+import { modelKey } from "../../core/limits.ts"
+import {
+  billedTokens,
+  type Delivery,
+  type Ending,
+  elapsed,
+  isActive,
+  isOwed,
+  isUnattended,
+  type Task,
+} from "../../core/task.ts"
+import { answerText } from "../../core/verdict.ts"
+import { notificationID, type Outbox } from "../../delivery/outbox.ts"
+import type { Ledger } from "../limits/ledger.ts"
+import type { Parts } from "../parts.ts"
+import { type ActiveRun, type Circumstances, isOver } from "../run/active-run.ts"
+import { nextDue } from "../run/due.ts"
+import { reopened } from "../run/ending.ts"
+import type { Command, Input, Step, World } from "../run/inputs.ts"
+import { step } from "../run/step.ts"
+import type { Answers } from "../talk/answers.ts"
+import type { Entry } from "../tasks/entry.ts"
+import type { Deeds } from "./deeds.ts"
+
+export type ConductorPorts = {
+  readonly outbox: Outbox
+  readonly answers: Answers
+  readonly ledger: Ledger
+  readonly deeds: Deeds
+  /** A slot may have become free, and some may wait for a task that has ended. */
+  readonly freed: () => void
+  /** Something is due at this time. */
+  readonly at: (time: number) => void
+}
+
+/** Whose result it is: of this generation, and of this turn where another stage makes it late. */
+type Token = { readonly generation: number; readonly turn?: number }
+
+export const PARENT_ENDED: Ending = {
+  type: "cancelled",
+  reason: { code: "parent-ended", text: "The agent that launched it has ended." },
+}
+
+/**
+ * Performs what the machine commands, and feeds what comes of it back: serial for each run, while no run waits for
+ * another. What takes time is in `deeds`; all else is done at once, so that who ends a run sees it ended.
+ */
+export class Conductor {
+  readonly #parts: Parts
+  readonly #ports: ConductorPorts
+
+  constructor(parts: Parts, ports: ConductorPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** What befalls a task's run. Costs nothing where it has none. */
+  deliver(taskID: string, input: Input, token?: Token): void {
+    const entry = this.#parts.store.entry(taskID)
+    if (entry && !this.#parts.stopped.aborted) this.#take(entry, () => this.#advance(entry, input, token))
+  }
+
+  /** Ends the run `generation` of a task. False where it had ended already, or is not ours to end. */
+  end(taskID: string, generation: number, ending: Ending, how: Circumstances = {}): boolean {
+    const { store } = this.#parts
+    const before = store.entry(taskID)
+    if (!before || !isActive(before.task) || before.task.run.generation !== generation) return false
+    this.deliver(taskID, { type: "end", ending, how })
+    const after = store.entry(taskID)
+    return after !== undefined && !isActive(after.task)
+  }
+
+  /** Closes an end that a dead process had written and perhaps not closed, and has it told. `task`: as it is told. */
+  closeAgain(task: Task): void {
+    const entry = this.#parts.store.entry(task.id)
+    if (entry) this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
+  }
+
+  /** Resolves when the run is so far; at once where the task is not known. */
+  until(taskID: string, until: (run: ActiveRun | undefined) => boolean): Promise<void> {
+    const entry = this.#parts.store.entry(taskID)
+    if (!entry || until(entry.run)) return Promise.resolve()
+    return new Promise((resolve) => void entry.watchers.add({ until, resolve }))
+  }
+
+  /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
+  closed(taskID: string): Promise<void> {
+    return this.until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
+  }
+
+  /** The same, but for what is still done to bring its work home. */
+  quiet(taskID: string): Promise<void> {
+    return this.until(taskID, (run) => run?.stage !== "leaving")
+  }
+
+  /** Resolves when another run may begin: nothing of the last one is to come into its session any more. */
+  over({ id }: Task): Promise<void> {
+    return this.until(id, (run) => run?.closing === undefined || isOver(run))
+  }
+
+  isClosing(taskID: string): boolean {
+    const { stage } = this.#parts.store.run(taskID) ?? {}
+    return stage === "leaving" || stage === "merging"
+  }
+
+  /**
+   * Waits until the task's present run has ended, `ms` have passed or `signal` fires. While it waits, the end of the
+   * run will not wake the parent: the waiting call hands the answer over itself.
+   */
+  wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
+    const entry = this.#parts.store.entry(task.id)
+    if (!entry || !isActive(task) || signal?.aborted) return Promise.resolve()
+    return new Promise<void>((resolve) => {
+      const finish = () => {
+        entry.waiters.delete(finish)
+        cancelTimer()
+        signal?.removeEventListener("abort", finish)
+        resolve()
+      }
+      const cancelTimer = this.#parts.clock.after(ms, finish)
+      signal?.addEventListener("abort", finish)
+      entry.waiters.add(finish)
+    })
+  }
+
+  /** Lets every waiting call go, at the plugin's own end. */
+  releaseAll(): void {
+    for (const entry of this.#parts.store.entries()) entry.letGo()
+  }
+
+  /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
+  told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
+    const { store, clock, journal, host } = this.#parts
+    const { generation } = task.run
+    const now = clock.now()
+    if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
+      store.apply(task.id, { type: "retrieved", at: now }, now)
+    const change = store.apply(task.id, { type: "notified", generation, state }, now)
+    this.deliver(task.id, { type: "told" }, { generation })
+    if (!change) return Promise.resolve()
+    host.log("info", "task notified", {
+      task: task.id,
+      session: task.parentID,
+      message: notificationID(task),
+      state,
+      handedOver,
+    })
+    // After a crash the parent's own messages tell what it was told: this write may wait.
+    if (state !== "confirmed") return journal.save(change.after)
+    journal.told(change.after)
+    return Promise.resolve()
+  }
+
+  /** Has all that is due of the runs come in time. */
+  wake(): void {
+    for (const task of this.#parts.store.active()) this.#rearm(task.id)
+  }
+
+  /** What the machine may know of the world now. */
+  worldOf({ task }: Entry): World {
+    const { clock, options, store } = this.#parts
+    return {
+      now: clock.now(),
+      options,
+      task,
+      ownTasks: store.hasOpen(task.sessionID),
+      owed: this.#ports.outbox.owes(task.sessionID),
+      spent: () => this.#ports.ledger.spentBy(task),
+      delivery: (how) => this.#deliveryOf(task, how),
+    }
+  }
+
+  /** One input after the other: what comes while one is dealt with waits for its end. */
+  #take(entry: Entry, take: () => void): void {
+    entry.inbox.push(take)
+    if (entry.isBusy) return
+    entry.isBusy = true
+    for (let next = entry.inbox.shift(); next; next = entry.inbox.shift()) this.#safely(next)
+    entry.isBusy = false
+    entry.check()
+  }
+
+  #safely(work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.#parts.host.log("error", "a step of a run failed", { error: String(error) })
+    }
+  }
+
+  #advance(entry: Entry, input: Input, token: Token | undefined): void {
+    const { run } = entry
+    const isLate = token && (run?.generation !== token.generation || (token.turn ?? run.turn) !== run.turn)
+    if (!run || isLate) return
+    this.#commit(entry, step(run, input, this.worldOf(entry)))
+    if (!isFleeting(input)) this.#rearm(entry.task.id)
+  }
+
+  #commit(entry: Entry, { run, commands }: Step): void {
+    entry.run = run
+    for (const command of commands) this.#perform(entry, command)
+  }
+
+  #rearm(taskID: string): void {
+    const entry = this.#parts.store.entry(taskID)
+    if (entry?.run) this.#ports.at(nextDue(entry.run, this.worldOf(entry)))
+  }
+
+  #perform(entry: Entry, command: Command): void {
+    const { store, clock, journal, host, toaster } = this.#parts
+    const { task } = entry
+    switch (command.do) {
+      case "record": {
+        const change = store.apply(task.id, command.event, clock.now())
+        if (change && command.write) void journal.save(change.after)
+        return
+      }
+      case "log":
+        return host.log("info", command.what, { task: task.id, session: task.sessionID, ...command.fields })
+      case "answer":
+        return command.reply(command.with)
+      case "halt":
+        return entry.stop?.abort()
+      case "announce":
+        toaster.asked(task, command.ask)
+        return host.log("info", "a task waits for an answer", {
+          task: task.id,
+          session: command.ask.sessionID,
+          what: command.ask.what,
+        })
+      case "share":
+        return this.#share(task)
+      case "end":
+        return this.#end(task, command)
+      case "ended":
+        return this.#ended(entry, command.silent)
+      case "freed":
+        return this.#ports.freed()
+      case "post":
+        return this.#post(entry, command)
+      case "write":
+        if (command.later) return journal.saveSoon(task)
+    }
+    this.#begin(entry, command)
+  }
+
+  /** What takes time comes back as an input; of a run that has gone on meanwhile it changes nothing. */
+  #begin(entry: Entry, command: Command): void {
+    const { run, task } = entry
+    if (!run) return
+    const { deeds } = this.#ports
+    const token = deeds.isOfTurn(command)
+      ? { generation: run.generation, turn: run.turn }
+      : { generation: run.generation }
+    const back = (input: Input) => this.deliver(task.id, input, token)
+    deeds.perform(entry, command, back)
+  }
+
+  #end(task: Task, { event, ending, how }: Extract<Command, { do: "end" }>): void {
+    const change = this.#parts.store.apply(task.id, event, this.#parts.clock.now())
+    if (change && how.messages && ending.proven && !how.silent)
+      this.#ports.answers.keep(change.after, { text: answerText(how.messages), gone: false })
+  }
+
+  #ended({ task }: Entry, silent: boolean): void {
+    const { toaster, host, clock, store } = this.#parts
+    if (!silent && !isUnattended(task)) toaster.ended(task)
+    host.log("info", "task ended", {
+      task: task.id,
+      session: task.sessionID,
+      description: task.description,
+      model: task.model && modelKey(task.model),
+      status: task.status,
+      reason: task.outcome?.reason?.code,
+      duration: elapsed(task, clock.now()),
+      tokens: task.outcome && billedTokens(task.outcome.usage),
+    })
+    // Whatever ends a task but completion stops the tasks that it launched.
+    if (task.status !== "completed")
+      for (const own of store.ofParent(task.sessionID))
+        this.end(own.id, own.run.generation, PARENT_ENDED, { wake: false })
+    this.#ports.freed()
+  }
+
+  #post(entry: Entry, { task, maybeTold }: Extract<Command, { do: "post" }>): void {
+    if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
+    else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
+    entry.letGo()
+  }
+
+  /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
+  #share(task: Task): void {
+    const { store } = this.#parts
+    const others = this.#ports.ledger.isShared ? store.active() : this.#above(task)
+    this.#ports.ledger.once(() => {
+      for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spent" })
+    })
+  }
+
+  /** The tasks that launched this one, and that one in turn. */
+  #above({ parentID }: Task): readonly Task[] {
+    const parent = this.#parts.store.bySession(parentID)
+    return parent && !this.#parts.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
+  }
+
+  #deliveryOf(task: Task, { silent, wake }: Circumstances): Delivery {
+    const { store, options } = this.#parts
+    if (silent || isUnattended(task)) return { state: "none" }
+    const before = batchProgress(task.batch, store.ofParent(task.parentID))
+    const running = before.running - 1
+    const handedOver = (store.entry(task.id)?.waiters.size ?? 0) > 0
+    const wakes = options.wake === "each" || (options.wake === "last" && running === 0)
+    const progress = { done: before.done + 1, total: before.total, running }
+    return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
+  }
+}
+
+/** What only puts a run's deadlines off: to ask when it is due is not worth it. */
+const isFleeting = (input: Input): boolean =>
+  input.type === "heard" &&
+  (input.event.type === "text-delta" || input.event.type === "thinking" || input.event.type === "text")

@@ -1,0 +1,224 @@
+import { messageOf } from "../../core/errors.ts"
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Ask, Task } from "../../core/task.ts"
+import { judge, keptTodos } from "../../core/verdict.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Parts } from "../parts.ts"
+import type { Command, Found, Input, Verified } from "../run/inputs.ts"
+import type { Answers } from "../talk/answers.ts"
+import { hintParent } from "../talk/hint.ts"
+import { messageOf as messageFor, promptOf, sayTo } from "../talk/say.ts"
+import type { Entry } from "../tasks/entry.ts"
+import { runCheck } from "./check.ts"
+import type { Places } from "./places.ts"
+import { stopSession } from "./stopping.ts"
+
+export type DeedPorts = { readonly places: Places; readonly answers: Answers }
+
+type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
+type Back = (input: Input) => void
+
+/** Commands whose result means nothing any more at another stage. */
+const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "check"]
+
+/** What the machine commands and what takes time: each comes back as an input, whatever comes of it. */
+export class Deeds {
+  readonly #parts: Parts
+  readonly #ports: DeedPorts
+
+  constructor(parts: Parts, ports: DeedPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  isOfTurn(command: Command): boolean {
+    return OF_TURN.includes(command.do)
+  }
+
+  perform(entry: Entry, command: Command, back: Back): void {
+    const { task } = entry
+    const work = () => this.#work(entry, task, command, back)
+    // Begun at once: who ends a run has its session stopped before anything else comes.
+    const deed = work().catch((error) => {
+      this.#parts.host.log("error", `${command.do} failed`, { task: task.id, error: String(error) })
+      const failed = failureOf(command, error)
+      if (failed) back(failed)
+    })
+    this.#parts.background.run(command.do, () => deed)
+  }
+
+  async #work(entry: Entry, task: Task, command: Command, back: Back): Promise<void> {
+    switch (command.do) {
+      case "enter":
+        return back(await this.#enter(entry, task, command))
+      case "prompt":
+        await sayTo(this.#parts, task, () => this.#parts.host.prompt(promptOf(task, command.text, command.preface)))
+        return back({ type: "prompted" })
+      case "say":
+        return back(await this.#say(task, command))
+      case "store":
+        await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
+        return back({ type: "said", word: command.word })
+      case "park":
+        await stopSession(this.#parts, task.sessionID).done
+        return back({ type: "stopped" })
+      case "refuse":
+        return this.#refuse(command.ask, command.text)
+      case "hint":
+        return back({ type: "hinted", done: await hintParent(this.#parts, task, command.ask) })
+      case "rest?":
+        if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "resting" })
+        return
+      case "count":
+        return back({ type: "counted", messages: await this.#messages(task) })
+      case "look":
+        return back({ type: "looked", waited: command.waited, found: await this.#look(task) })
+      case "verify":
+        return back({ type: "verified", reason: command.reason, found: await this.#verify(task, command) })
+      case "check":
+        return back({ type: "checked", result: await this.#firstCheck(entry, task, command.runs) })
+      case "close":
+        return this.#close(entry, task, command, back)
+      case "leave":
+        return back(await this.#leave(entry, command))
+      case "write":
+        await this.#parts.journal.save(task)
+        return back({ type: "written" })
+    }
+  }
+
+  /** Its record is written, what it waited for is read, its place made ready. */
+  async #enter(entry: Entry, task: Task, { save }: Of<"enter">): Promise<Input> {
+    if (save) await this.#parts.journal.save(task)
+    // Read before its place is made: what it waited for may be dropped meanwhile.
+    const others = (task.run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    const answers = await Promise.all(
+      others.map(async (other) => ({ task: other, text: (await this.#ports.answers.of(other)).text })),
+    )
+    if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
+      return { type: "entered", answers, preface: "" }
+    const stop = new AbortController()
+    entry.stop = stop
+    const entering = this.#ports.places.enter(task, stop.signal)
+    entry.held = entering.catch(() => {})
+    try {
+      return { type: "entered", answers, preface: await entering }
+    } catch (error) {
+      return { type: "shut out", code: "place", problem: messageOf(error) }
+    }
+  }
+
+  async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {
+    const { clock, stopped, store, host } = this.#parts
+    const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
+    await stopping?.soon
+    const message = messageFor(task, word)
+    // A word is not given up lightly: sent again under the same id it is the same message.
+    const send = async () => {
+      if (store.runs(task)) await host.prompt(message)
+    }
+    const work = word.kind === "word" ? () => persistently(clock, stopped, send) : send
+    await sayTo(this.#parts, task, work)
+    await stopping?.done
+    return { type: "said", word }
+  }
+
+  async #refuse(ask: Ask, text: string): Promise<void> {
+    const { clock, stopped, host } = this.#parts
+    await persistently(clock, stopped, () => host.refuse(ask, text))
+  }
+
+  #messages({ sessionID, run }: Task) {
+    return this.#parts.host.messagesSince(sessionID, run.promptID)
+  }
+
+  async #look(task: Task): Promise<Found> {
+    const { host } = this.#parts
+    let messages = await this.#messages(task)
+    if (!judge(messages, "working")) {
+      const nothing = { messages, gone: false, busy: false, openTodos: 0 }
+      if (messages.length === 0 && !(await host.session(task.sessionID))) return { ...nothing, gone: true }
+      if ((await host.activity()).has(task.sessionID)) return { ...nothing, busy: true }
+      // What was said between the two looks is not in the messages yet.
+      messages = await this.#messages(task)
+    }
+    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    return { messages, gone: false, busy: false, openTodos }
+  }
+
+  async #verify(task: Task, { by }: Of<"verify">): Promise<Verified> {
+    const { host, store } = this.#parts
+    if (by === "messages") return { messages: await this.#messages(task), asks: [] }
+    const [last, asks] = await Promise.all([host.lastMessage(task.sessionID), host.openAsks()])
+    return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
+  }
+
+  async #firstCheck(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
+    // Where nothing was changed there is nothing to check.
+    if (await this.#ports.places.isUntouched(task))
+      return { command: task.run.check ?? "", passed: false, runs: 0, how: "nothing was changed" }
+    return this.#check(entry, task, runs)
+  }
+
+  #check(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
+    const stop = new AbortController()
+    entry.stop = stop
+    const result = runCheck(this.#parts, task, runs, stop.signal)
+    entry.held = result.catch(() => {})
+    return result
+  }
+
+  /** Never rejects: an end is told even where its session could not be read. */
+  async #close(entry: Entry, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
+    if (asks) {
+      const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
+      void done.then(() => back({ type: "stopped" }))
+      await soon
+    }
+    const known = entry.run?.closing?.how.messages ?? []
+    const messages = read ? await this.#attempt(task, () => this.#messages(task), []) : known
+    back({ type: "quiet", messages })
+  }
+
+  async #leave(entry: Entry, { task, merge }: Of<"leave">): Promise<Input> {
+    // What still runs there would write into what is kept, and be in the way of its removal.
+    await entry.held
+    const check = merge ? (current: Task) => this.#check(entry, current, entry.run?.check?.runs ?? 0) : undefined
+    return { type: "left", ...(await this.#ports.places.leave(task, check)) }
+  }
+
+  async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#parts.host.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      return otherwise
+    }
+  }
+}
+
+/** What is made of a command that failed. */
+function failureOf(command: Command, error: unknown): Input | undefined {
+  switch (command.do) {
+    case "enter":
+      return { type: "shut out", code: "host", problem: `OpenCode did not take the prompt: ${messageOf(error)}` }
+    case "prompt":
+      return { type: "prompted", problem: messageOf(error) }
+    case "say":
+    case "store":
+      return { type: "said", word: command.word, problem: messageOf(error) }
+    case "refuse":
+      return { type: "unrefused", ask: command.ask }
+    case "hint":
+      return { type: "hinted", done: false }
+    case "look":
+      return { type: "looked", waited: command.waited }
+    case "verify":
+      return { type: "verified", reason: command.reason }
+    case "check":
+      return { type: "checked" }
+    case "leave":
+      return { type: "left" }
+  }
+  return undefined
+}

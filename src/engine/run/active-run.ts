@@ -1,0 +1,196 @@
+import type { MessageKind } from "../../core/ids.ts"
+import type { Message } from "../../core/ports.ts"
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Ask, Ending, LastWord, Outcome, Progress, Task } from "../../core/task.ts"
+import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
+
+/**
+ * What a run is doing:
+ *
+ * - `making`: its session is being made;
+ * - `waiting`: for other tasks; `queued`: for a slot;
+ * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
+ * - `parked`: its model's provider is closed;
+ * - `checking`: its check runs;
+ * - `leaving`: it has ended, its session is stopped and its place put away; `merging`: its work is checked once more and
+ *   brought home; `telling`: all is done but that its parent is told.
+ */
+const STAGES = [
+  "making",
+  "waiting",
+  "queued",
+  "entering",
+  "prompting",
+  "working",
+  "parked",
+  "checking",
+  "leaving",
+  "merging",
+  "telling",
+] as const
+
+export type Stage = (typeof STAGES)[number]
+
+/** Something said to the run's session, until it is seen there; a `word` until it is known to have been read. */
+export type Word = {
+  readonly id: string
+  readonly kind: MessageKind
+  readonly text: string
+  /** The time in its id. */
+  readonly at: number
+  /** Not among the run's messages yet: the run does not end before. */
+  readonly expected: boolean
+  /** It waits until the prompt is with the host. */
+  readonly held: boolean
+  /** The host has taken it. */
+  readonly taken: boolean
+  /** Whoever said it. */
+  readonly reply?: Reply
+}
+
+/** What became of a word: the host has it, it stands behind a prompt that is still to be sent, or it was not told. */
+export type Answer = "told" | "waits" | "ended" | "at its last word" | { readonly problem: string }
+
+/** Opaque to the machine: it is handed back with the answer. */
+export type Reply = (answer: Answer) => void
+
+/** What goes with an end besides how the run ended. */
+export type Circumstances = {
+  /** Those since its prompt; without them, they are read once the session has been stopped. */
+  readonly messages?: readonly Message[]
+  readonly openTodos?: number
+  /** False: the notification is stored, but does not start the parent's model. */
+  readonly wake?: boolean
+  /** True: nobody is told at all, since the task is being forgotten. */
+  readonly silent?: boolean
+  /** The parent may hold the notification already: it is asked before one is sent. */
+  readonly maybeTold?: boolean
+}
+
+/** A run that has ended. */
+export type Closing = {
+  /** As it ended: a resume meanwhile changes nothing of what is told. */
+  readonly task: Task
+  readonly ending: Ending
+  readonly how: Circumstances
+  /** The session's messages since the prompt, once it is quiet; none where it never began. */
+  readonly messages?: readonly Message[]
+  /** When the record has to have the end: before anything is told, some time, never; once more, after a crash. */
+  readonly write: "now" | "soon" | "never" | "again"
+  /** Writes under way that come before it is told. */
+  readonly writes: number
+  readonly posted: boolean
+  readonly told: boolean
+}
+
+/** All that is known of a run while it is at work, and until its parent was told of its end. Plain data. */
+export type ActiveRun = {
+  readonly taskID: string
+  readonly sessionID: string
+  readonly generation: number
+  readonly stage: Stage
+  /** Counts its stages: the result of a command that was given in another one is late. */
+  readonly turn: number
+  /** Who looks after it: this process, another one that lives, or nobody, since that one died. */
+  readonly custody: "ours" | "foreign" | "orphan"
+  /** Of an orphan: when its owner was last seen, and that it is being settled. */
+  readonly orphaned?: { readonly seenAt: number; readonly settling: boolean }
+  /** What it is to do, with what was said to it before that was sent; and what it is told of its place. */
+  readonly prompt?: string
+  readonly preface: string
+  readonly told: Told
+  readonly lastSignAt: number
+  readonly retry?: { readonly attempt: number; readonly message: string }
+  readonly error?: { readonly name: string; readonly message: string; readonly at: number }
+  readonly asks: readonly Ask[]
+  /** What it asked, and nobody answered in time. */
+  readonly unanswered: readonly string[]
+  /** When the parent's model is to hear of an open question; absent once it has. */
+  readonly hintAt?: number
+  readonly hinting: boolean
+  readonly words: readonly Word[]
+  /** The time in the last word's id: two in one millisecond are two. */
+  readonly wordAt: number
+  readonly lastWord?: LastWord
+  /** Since when, as far as anybody looked, a word is missing that is to come. */
+  readonly missingSince?: number
+  /** Since when the session is idle without an answer, or with open todos. */
+  readonly stuckSince?: number
+  readonly todosSince?: number
+  /** A look at its messages is under way; another is wanted after it; the last one was then; one is due, since it failed. */
+  readonly looking: boolean
+  readonly lookAgain: boolean
+  readonly lookedAt: number
+  readonly lookAt?: number
+  /** Whether a limit is really passed is asked of the host. */
+  readonly verifying: boolean
+  /** What the session looked like when that was last asked for silence. */
+  readonly lastLook?: string
+  /** How long this process slept meanwhile, in ms: no limit counts that time. */
+  readonly asleep: number
+  /** Calls on their way to its session. Another run begins there when there are none. */
+  readonly calls: number
+  readonly check?: CheckResult
+  /** While its check runs: the end that it is to have where that passes. */
+  readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
+  /** It may go on where it was parked, as soon as it has a slot. */
+  readonly goesOn: boolean
+  readonly closing?: Closing
+  readonly outcome?: Outcome
+}
+
+export const newRun = (task: Task, stage: Stage, now: number, custody: ActiveRun["custody"] = "ours"): ActiveRun => ({
+  taskID: task.id,
+  sessionID: task.sessionID,
+  generation: task.run.generation,
+  stage,
+  turn: 0,
+  custody,
+  told: NOTHING_TOLD,
+  lastSignAt: now,
+  preface: "",
+  asks: [],
+  unanswered: [],
+  hinting: false,
+  words: [],
+  wordAt: 0,
+  looking: false,
+  lookAgain: false,
+  lookedAt: 0,
+  verifying: false,
+  asleep: 0,
+  calls: 0,
+  goesOn: false,
+})
+
+/** True from the end on. */
+export const hasEnded = ({ stage }: ActiveRun): boolean =>
+  stage === "leaving" || stage === "merging" || stage === "telling"
+
+/** It is not the agent's turn: its place is made ready, or its check runs. */
+export const isHeld = ({ stage }: ActiveRun): boolean => stage === "entering" || stage === "checking"
+
+/** Another run may begin in its session: it is told of, and nothing more is to come there. */
+export const isOver = ({ stage, closing, calls }: ActiveRun): boolean =>
+  stage === "telling" && closing?.posted === true && calls === 0
+
+export const expects = ({ words }: ActiveRun): boolean => words.some(({ expected }) => expected)
+
+/** True while the session is idle, and that alone does not end the run yet. */
+export const lingers = ({ stuckSince, todosSince, missingSince, lookAt }: ActiveRun): boolean =>
+  stuckSince !== undefined || todosSince !== undefined || missingSince !== undefined || lookAt !== undefined
+
+/** What is seen of a run. */
+export const progressOf = (run: ActiveRun): Progress => ({
+  toolCalls: run.told.calls.size,
+  recentTools: run.told.recentTools,
+  lastText: run.told.text,
+  lastSignAt: run.lastSignAt,
+  usage: run.told.usage,
+  retry: run.retry,
+  asks: run.asks,
+  openCalls: run.told.openCalls + (isHeld(run) ? 1 : 0),
+  ...(isHeld(run) && { held: true }),
+  lastWord: run.lastWord,
+  emptyAnswers: emptyIn(run.told),
+})

@@ -1,0 +1,167 @@
+import { NO_RECEIPT } from "../../core/receipt.ts"
+import { type Ending, NO_FIGURES, type Outcome, type Reason, type Task } from "../../core/task.ts"
+import { type TaskEvent, transition } from "../../core/transition.ts"
+import { factsOf } from "../../core/verdict.ts"
+import { tail } from "../../lib/text.ts"
+import { type ActiveRun, type Circumstances, type Closing, isHeld, newRun, type Word } from "./active-run.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import { type Handler, moved, stay } from "./moves.ts"
+
+/** How much of a check's output is kept in the record. */
+const MOST_KEPT_CHARS = 4000
+
+/**
+ * Ends a run, once: through the one door at once, so that whatever comes late is absorbed. Then it is closed: its session
+ * is stopped, what it left is counted, its place put away, its parent told.
+ *
+ * What the session's messages prove is told first and written after: a crash in between finds the same messages, and
+ * with them the same end under the same id. Any other end is written before it is told.
+ */
+export function end(run: ActiveRun, ending: Ending, how: Circumstances, world: World): Step {
+  const { task, now } = world
+  const { generation, asks } = run
+  const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
+  const outcome = outcomeOf(run, task, ending, how)
+  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
+  const began = run.stage !== "making" && run.stage !== "waiting" && run.stage !== "queued"
+  const write = how.silent ? "never" : ending.proven ? "soon" : "now"
+  const stops = began && (!ending.proven || asks.length > 0)
+  const closing: Closing = {
+    task: transition(task, event),
+    ending,
+    how,
+    write,
+    writes: write === "now" ? 1 : 0,
+    posted: false,
+    told: false,
+  }
+  const commands: readonly Command[] = [
+    { do: "end", event, ending, how },
+    ...(isHeld(run) ? ([{ do: "halt" }] as const) : []),
+    { do: "close", ...(stops && { asks }), read: began && how.messages === undefined },
+    ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
+    ...unsaid(run),
+    { do: "ended", silent: how.silent ?? false },
+  ]
+  const calls = run.calls + (stops ? 1 : 0)
+  return { run: { ...moved(run, "leaving"), calls, goesOn: false, closing, outcome }, commands }
+}
+
+/** Words that wait for the prompt are never said. */
+const unsaid = ({ words }: ActiveRun): readonly Command[] =>
+  words.flatMap(({ held, reply }: Word) => (held && reply ? [{ do: "answer", reply, with: "ended" } as const] : []))
+
+export const ends: Handler<"end"> = (run, { ending, how }, world) => {
+  // It has ended well already; what is still done for it is not done to its end.
+  if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
+  return end(run, ending, how, world)
+}
+
+/** An end that a dead process had written and perhaps not closed. `task`: as it is to be told. */
+export function reopened(task: Task, now: number): Step {
+  const { outcome } = task
+  const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
+  const ending: Ending = { type, reason: outcome?.reason }
+  const how = { maybeTold: true }
+  const closing: Closing = { task, ending, how, messages: [], write: "again", writes: 0, posted: false, told: false }
+  const merge = merges(task, ending)
+  const run = { ...newRun(task, merge ? "merging" : "leaving", now), closing, outcome }
+  return { run, commands: [{ do: "leave", task, merge }] }
+}
+
+const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
+
+/** Its session does nothing any more, and what it left is known. */
+export const quiet: Handler<"quiet"> = (run, { messages }, world) => {
+  const { closing } = run
+  if (!closing) return stay(run)
+  const { task, ending, how } = closing
+  const outcome = outcomeOf(run, task, ending, { ...how, messages })
+  const next = { ...run, outcome, closing: { ...closing, messages } }
+  if (!task.place) return finish(next, world)
+  const merge = merges(task, ending)
+  const commands: readonly Command[] = [{ do: "leave", task: { ...task, outcome }, merge }]
+  return { run: merge ? moved(next, "merging") : next, commands }
+}
+
+/** Its place is put away, its work brought home where that was asked for. */
+export const left: Handler<"left"> = (run, { found, check = run.check }, world) => {
+  const { outcome } = run
+  return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } }, world)
+}
+
+function finish(run: ActiveRun, world: World): Step {
+  const { closing, generation } = run
+  if (!closing) return stay(run)
+  const outcome = withCheck(run)
+  const learned = closing.write !== "again" || outcome !== closing.task.outcome
+  // What came of its check no message tells: that is written before it is told.
+  const writes = closing.write === "again" ? learned : closing.write === "now" && outcome?.receipt?.check !== undefined
+  const commands: readonly Command[] = [
+    ...(outcome && learned
+      ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const]
+      : []),
+    { do: "freed" },
+    ...(writes ? [{ do: "write", later: false } as const] : []),
+    ...(closing.write === "soon" ? [{ do: "write", later: true } as const] : []),
+  ]
+  const next = { ...moved(run, "telling"), outcome, closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) } }
+  const { run: rest, commands: more } = post(next, world)
+  return { run: rest, commands: [...commands, ...more] }
+}
+
+function withCheck({ outcome, check: result }: ActiveRun): Outcome | undefined {
+  if (!result || !outcome) return outcome
+  const { output, ...check } = result
+  const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
+  return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
+}
+
+/** Has its parent told, once all that comes before is done. */
+function post(run: ActiveRun, _world?: World): Step {
+  const { closing, outcome } = run
+  if (run.stage !== "telling" || !closing || closing.posted || closing.writes > 0) return settle(run)
+  const task = { ...closing.task, outcome }
+  const next = { ...run, closing: { ...closing, posted: true, told: closing.how.silent === true } }
+  const rest = settle(next)
+  return {
+    run: rest.run,
+    commands: [{ do: "post", task, maybeTold: closing.how.maybeTold ?? false }, ...rest.commands],
+  }
+}
+
+export const written: Handler<"written"> = (run, _input, world) => {
+  const { closing } = run
+  return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }, world) : stay(run)
+}
+
+export const told: Handler<"told"> = (run) =>
+  settle(run.closing ? { ...run, closing: { ...run.closing, told: true } } : run)
+
+export const stopped: Handler<"stopped"> = (run) => settle({ ...run, calls: run.calls - 1 })
+
+/** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
+export const settle = (run: ActiveRun): Step =>
+  run.stage === "telling" && run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
+
+/** What is known of a run: from its messages where there are any, else from what was heard of it. */
+function outcomeOf(
+  run: ActiveRun,
+  task: Task,
+  ending: Ending,
+  { messages = [], openTodos = 0 }: Circumstances,
+): Outcome {
+  const { reason, note, saidLastWord } = ending
+  const unanswered = task.outcome?.unanswered ?? run.unanswered
+  const known = { reason, note, saidLastWord, openTodos, ...(unanswered.length > 0 && { unanswered: [...unanswered] }) }
+  if (messages.length > 0) return { ...known, ...factsOf(messages) }
+  const { calls, usage, recentTools } = run.told
+  const heard = task.outcome ?? { ...NO_FIGURES, toolCalls: calls.size, usage, recentTools }
+  const { toolCalls } = heard
+  const rest = { usage: heard.usage, recentTools: heard.recentTools, filesChanged: [], moreFiles: 0 }
+  return { ...known, toolCalls, ...rest }
+}
+
+/** The end that a limit, or a failure of the host, brings about. */
+export const fail = (run: ActiveRun, reason: Reason, world: World): Step =>
+  end(run, { type: "failed", reason }, {}, world)

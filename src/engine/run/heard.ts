@@ -1,0 +1,96 @@
+import type { Message } from "../../core/ports.ts"
+import type { Ask } from "../../core/task.ts"
+import type { ActiveRun } from "./active-run.ts"
+import type { Input, Step, World } from "./inputs.ts"
+import { checkLimits } from "./limits.ts"
+import { also, type Handler, looks, sign, stay, withCommands } from "./moves.ts"
+import { answerTold, deltaTold, messagesTold, type Told, textTold, toolTold } from "./told.ts"
+
+/** How long a question may stay open before the parent's model hears of it, in ms. */
+const HINT_AFTER_MS = 15_000
+
+/** What is told by now; a step that has ended was the last word where it was to be. */
+function withTold(run: ActiveRun, told: Told): ActiveRun {
+  const { lastWord } = run
+  const isSpoken = told.ended > run.told.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
+  return { ...run, told, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
+}
+
+/** Takes in its messages as the host has them. */
+export const readIn = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
+  withTold(run, messagesTold(run.told, messages))
+
+type Heard = Extract<Input, { type: "heard" }>["event"]
+
+/** Takes in one event of its session, or of one below it. */
+export const heard: Handler<"heard"> = (given, { event }, world) => {
+  // A session is also updated when a record is written there, by us: that is no sign of its life.
+  if (event.type === "updated") return stay(given)
+  const own = "sessionID" in event && event.sessionID === given.sessionID
+  const run = { ...given, told: given.told.heard ? given.told : { ...given.told, heard: true } }
+  if (event.type === "idle") {
+    const next = { ...run, retry: undefined }
+    return own ? looks(next, world) : stay(next)
+  }
+  const alive = sign(run, world.now)
+  return own ? ofItsOwn(alive, event, world) : ofAny(alive, event)
+}
+
+function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
+  switch (event.type) {
+    case "active":
+      return stay({ ...run, retry: event.activity.type === "retry" ? event.activity : undefined })
+    case "text":
+      return stay(withTold(run, textTold(run.told, event.partID, event.text, event.messageID)))
+    case "text-delta":
+      return stay(withTold(run, deltaTold(run.told, event.partID, event.delta, event.messageID)))
+    case "answered": {
+      const next = withTold(run, answerTold(run.told, event.messageID, event.usage))
+      return withCommands(checkLimits(next, world), [{ do: "share" }])
+    }
+    case "error":
+      return looks({ ...run, error: { ...event.error, at: world.now } }, world)
+  }
+  return ofAny(run, event)
+}
+
+function ofAny(run: ActiveRun, event: Heard): Step {
+  switch (event.type) {
+    case "tool": {
+      const { callID: id, tool, ended, messageID } = event
+      return stay(withTold(run, toolTold(run.told, { id, tool, ended, messageID })))
+    }
+    case "asked":
+      return asked(run, event.ask)
+    case "replied":
+      return stay(replied(run, event.askID))
+  }
+  return stay(run)
+}
+
+const withAsk = (run: ActiveRun, ask: Ask): ActiveRun => ({
+  ...run,
+  asks: [...run.asks.filter(({ id }) => id !== ask.id), ask],
+})
+
+const replied = (run: ActiveRun, askID: string): ActiveRun =>
+  run.asks.some(({ id }) => id === askID) ? { ...run, asks: run.asks.filter(({ id }) => id !== askID) } : run
+
+const asked = (run: ActiveRun, ask: Ask): Step => {
+  const hintAt = run.hintAt ?? ask.askedAt + HINT_AFTER_MS
+  return { run: { ...withAsk(run, ask), hintAt }, commands: [{ do: "announce", ask }] }
+}
+
+/** The open questions of a run of which nothing is heard, as the host was asked for them. */
+export const questions: Handler<"questions"> = (run, { open }) => {
+  if (run.told.heard) return stay(run)
+  const known = (id: string) => run.asks.some((ask) => ask.id === id)
+  const still = { ...run, asks: run.asks.filter(({ id }) => open.some((ask) => ask.id === id)) }
+  return open
+    .filter(({ id }) => !known(id))
+    .reduce<Step>((step, ask) => also(step, (next) => asked(next, ask)), stay(still))
+}
+
+/** What it spends, where no event tells that. */
+export const counted: Handler<"counted"> = (run, { messages }, world) =>
+  withCommands(checkLimits(readIn(run, messages), world), [{ do: "share" }])

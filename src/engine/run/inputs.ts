@@ -1,0 +1,118 @@
+import type { Answered } from "../../core/after.ts"
+import type { Activity, HostEvent, Message } from "../../core/ports.ts"
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Spent } from "../../core/spending.ts"
+import type { Ask, Delivery, Ending, Outcome, Parked, Reason, Task } from "../../core/task.ts"
+import type { TaskEvent } from "../../core/transition.ts"
+import type { Options } from "../../options.ts"
+import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run.ts"
+
+/** What the machine may know beside the run: plain facts of this moment. */
+export type World = {
+  readonly now: number
+  readonly options: Options
+  /** The record of the run's task. */
+  readonly task: Task
+  /** Tasks that it launched are at work, or one's end is still to be told. */
+  readonly ownTasks: boolean
+  /** Something is still to be told to its session. */
+  readonly owed: boolean
+  /** What has been spent by now, for the limits that several share. */
+  readonly spent: () => Spent
+  /** The notification that the run owes if it ends now. */
+  readonly delivery: (how: Circumstances) => Delivery
+}
+
+/** What a look at a run's session found. */
+export type Found = {
+  readonly messages: readonly Message[]
+  /** Its session is not there any more. */
+  readonly gone: boolean
+  /** It is at work, by its host. */
+  readonly busy: boolean
+  readonly openTodos: number
+}
+
+/** What the host said when a limit seemed to be passed: each is there where the limit's reason asks for it. */
+export type Verified = {
+  readonly messages: readonly Message[]
+  readonly last?: Message
+  readonly asks: readonly Ask[]
+}
+
+/** What befalls a run: what the host told, the clock, a call, or what came of a command. */
+export type Input =
+  | { readonly type: "begin"; readonly prompt: string }
+  | { readonly type: "sorted"; readonly waits: boolean }
+  | { readonly type: "admitted" }
+  | { readonly type: "tell"; readonly text: string; readonly reply: Reply }
+  | { readonly type: "request" }
+  | { readonly type: "end"; readonly ending: Ending; readonly how: Circumstances }
+  | { readonly type: "heard"; readonly event: HostEvent }
+  | { readonly type: "questions"; readonly open: readonly Ask[] }
+  | { readonly type: "look" }
+  /** `doing`: what its session does; undefined where that is not known, "nothing" where it is idle. */
+  | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
+  | { readonly type: "spent" }
+  | { readonly type: "slept"; readonly ms: number }
+  | { readonly type: "refused"; readonly parked: Parked }
+  | { readonly type: "opened" }
+  // What came of a command.
+  | { readonly type: "entered"; readonly answers: readonly Answered[]; readonly preface: string }
+  | { readonly type: "shut out"; readonly code: "place" | "host"; readonly problem: string }
+  | { readonly type: "prompted"; readonly problem?: string }
+  | { readonly type: "said"; readonly word: Word; readonly problem?: string }
+  | { readonly type: "stopped" }
+  | { readonly type: "resting" }
+  | { readonly type: "unrefused"; readonly ask: Ask }
+  | { readonly type: "hinted"; readonly done: boolean }
+  | { readonly type: "counted"; readonly messages: readonly Message[] }
+  | { readonly type: "looked"; readonly waited: boolean; readonly found?: Found }
+  | { readonly type: "verified"; readonly reason: Reason; readonly found?: Verified }
+  | { readonly type: "checked"; readonly result?: CheckResult }
+  | { readonly type: "quiet"; readonly messages: readonly Message[] }
+  | { readonly type: "left"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
+  | { readonly type: "written" }
+  | { readonly type: "told" }
+
+export type InputType = Input["type"]
+
+/** What is to be done for a run. Those that take time come back as an input, unless the run has gone on meanwhile. */
+export type Command =
+  /** Puts an event through the one door; `write`: the record is written at once. */
+  | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
+  | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
+  /** Gets what it waited for and its place ready. */
+  | { readonly do: "enter"; readonly save: boolean }
+  | { readonly do: "prompt"; readonly text: string; readonly preface: string }
+  /** Where `interrupts` is there, its session is stopped before, and these questions refused. */
+  | { readonly do: "say"; readonly word: Word; readonly interrupts?: readonly Ask[] }
+  /** Only stored, to be read when the session goes on. */
+  | { readonly do: "store"; readonly word: Word }
+  | { readonly do: "answer"; readonly reply: Reply; readonly with: Answer }
+  /** Stops its check, or what makes its place ready. */
+  | { readonly do: "halt" }
+  | { readonly do: "refuse"; readonly ask: Ask; readonly text: string }
+  | { readonly do: "announce"; readonly ask: Ask }
+  | { readonly do: "hint"; readonly ask: Ask }
+  | { readonly do: "rest?" }
+  | { readonly do: "count" }
+  /** Others share what it has spent: their limits are looked at. */
+  | { readonly do: "share" }
+  | { readonly do: "look"; readonly waited: boolean }
+  | { readonly do: "verify"; readonly reason: Reason; readonly by: "messages" | "life" }
+  | { readonly do: "check"; readonly runs: number }
+  /** Takes its turn back so that it can go on later by the same prompt. */
+  | { readonly do: "park" }
+  | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly how: Circumstances }
+  /** Stops its session where `asks` is there, and reads its messages where they are not known. */
+  | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }
+  | { readonly do: "leave"; readonly task: Task; readonly merge: boolean }
+  | { readonly do: "write"; readonly later: boolean }
+  /** All that follows from an end for others. */
+  | { readonly do: "ended"; readonly silent: boolean }
+  | { readonly do: "freed" }
+  | { readonly do: "post"; readonly task: Task; readonly maybeTold: boolean }
+
+/** The run as it is then; undefined where nothing more is to be known of it. */
+export type Step = { readonly run: ActiveRun | undefined; readonly commands: readonly Command[] }

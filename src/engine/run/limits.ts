@@ -1,0 +1,174 @@
+import { lastWordRefusal } from "../../core/last-word.ts"
+import type { Message } from "../../core/ports.ts"
+import { NOTHING_SPENT, needsBill } from "../../core/spending.ts"
+import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.ts"
+import { emptyAnswers, judge } from "../../core/verdict.ts"
+import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.ts"
+import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
+import { fail } from "./ending.ts"
+import type { Command, Step, Verified, World } from "./inputs.ts"
+import { also, type Handler, looks, sign, stay } from "./moves.ts"
+import { askLastWord } from "./talking.ts"
+
+/** What a question of the agent's is answered with when nobody does. */
+const REFUSAL = "Nobody answered in time. Go on without it, and say in your answer what you could not do."
+/** How long a parent that could not be told of an open question is left alone. */
+const HINT_AGAIN_MS = 10_000
+
+/** The run as its limits see it; nothing is added up where no limit asks for it. */
+export function watchedAs(run: ActiveRun, { task, options: limits, spent, ownTasks, now }: World): Watched {
+  const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
+  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, now }
+}
+
+/** The time for which this process slept does not count. */
+const awake = (task: Task, { asleep }: ActiveRun): Task => {
+  const { startedAt } = task.run
+  return startedAt === undefined || asleep === 0
+    ? task
+    : { ...task, run: { ...task.run, startedAt: startedAt + asleep } }
+}
+
+/** Does what the run's limits demand. */
+export function checkLimits(run: ActiveRun, world: World): Step {
+  const demand = demandOf(watchedAs(run, world))
+  if (!demand) return stay(run)
+  const { action, reason } = demand
+  if (action === "warn") return warn(run, reason, world)
+  if (action === "interrupt") return interrupt(run, world)
+  // Its last word may be its answer; and events may have been missed.
+  const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
+  if (!doubtful) return fail(run, reason, world)
+  if (run.verifying) return stay(run)
+  const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
+  return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by }] }
+}
+
+/** Others have spent what it shares with them. */
+export const spent: Handler<"spent"> = (run, _input, world) => checkLimits(run, world)
+
+/** Asks a run for its last word: at its next request, or before a question that is refused for that. */
+function warn(run: ActiveRun, reason: Reason, world: World): Step {
+  const { now, ownTasks } = world
+  const { generation, asks } = run
+  const event = { type: "warned", generation, at: now, reason } as const
+  const fields = { generation, reason: reason.code }
+  const commands: readonly Command[] = [
+    { do: "record", event, write: true },
+    { do: "log", what: "task asked for its last word", fields },
+  ]
+  const next: ActiveRun = { ...run, lastWord: { state: "told", reason, at: now } }
+  // Who dismisses a question ends the turn of the agent that asked it.
+  if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
+    const step = interrupt(next, world)
+    return { run: step.run, commands: [...commands, ...step.commands] }
+  }
+  const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
+  const rest: readonly Command[] = ownTasks ? [{ do: "rest?" }] : []
+  return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
+}
+
+/** Stops what a run is doing, and asks it once more: it has some time of its own, and no tools. */
+function interrupt(run: ActiveRun, world: World): Step {
+  const { lastWord, asks } = run
+  if (!lastWord) return stay(run)
+  return askLastWord({ ...run, lastWord: { ...lastWord, state: "told", againAt: world.now } }, world, asks)
+}
+
+/** A run that waits for its own tasks asks its model nothing by itself: it is asked, unless something is on its way. */
+export const resting: Handler<"resting"> = (run, _input, world) =>
+  run.lastWord?.state === "told" && !expects(run) ? askLastWord(run, world) : stay(run)
+
+/** Its model is asked: from now on it is saying its last word, where it was told to. */
+export const request: Handler<"request"> = (run) => {
+  const { lastWord } = run
+  return stay(lastWord?.state === "told" ? { ...run, lastWord: { ...lastWord, state: "speaking" } } : run)
+}
+
+/** What the host itself says of a limit that seemed to be passed. */
+export const verified: Handler<"verified"> = (given, { reason, found }, world) => {
+  const run = { ...given, verifying: false }
+  if (!found) return stay(run)
+  // The step in which it spoke may have been its last: then its messages end it.
+  if (run.lastWord?.state === "spoke")
+    return judge(found.messages, "working") ? looks(run, world) : fail(run, reason, world)
+  if (reason.code === "empty")
+    return emptyAnswers(found.messages) >= MOST_EMPTY_ANSWERS ? fail(run, reason, world) : stay(run)
+  const { changed, next } = lookedAlive(run, found)
+  const alive = changed || toolRuns(found.last) || next.asks.length > 0
+  return alive ? stay(sign(next, world.now)) : fail(next, reason, world)
+}
+
+function lookedAlive(run: ActiveRun, { last, asks }: Verified): { changed: boolean; next: ActiveRun } {
+  const look = JSON.stringify(last) ?? ""
+  const newer = last !== undefined && last.createdAt > run.lastSignAt
+  const changed = run.lastLook === undefined ? newer : run.lastLook !== look
+  const known = run.asks.filter(({ id }) => !asks.some((ask) => ask.id === id))
+  return { changed, next: { ...run, lastLook: look, asks: [...known, ...asks] } }
+}
+
+const toolRuns = (message: Message | undefined): boolean =>
+  message?.parts.some((part) => part.type === "tool" && part.state === "running") ?? false
+
+/** The clock: its session is looked at where it seems to do nothing, its limits and its questions always. */
+export const tick: Handler<"tick"> = (given, { doing }, world) => {
+  const seen = watched(given, doing, world)
+  const checked = also(seen, (run) => checkLimits(run, world))
+  return also(checked, (run) =>
+    run.asks.reduce<Step>((step, ask) => also(step, (next) => lookAtAsk(next, ask, world)), stay(run)),
+  )
+}
+
+function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
+  if (doing !== undefined && doing !== "nothing") {
+    const retry = doing.type === "retry" ? doing : undefined
+    // What idleness says of it is over.
+    const run = {
+      ...given,
+      retry,
+      stuckSince: undefined,
+      todosSince: undefined,
+      lookAt: undefined,
+      lookedAt: world.now,
+    }
+    const counts = world.options.maxTokensPerTask > 0 || needsBill(world.options, world.task)
+    return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
+  }
+  return doing === "nothing" || lingers(given) ? looks(given, world) : stay(given)
+}
+
+function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Step {
+  const { permissionTimeout } = options
+  if (permissionTimeout > 0 && now - ask.askedAt >= permissionTimeout) {
+    const asks = run.asks.filter(({ id }) => id !== ask.id)
+    const unanswered = [...run.unanswered, ask.what]
+    return { run: { ...run, asks, unanswered }, commands: [{ do: "refuse", ask, text: REFUSAL }] }
+  }
+  if (run.hintAt === undefined || now < run.hintAt || run.hinting || isUnattended(task)) return stay(run)
+  return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }
+}
+
+/** A parent hears once a run that it waits for somebody; where it could not be told, later. */
+export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
+  stay({ ...run, hinting: false, hintAt: done ? Number.POSITIVE_INFINITY : now + HINT_AGAIN_MS })
+
+/** A question that could not be refused is still open. */
+export const unrefused: Handler<"unrefused"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
+
+/** This process slept so long: whatever waits for a time waits as much longer. Less than 0: its clock was set back. */
+export const slept: Handler<"slept"> = (run, { ms }) => {
+  const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
+  const { lastWord } = run
+  return stay({
+    ...run,
+    asleep: run.asleep + ms,
+    lastSignAt: run.lastSignAt + ms,
+    stuckSince: later(run.stuckSince),
+    todosSince: later(run.todosSince),
+    missingSince: later(run.missingSince),
+    lookAt: later(run.lookAt),
+    hintAt: later(run.hintAt),
+    lastWord: lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt) },
+    asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
+  })
+}

@@ -1,0 +1,113 @@
+import { endAfter } from "../../core/last-word.ts"
+import type { Message } from "../../core/ports.ts"
+import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
+import type { Ending } from "../../core/task.ts"
+import { judge } from "../../core/verdict.ts"
+import { oneLine } from "../../lib/text.ts"
+import { type ActiveRun, expects } from "./active-run.ts"
+import { end, fail } from "./ending.ts"
+import { readIn } from "./heard.ts"
+import type { Found, Step, World } from "./inputs.ts"
+import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
+import { arrived, passedOver, sayAgain, tellOfCheck } from "./talking.ts"
+
+/** How long an idle session may leave its prompt unanswered before that counts as the end. */
+export const ANSWER_GRACE_MS = 10_000
+/** The same for one in a folder of its own of which nothing was heard yet: the host starts an instance for it. */
+const PLACE_GRACE_MS = 60_000
+/**
+ * How long a session whose host told of an error may still begin to answer: the error can be an earlier run's, heard
+ * late, and a prompt that was just accepted has not begun.
+ */
+const ERROR_GRACE_MS = 1000
+/** A look that failed is made again after this time. */
+const LOOK_AGAIN_MS = 2000
+
+export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
+
+/** What a look at its messages comes to: it goes on, it is to be checked, or it has ended. */
+export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
+  const run = { ...given, looking: false, lookAgain: false, lookedAt: world.now }
+  const step = found ? judged(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
+  return given.lookAgain ? also(step, (next) => looks(next, world)) : step
+}
+
+function judged(run: ActiveRun, found: Found, waited: boolean, world: World): Step {
+  const { messages, gone, busy } = found
+  const proven = judge(messages, "working")
+  if (proven) return concluded(arrived(readIn(run, messages), messages), proven, found, waited, world)
+  if (gone) return end(run, DELETED, {}, world)
+  if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
+  const word = passedOver(run, messages)
+  if (word) return sayAgain(run, word, world)
+  const idle = judge(messages, "idle", run.error)
+  if (!idle) return stay(run)
+  const stuck = idle.proven ? run : { ...run, stuckSince: run.stuckSince ?? world.now }
+  const next = arrived(readIn(stuck, messages), messages)
+  const isEnd = idle.proven || world.now >= stuckUntil(next, world)
+  return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
+}
+
+/** Until when what only its idleness says of a session is not believed: it may have been asked just now. */
+export function stuckUntil({ error, stuckSince = 0, told }: ActiveRun, { task }: World): number {
+  if (error) return error.at + ERROR_GRACE_MS
+  return stuckSince + (task.place && !told.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
+}
+
+/** Until when a message is waited for that the host has taken and does not show: one that never comes. */
+export const missingUntil = ({ missingSince = 0 }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
+
+/** Until when somebody may go on with the todos of an agent that has ended its turn well. */
+export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: World): number => todosSince + options.todoGrace
+
+const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
+  ...run,
+  missingSince: expects(run) ? (run.missingSince ?? now) : undefined,
+})
+
+const isStillTold = (run: ActiveRun, { now }: World): boolean =>
+  run.missingSince !== undefined && now < missingUntil(run)
+
+/** By its messages it has ended; what it was told meanwhile it has not read yet. */
+function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: boolean, world: World): Step {
+  const { messages, openTodos } = found
+  const run = missing(given, world)
+  if (isStillTold(run, world)) return stay(run)
+  const ending = endAfter(judgement, run.lastWord, messages)
+  if (ending.type !== "completed") return ended(run, ending, messages, openTodos, world)
+  const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
+  const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
+  // What it was told of its own tasks while its messages were read is not in them yet.
+  if (waited || waitsForOwn(world) || waitsForTodos)
+    // Its turn ended before it could read that it is near a limit.
+    return { run: todos, commands: run.lastWord ? [{ do: "rest?" }] : [] }
+  if (world.task.run.check === undefined) return ended(todos, ending, messages, openTodos, world)
+  const checking = { ...moved(todos, "checking"), answered: { ending, messages, openTodos } }
+  return { run: checking, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] }
+}
+
+function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], openTodos: number, world: World): Step {
+  const { check, place: _none } = { ...world.task.run, place: world.task.place }
+  // That its check passed, or what its place holds, is not in its messages.
+  const proven = ending.proven && check === undefined && world.task.place === undefined
+  return end(run, { ...ending, proven }, { messages, openTodos }, world)
+}
+
+/** An agent whose check does not pass is asked again in the same run, and is not told how often that may be. */
+export const checked: Handler<"checked"> = (given, { result }, world) => {
+  const { answered } = given
+  const run = sign({ ...moved(given, "working"), answered: undefined, check: result ?? given.check }, world.now)
+  if (!result || !answered) return stay(run)
+  // Where nothing was changed it did not run.
+  if (result.passed || result.runs === 0) {
+    const next = missing(run, world)
+    const { ending, messages, openTodos } = answered
+    return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
+  }
+  // What it was told meanwhile it reads before its run may end.
+  if (result.runs <= world.options.checkRetries || expects(run)) return tellOfCheck(run, result, world)
+  const { command, how, runs } = result
+  const times = runs === 1 ? "once" : `${runs} times`
+  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).`
+  return fail(run, { code: "check", text }, world)
+}

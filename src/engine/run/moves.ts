@@ -1,0 +1,55 @@
+import type { ActiveRun, Stage } from "./active-run.ts"
+import type { Command, Input, InputType, Step, World } from "./inputs.ts"
+
+/** What an input does to a run in a stage where the table has it. */
+export type Handler<Type extends InputType> = (
+  run: ActiveRun,
+  input: Extract<Input, { type: Type }>,
+  world: World,
+) => Step
+
+export const stay = (run: ActiveRun): Step => ({ run, commands: [] })
+
+/** Another stage: what was asked in the one before is not waited for any more. */
+export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
+  ...run,
+  stage,
+  turn: run.turn + 1,
+  looking: false,
+  lookAgain: false,
+  verifying: false,
+})
+
+/** A sign of life. */
+export const sign = (run: ActiveRun, now: number): ActiveRun => ({
+  ...run,
+  lastSignAt: now,
+  stuckSince: undefined,
+  todosSince: undefined,
+  missingSince: undefined,
+  error: undefined,
+})
+
+/** The second step is taken after the first, unless that has ended the run. */
+export function also({ run, commands }: Step, next: (run: ActiveRun) => Step): Step {
+  if (!run || run.closing) return { run, commands }
+  const second = next(run)
+  return { run: second.run, commands: [...commands, ...second.commands] }
+}
+
+export const withCommands = ({ run, commands }: Step, more: readonly Command[]): Step => ({
+  run,
+  commands: [...commands, ...more],
+})
+
+export const waitsForOwn = ({ ownTasks, owed }: World): boolean => ownTasks || owed
+
+/** Has its messages looked at; once more where that is under way, since it may have begun too early. */
+export function looks(run: ActiveRun, world: World): Step {
+  if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
+  if (run.looking) return stay({ ...run, lookAgain: true })
+  return {
+    run: { ...run, looking: true, lookAgain: false, lookAt: undefined },
+    commands: [{ do: "look", waited: waitsForOwn(world) }],
+  }
+}

@@ -1,0 +1,85 @@
+import { withAnswers } from "../../core/after.ts"
+import { isQueued } from "../../core/task.ts"
+import { type ActiveRun, hasEnded } from "./active-run.ts"
+import { end, settle } from "./ending.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import type { Handler } from "./moves.ts"
+import { looks, moved, sign, stay } from "./moves.ts"
+import { release } from "./talking.ts"
+
+/** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
+export const begin: Handler<"begin"> = (run, { prompt }, world) => {
+  const ready = { ...run, prompt, sessionID: world.task.sessionID }
+  return isQueued(world.task) ? stay(moved(ready, "queued")) : start(ready, world, false)
+}
+
+/** It waits for others, or for a slot alone. */
+export const sorted: Handler<"sorted"> = (run, { waits }) => {
+  const stage = waits ? "waiting" : "queued"
+  return stay(stage === run.stage ? run : moved(run, stage))
+}
+
+export const admitted: Handler<"admitted"> = (run, input, world) => {
+  if (run.stage === "parked") return goOn(run, input, world)
+  const { now } = world
+  const event = { type: "admitted", generation: run.generation, at: now } as const
+  const { run: next, commands } = start(sign(run, now), world, true)
+  return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
+}
+
+/** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
+function start(run: ActiveRun, { task }: World, save: boolean): Step {
+  if (save || task.place || task.depth > 1 || task.run.after)
+    return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
+  return prompt(moved(run, "prompting"))
+}
+
+function prompt(run: ActiveRun): Step {
+  const { prompt: text = "", preface } = run
+  return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
+}
+
+export const entered: Handler<"entered"> = (run, { answers, preface }, { now }) => {
+  const text = withAnswers(run.prompt ?? "", answers)
+  return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
+}
+
+export const shutOut: Handler<"shut out"> = (run, { code, problem }, world) =>
+  end(run, { type: "failed", reason: { code, text: problem } }, {}, world)
+
+/** A prompt that was not taken ends the run, since its caller has gone; it may have been taken all the same. */
+export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
+  const run = { ...given, calls: given.calls - 1 }
+  if (hasEnded(run)) return settle(run)
+  if (run.stage !== "prompting") return stay(run)
+  if (problem !== undefined) {
+    const text = `OpenCode did not take the prompt: ${problem}`
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+  }
+  // What is looked at goes on: it is the same turn of its agent's.
+  return release({ ...run, stage: "working" })
+}
+
+/** Its model's provider refused it: it holds nothing, and no time of it counts, until it may go on. */
+export const refused: Handler<"refused"> = (run, { parked }) => {
+  const event = { type: "parked", generation: run.generation, ...parked } as const
+  const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }
+  const commands: readonly Command[] = [{ do: "record", event, write: true }, { do: "park" }, { do: "freed" }]
+  return { run: { ...next, goesOn: false }, commands }
+}
+
+/** The provider takes requests again, or somebody wants it tried: it goes on when there is a slot. */
+export const opened: Handler<"opened"> = (run) => ({ run: { ...run, goesOn: true }, commands: [{ do: "freed" }] })
+
+/** It goes on where it was: the same prompt under the same ids. */
+const goOn: Handler<"admitted"> = (run, _input, { now, task }) => {
+  const { at = now } = task.run.parked ?? {}
+  const event = { type: "unparked", generation: run.generation, at: now } as const
+  const { lastWord } = run
+  const later = lastWord && { ...lastWord, at: lastWord.at + now - at }
+  const { run: next, commands } = prompt({ ...sign(moved(run, "prompting"), now), goesOn: false, lastWord: later })
+  return { run: next, commands: [{ do: "record", event, write: true }, ...commands] }
+}
+
+/** Somebody wants its messages looked at. */
+export const look: Handler<"look"> = (run, _input, world) => looks(run, world)

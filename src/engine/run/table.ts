@@ -1,0 +1,97 @@
+import type { Stage } from "./active-run.ts"
+import type { InputType } from "./inputs.ts"
+
+/** The run is dropped: its parent was told, or nobody is to be. */
+export const GONE = "gone"
+
+export type Target = Stage | typeof GONE
+
+type Row = { readonly [Type in InputType]?: readonly Target[] }
+
+/** What may come to a run that has begun, whatever it is doing; a limit that is passed ends it. */
+const atWork = <Here extends Stage>(here: Here) =>
+  ({
+    tell: [here],
+    request: [here],
+    end: ["leaving"],
+    heard: [here, "leaving"],
+    questions: [here],
+    tick: [here, "leaving"],
+    spent: [here, "leaving"],
+    slept: [here],
+    said: [here, "leaving"],
+    resting: [here],
+    unrefused: [here],
+    hinted: [here],
+    counted: [here, "leaving"],
+    verified: [here, "leaving"],
+  }) as const
+
+/**
+ * The machine: at which stage which input means anything, and where it may lead. What is not here changes nothing.
+ * The diagram in docs/architecture.md is drawn from this table, and a test wants each of its edges taken by a test.
+ */
+export const TABLE: { readonly [Here in Stage]: Row } = {
+  making: { begin: ["queued", "entering", "prompting"], end: ["leaving"] },
+  waiting: { sorted: ["queued"], tell: ["waiting"], end: ["leaving"] },
+  queued: { begin: ["queued"], sorted: ["waiting"], admitted: ["entering"], tell: ["queued"], end: ["leaving"] },
+  entering: { ...atWork("entering"), entered: ["prompting"], "shut out": ["leaving"] },
+  prompting: {
+    ...atWork("prompting"),
+    look: ["prompting"],
+    prompted: ["working", "leaving"],
+    looked: ["prompting", "checking", "leaving"],
+    refused: ["parked"],
+  },
+  working: {
+    ...atWork("working"),
+    look: ["working"],
+    looked: ["working", "checking", "leaving"],
+    refused: ["parked"],
+  },
+  parked: {
+    slept: ["parked"],
+    tell: ["parked"],
+    said: ["parked"],
+    prompted: ["parked"],
+    stopped: ["parked"],
+    opened: ["parked"],
+    admitted: ["prompting"],
+    end: ["leaving"],
+  },
+  checking: { ...atWork("checking"), checked: ["working", "leaving"] },
+  leaving: {
+    said: ["leaving"],
+    prompted: ["leaving"],
+    stopped: ["leaving"],
+    written: ["leaving"],
+    quiet: ["leaving", "merging", "telling", GONE],
+    left: ["telling", GONE],
+  },
+  merging: {
+    end: ["merging"],
+    said: ["merging"],
+    prompted: ["merging"],
+    stopped: ["merging"],
+    written: ["merging"],
+    left: ["telling", GONE],
+  },
+  telling: {
+    said: ["telling", GONE],
+    prompted: ["telling", GONE],
+    stopped: ["telling", GONE],
+    written: ["telling", GONE],
+    told: ["telling", GONE],
+  },
+}
+
+/** `working --looked--> leaving`. */
+export type Edge = `${Stage} --${InputType}--> ${Target}`
+
+export const edgeOf = (from: Stage, input: InputType, to: Target): Edge => `${from} --${input}--> ${to}`
+
+export const EDGES: readonly Edge[] = (Object.keys(TABLE) as Stage[]).flatMap((from) =>
+  (Object.entries(TABLE[from]) as [InputType, readonly Target[]][]).flatMap(([input, targets]) =>
+    targets.map((to) => edgeOf(from, input, to)),
+  ),
+)

@@ -1,0 +1,124 @@
+import { AUTOMATIC } from "../../core/account.ts"
+import { type MessageKind, messageID } from "../../core/ids.ts"
+import { lastWordRequest } from "../../core/last-word.ts"
+import type { Message } from "../../core/ports.ts"
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Ask } from "../../core/task.ts"
+import { between } from "../../lib/text.ts"
+import { type ActiveRun, hasEnded, type Reply, type Word } from "./active-run.ts"
+import { end, settle } from "./ending.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import { also, type Handler, looks, stay } from "./moves.ts"
+
+type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
+
+/** From here on the run does not end before this was read. */
+function spoken(run: ActiveRun, { kind, text, reply }: Saying, now: number, held = false): [ActiveRun, Word] {
+  const at = Math.max(now, run.wordAt + 1)
+  const id = messageID(kind, run.taskID, run.generation, at)
+  const word = { id, kind, text, at, expected: true, held, taken: false, reply }
+  return [{ ...run, wordAt: at, words: [...run.words, word] }, word]
+}
+
+const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
+  run: { ...run, calls: run.calls + commands.length },
+  commands,
+})
+
+function say(run: ActiveRun, saying: Saying, { now }: World, interrupts?: readonly Ask[]): Step {
+  const [next, word] = spoken(run, saying, now)
+  return sending(next, [{ do: "say", word, ...(interrupts && { interrupts }) }])
+}
+
+const without = (run: ActiveRun, word: Word): ActiveRun => ({
+  ...run,
+  words: run.words.filter(({ id }) => id !== word.id),
+})
+
+/** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
+export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
+  const { stage, prompt = "" } = run
+  if (stage === "waiting" || stage === "queued" || stage === "entering")
+    return {
+      run: { ...run, prompt: `${prompt}\n\n${text}` },
+      commands: [{ do: "answer", reply, with: "waits" }],
+    }
+  if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
+  const saying = { kind: "word", text, reply } as const
+  if (stage === "parked") {
+    const [next, word] = spoken(run, saying, world.now)
+    return sending(next, [{ do: "store", word }])
+  }
+  // The host answers what stands last, in the order of coming: the prompt comes first.
+  return stage === "prompting" ? stay(spoken(run, saying, world.now, true)[0]) : say(run, saying, world)
+}
+
+/** The prompt is with the host: what was said meanwhile may follow. */
+export function release(run: ActiveRun): Step {
+  const held = run.words.filter((word) => word.held)
+  const words = run.words.map((word) => ({ ...word, held: false }))
+  return sending(
+    { ...run, words },
+    held.map((word) => ({ do: "say", word: { ...word, held: false } })),
+  )
+}
+
+export const said: Handler<"said"> = (given, { word, problem }, world) => {
+  const run = { ...given, calls: given.calls - 1 }
+  const { reply, kind } = word
+  const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
+    reply ? [{ do: "answer", reply, with: result }] : []
+  if (hasEnded(run)) {
+    const { run: rest, commands } = settle(run)
+    return { run: rest, commands: [...answer("ended"), ...commands] }
+  }
+  if (problem === undefined) {
+    const words = run.words.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
+    return { run: { ...run, words }, commands: answer("told") }
+  }
+  if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
+  if (kind === "check") {
+    const text = `OpenCode did not take the check's result: ${problem}`
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+  }
+  // The run may have ended by itself while it waited for that.
+  return also({ run: without(run, word), commands: answer({ problem }) }, (next) => looks(next, world))
+}
+
+/** These messages are there: what is made of the run now counts them in. */
+export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun => {
+  if (run.words.length === 0) return run
+  const ids = new Set(messages.map(({ id }) => id))
+  return { ...run, words: run.words.map((word) => (ids.has(word.id) ? { ...word, expected: false } : word)) }
+}
+
+/**
+ * A word that the session has let lie: what came while it began to answer something else may stand before that answer,
+ * and the host takes it for answered.
+ */
+export function passedOver(run: ActiveRun, messages: readonly Message[]): Word | undefined {
+  const asked = messages.findLast(({ role }) => role === "user")
+  const word = run.words.find(({ id, kind, taken }) => kind === "word" && taken && id === asked?.id)
+  if (!word || messages.at(-1)?.role !== "assistant") return undefined
+  return messages.every(({ parentID }) => parentID !== word.id) ? word : undefined
+}
+
+/** Says it once more, as a message of now. */
+export const sayAgain = (run: ActiveRun, word: Word, world: World): Step =>
+  say(without(run, word), { kind: "word", text: word.text }, world)
+
+/** Its check did not pass: it is asked again. */
+export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {
+  const text = [
+    `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
+    "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+    between("check_output", run.taskID, output),
+  ].join("\n")
+  return say(run, { kind: "check", text }, world)
+}
+
+/** Puts the question for its last word to a run that asks its model nothing by itself, or that is stopped for it. */
+export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>
+  run.lastWord
+    ? say(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)
+    : stay(run)

@@ -1,0 +1,108 @@
+import type { Message } from "../../core/ports.ts"
+import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
+import { RECENT_TOOLS } from "../../core/verdict.ts"
+
+/** Enough to show where a child is. */
+const KEPT_TEXT_CHARS = 4000
+
+/** An answer of the model: what it used is told when it has ended. */
+type Answer = { readonly spoke: boolean; readonly usage?: Usage }
+
+/**
+ * What a run's events and messages have told of its work. Events are the quick source and may be lost; messages,
+ * whenever they are read, are the true one: both are counted by their ids.
+ */
+export type Told = {
+  /** Tool calls by message and call id; true once they have ended. */
+  readonly calls: ReadonlyMap<string, boolean>
+  /** By message. */
+  readonly answers: ReadonlyMap<string, Answer>
+  /** Answers that have ended. */
+  readonly ended: number
+  readonly usage: Usage
+  readonly recentTools: readonly string[]
+  readonly openCalls: number
+  readonly textPart: string
+  readonly text: string
+  /** An event was heard: the next one is likely to be heard too. */
+  readonly heard: boolean
+}
+
+export const NOTHING_TOLD: Told = Object.freeze({
+  calls: new Map(),
+  answers: new Map(),
+  ended: 0,
+  usage: NO_USAGE,
+  recentTools: [],
+  openCalls: 0,
+  textPart: "",
+  text: "",
+  heard: false,
+})
+
+export function toolTold(told: Told, call: { id: string; tool: string; ended: boolean; messageID: string }): Told {
+  const spoken = spokenIn(told, call.messageID)
+  const key = `${call.messageID} ${call.id}`
+  const known = spoken.calls.get(key)
+  if (known || (known === false && !call.ended)) return spoken
+  const calls = new Map(spoken.calls).set(key, call.ended)
+  if (known === false) return { ...spoken, calls, openCalls: spoken.openCalls - 1 }
+  const recentTools = [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS)
+  return { ...spoken, calls, recentTools, openCalls: spoken.openCalls + (call.ended ? 0 : 1) }
+}
+
+export function textTold(told: Told, partID: string, text: string, messageID: string): Told {
+  if (text.trim() === "") return told
+  return { ...spokenIn(told, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
+}
+
+export function deltaTold(told: Told, partID: string, delta: string, messageID: string): Told {
+  const before = told.textPart === partID ? told.text : ""
+  return { ...spokenIn(told, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
+}
+
+/** A message of the model has ended; without any text or tool call in it, it was empty. */
+export function answerTold(told: Told, messageID: string, usage: Usage): Told {
+  const answer = told.answers.get(messageID) ?? { spoke: false }
+  if (answer.usage && isSame(answer.usage, usage)) return told
+  const answers = new Map(told.answers).set(messageID, { ...answer, usage })
+  if (answer.usage === undefined) return { ...told, answers, ended: told.ended + 1, usage: addUsage(told.usage, usage) }
+  return { ...told, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
+}
+
+/** Takes in a run's messages as the host has them: what events did not tell is in them. */
+export function messagesTold(told: Told, messages: readonly Message[]): Told {
+  let next = told
+  for (const message of messages) if (message.role === "assistant") next = messageTold(next, message)
+  return next
+}
+
+function messageTold(told: Told, { id, parts, finish, usage = NO_USAGE }: Message): Told {
+  let next = told
+  for (const part of parts) {
+    if (part.type === "tool") {
+      const ended = part.state === "completed" || part.state === "error"
+      next = toolTold(next, { id: part.callID, tool: part.tool, ended, messageID: id })
+    }
+    // What events tell of a text is newer than what is stored.
+    if (part.type === "text" && part.text.trim() !== "")
+      next = next.heard ? spokenIn(next, id) : textTold(next, next.textPart, part.text, id)
+  }
+  return finish === undefined ? next : answerTold(next, id, usage)
+}
+
+/** Answers in a row, the last ones, that held neither text nor tool call. */
+export function emptyIn({ answers }: Told): number {
+  const ended = [...answers.values()].filter(({ usage }) => usage !== undefined)
+  return ended.length - 1 - ended.findLastIndex(({ spoke }) => spoke)
+}
+
+const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(total, usage)
+
+const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
+
+function spokenIn(told: Told, messageID: string): Told {
+  const answer = told.answers.get(messageID)
+  if (answer?.spoke) return told
+  return { ...told, answers: new Map(told.answers).set(messageID, { ...answer, spoke: true }) }
+}

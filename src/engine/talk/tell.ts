@@ -1,0 +1,39 @@
+import { CallError } from "../../core/errors.ts"
+import { isActive, type Task } from "../../core/task.ts"
+import type { Conductor } from "../conductor/conductor.ts"
+import type { Parts } from "../parts.ts"
+
+/**
+ * Says a word to a task that has not ended. From the moment of the call its run cannot end by itself before it has read
+ * it, so that a word is either read or the call an error. Throws a `CallError` where the task cannot read it. `waits`:
+ * it stands behind the prompt of a run that has not begun.
+ */
+export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: string): Promise<{ waits: boolean }> {
+  const { store, options } = parts
+  const { id } = task
+  return new Promise((resolve, reject) => {
+    const refuse = (why: string) => reject(new CallError(why))
+    const ended = () => refuse(endedText(store.get(id) ?? task, options.resumable))
+    if (!isActive(task) || !store.run(id)) return ended()
+    if (store.isForeign(id)) return refuse(`Task ${id} is run by another OpenCode process. Tell it there.`)
+    conductor.deliver(id, {
+      type: "tell",
+      text,
+      reply: (answer) => {
+        if (answer === "told" || answer === "waits") return resolve({ waits: answer === "waits" })
+        if (answer === "ended") return ended()
+        if (answer !== "at its last word") return refuse(`Task ${id} was not told: ${answer.problem} Try again.`)
+        refuse(
+          `Task ${id} is near a limit and is saying its last word: it can be told nothing more. You will be told when it ends.`,
+        )
+      },
+    })
+  })
+}
+
+function endedText({ id, status }: Task, resumable: readonly string[]): string {
+  const next = resumable.includes(status)
+    ? `To ask it again, use superagents_task(resume="${id}", prompt).`
+    : "It cannot be resumed either (option resumable): launch a new one."
+  return `Task ${id} is ${status}: it was told nothing. ${next}`
+}

@@ -1,0 +1,76 @@
+import { type Figures, NO_FIGURES, type Task } from "../../core/task.ts"
+import type { Answer } from "../../delivery/compose.ts"
+import type { ActiveRun } from "../run/active-run.ts"
+
+/** The answer of an ended run, as it was read. */
+export type KeptAnswer = Answer & { readonly generation: number; readonly keptAt: number; readonly until: number }
+
+/** All that this process knows of a task. To forget the task is to drop this one object. */
+export class Entry {
+  task: Task
+  run: ActiveRun | undefined
+  /** Another living process writes its record. */
+  borrowed = false
+  answer?: KeptAnswer
+  /** Calls that wait for the end of its run. */
+  readonly waiters = new Set<() => void>()
+  /** What waits until its run is so far. */
+  readonly watchers = new Set<{
+    readonly until: (run: ActiveRun | undefined) => boolean
+    readonly resolve: () => void
+  }>()
+  /** Inputs that came while an earlier one was dealt with, and that this is so. */
+  readonly inbox: (() => void)[] = []
+  isBusy = false
+  /** Stops its check, or what makes its place ready; and when that is over. */
+  stop?: AbortController
+  held?: Promise<unknown>
+  /** The write of its record that is under way, the one that follows it, and the end of the wait for one that can wait. */
+  writing?: Promise<void>
+  writeAgain?: Promise<void>
+  unwait?: () => void
+
+  constructor(task: Task, run?: ActiveRun) {
+    this.task = task
+    this.run = run
+  }
+
+  /** Lets the calls go that wait for the end of its run. */
+  letGo(): void {
+    for (const finish of [...this.waiters]) finish()
+  }
+
+  /** Lets go what waits for its run to be so far. */
+  check(): void {
+    for (const watcher of [...this.watchers]) {
+      if (!watcher.until(this.run)) continue
+      this.watchers.delete(watcher)
+      watcher.resolve()
+    }
+  }
+}
+
+/** What is known of a session beside its tasks. */
+export class Household {
+  readonly children = new Set<string>()
+  /** What its forgotten tasks took. */
+  left: Figures = NO_FIGURES
+  /** Those of them that a limit still counts. */
+  forgotten: Task[] = []
+  /** When it launched tasks of late. */
+  launches: readonly number[] = []
+  /** Launches under way that an identical one may wait for, by what they ask. */
+  readonly launching = new Map<string, Promise<Task>>()
+  /** Ended tasks that were dropped unread. */
+  droppedUnread = 0
+  /** Its tasks of earlier processes are brought back. */
+  loaded?: Promise<void>
+  /** Takes back the writing of its tasks' ends that is about to come. */
+  unrecord?: () => void
+
+  reset(): void {
+    this.launches = []
+    this.droppedUnread = 0
+    this.loaded = undefined
+  }
+}
