@@ -129,6 +129,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     if (entry) entry.run = undefined
     entry?.letGo()
     entry?.check()
+    conductor.tellInOrder(task.parentID)
     waiting.endStranded(conductor)
     if (entry) await journal.erase(entry, remains)
   }

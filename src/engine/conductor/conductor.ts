@@ -49,6 +49,7 @@ export const PARENT_ENDED: Ending = {
 export class Conductor {
   readonly #parts: Parts
   readonly #ports: ConductorPorts
+  #ends = 0
 
   constructor(parts: Parts, ports: ConductorPorts) {
     this.#parts = parts
@@ -74,7 +75,9 @@ export class Conductor {
   /** Closes an end that a dead process had written and perhaps not closed, and has it told. `task`: as it is told. */
   closeAgain(task: Task): void {
     const entry = this.#parts.store.entry(task.id)
-    if (entry) this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
+    if (!entry) return
+    entry.endedAs = ++this.#ends
+    this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
   }
 
   /** Resolves when the run is so far; at once where the task is not known. */
@@ -200,6 +203,7 @@ export class Conductor {
   #commit(entry: Entry, { run, commands }: Step): void {
     entry.run = run
     for (const command of commands) this.#perform(entry, command)
+    if (run?.closing) this.tellInOrder(entry.task.parentID)
   }
 
   #rearm(taskID: string): void {
@@ -232,13 +236,14 @@ export class Conductor {
       case "share":
         return this.#share(task)
       case "end":
-        return this.#end(task, command)
+        return this.#end(entry, command)
       case "ended":
         return this.#ended(entry, command.silent)
       case "freed":
         return this.#ports.freed()
       case "post":
-        return this.#post(entry, command)
+        entry.news = { task: command.task, maybeTold: command.maybeTold }
+        return entry.letGo()
       case "write":
         if (command.later) return journal.saveSoon(task)
     }
@@ -257,8 +262,9 @@ export class Conductor {
     deeds.perform(entry, command, back)
   }
 
-  #end(task: Task, { event, ending, how }: Extract<Command, { do: "end" }>): void {
-    const change = this.#parts.store.apply(task.id, event, this.#parts.clock.now())
+  #end(entry: Entry, { event, ending, how }: Extract<Command, { do: "end" }>): void {
+    entry.endedAs = ++this.#ends
+    const change = this.#parts.store.apply(entry.task.id, event, this.#parts.clock.now())
     if (change && how.messages && ending.proven && !how.silent)
       this.#ports.answers.keep(change.after, { text: answerText(how.messages), gone: false })
   }
@@ -278,15 +284,26 @@ export class Conductor {
     })
     // Whatever ends a task but completion stops the tasks that it launched.
     if (task.status !== "completed")
-      for (const own of store.ofParent(task.sessionID))
-        this.end(own.id, own.run.generation, PARENT_ENDED, { wake: false })
+      for (const { id } of store.ofParent(task.sessionID))
+        this.deliver(id, { type: "end", ending: PARENT_ENDED, how: { wake: false } })
     this.#ports.freed()
   }
 
-  #post(entry: Entry, { task, maybeTold }: Extract<Command, { do: "post" }>): void {
-    if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
-    else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
-    entry.letGo()
+  /**
+   * News go out in the order in which the runs ended, while that is a matter of moments; none waits for what is done to
+   * bring another's work home.
+   */
+  tellInOrder(parentID: string): void {
+    const { store } = this.#parts
+    const entries = store.ofParent(parentID).flatMap(({ id }) => store.entry(id) ?? [])
+    const ended = entries.filter(({ run }) => run?.closing && run.stage !== "merging")
+    for (const entry of ended.toSorted((a, b) => a.endedAs - b.endedAs)) {
+      const { news, run } = entry
+      if (!news && !run?.closing?.posted) return
+      entry.news = undefined
+      if (news && isOwed(news.task)) this.#ports.outbox.post(news.task, news.maybeTold)
+      else if (news) this.deliver(news.task.id, { type: "told" }, { generation: news.task.run.generation })
+    }
   }
 
   /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */

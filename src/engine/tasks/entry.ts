@@ -22,6 +22,9 @@ export class Entry {
   /** Inputs that came while an earlier one was dealt with, and that this is so. */
   readonly inbox: (() => void)[] = []
   isBusy = false
+  /** Its place among the ends of this process, and what is to be told of its own, until its turn has come. */
+  endedAs = 0
+  news?: { readonly task: Task; readonly maybeTold: boolean }
   /** Stops its check, or what makes its place ready; and when that is over. */
   stop?: AbortController
   held?: Promise<unknown>
