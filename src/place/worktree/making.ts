@@ -13,7 +13,7 @@ import { stateToMerge } from "./homecoming.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
-import { clean, targetOf, type WorktreePorts } from "./room.ts"
+import { cleanAll, targetOf, type WorktreePorts } from "./room.ts"
 import { commitOf, snapshot, stamped } from "./snapshot.ts"
 import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
@@ -59,9 +59,9 @@ const SETUP_CHARS = 1000
 export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Promise<Ready> {
   const { taskID, folder, timeLimit, signal } = request
   const from = await checkoutAround(folder)
+  await cleanAll(ports, from, taskID)
   const target = await targetOf(ports, from, taskID)
   const directory = join(target, from.prefix)
-  if (await readMarker(target)) await clean(ports, target, taskID)
   if (existsSync(target)) {
     const marker = await readMarker(target)
     if (marker?.state !== "held")

@@ -11,7 +11,7 @@ const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.st
  * What stands beside a worktree's folder, so that after a crash anyone can tell what it is:
  * - `making`: not complete; nothing has run in it
  * - `used`: an agent may have worked in it
- * - `kept`: its state is under the ref; the folder may go
+ * - `kept`: its state is under the ref, or there was none; the folder may go
  * - `held`: its state is under the ref, but for what git cannot keep there; the folder stays
  */
 const Marker = z.object({
@@ -44,7 +44,7 @@ export async function readMarker(folder: string): Promise<Marker | undefined> {
 
 export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
 
-/** The tasks that have a folder in `room`. */
+/** The folders in `room` that have a marker, by their names. */
 export async function marked(room: string): Promise<readonly string[]> {
   try {
     const files = await readdir(room)

@@ -2,11 +2,12 @@ import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
 import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
+import { messageOf } from "../../core/errors.ts"
 import type { Processes } from "../../lib/lock.ts"
 import type { Fault } from "../fault.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
-import { dropMarker, type Keeper, type Marker, readMarker, writeMarker } from "./marker.ts"
+import { dropMarker, type Keeper, type Marker, marked, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { snapshot } from "./snapshot.ts"
 import { removeWorktree, unsavedWithin } from "./worktree.ts"
@@ -37,30 +38,66 @@ export async function roomOf({ root }: WorktreePorts, { commonDir }: Checkout): 
   return realpath(room)
 }
 
-/** The folder of a task's worktree, there or not. */
-export const targetOf = async (ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> =>
-  join(await roomOf(ports, checkout), taskID)
+/** A task's folders are named after it; where one could not be removed, the next has a number. */
+const nameOf = (taskID: string, nth: number): string => (nth === 1 ? taskID : `${taskID}-${nth}`)
 
-/** Keeps what has to be kept of a worktree, then removes it. Returns what cannot be kept: then the folder stays. */
-export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<readonly string[]> {
+/** The task that a folder is named after. */
+export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
+
+/** The folder of a task's worktree, there or not; not one of which all is kept, and that may go. */
+export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
+  const room = await roomOf(ports, checkout)
+  for (let nth = 1; ; nth++) {
+    const folder = join(room, nameOf(taskID, nth))
+    if ((await readMarker(folder))?.state !== "kept") return folder
+  }
+}
+
+/** What came of cleaning up. */
+export type Cleaned = {
+  /** What cannot be kept: then the folder stays. */
+  readonly unsaved: readonly string[]
+  /** What there is to know of it, a sentence or two each. */
+  readonly notes: readonly string[]
+}
+
+/** Cleans up all folders of a task. */
+export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
+  const room = await roomOf(ports, checkout)
+  const names = (await marked(room)).filter((name) => taskOf(name) === taskID)
+  const cleaned: Cleaned[] = []
+  for (const name of names.sort()) cleaned.push(await clean(ports, join(room, name), taskID))
+  return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
+}
+
+/** Keeps what has to be kept of a worktree, then removes it. Once all is kept, it is no failure that the folder stays. */
+export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
   const { fault } = ports
   return holding(folderLock(ports, target), async () => {
     const marker = await readMarker(target)
-    if (!marker || marker.state === "held") return []
+    if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
       // The agent may have been stopped while it brought its own tasks' work in.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(target, taskID, marker))
       fault("away: state kept")
       await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
-      if (unsaved.length > 0) return unsaved
+      if (unsaved.length > 0) return { unsaved, notes: [] }
       fault("away: marked")
     }
-    await removeWorktree(ports, marker.from, target)
+    try {
+      await removeWorktree(ports, marker.from, target)
+    } catch (error) {
+      if (marker.state === "making") await writeMarker(target, { ...marker, state: "kept" })
+      return { unsaved: [], notes: [stuck(target, error)] }
+    }
     fault("away: removed")
     await dropMarker(target)
-    return []
+    return { unsaved: [], notes: [] }
   })
 }
+
+const stuck = (folder: string, error: unknown): string =>
+  `Its folder could not be removed (${messageOf(error)}), though all that has to be kept of it is kept. The next start tries again; or remove it by hand: ${folder}`
 
 async function keepState(target: string, taskID: string, { worktree, from }: Marker): Promise<readonly string[]> {
   if (!worktree || !existsSync(target)) return []

@@ -1,6 +1,6 @@
 import { constants, existsSync } from "node:fs"
-import { chmod, copyFile, lstat, mkdir, readdir, readlink, rm, symlink } from "node:fs/promises"
-import { dirname, join } from "node:path"
+import { chmod, copyFile, lstat, mkdir, readdir, readFile, readlink, rm, rmdir, symlink } from "node:fs/promises"
+import { dirname, join, resolve } from "node:path"
 import type { Processes } from "../../lib/lock.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
@@ -32,7 +32,12 @@ export async function addWorktree(ports: Ports, from: Checkout, folder: string, 
  */
 export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
   // First the folder: git forgets one for certain where that is gone.
-  await removeFolder(folder)
+  try {
+    await removeFolder(folder)
+  } catch (error) {
+    await alone(ports, from, () => forget(from, folder))
+    throw error
+  }
   if (!existsSync(from.commonDir)) return
   // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
   const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
@@ -48,20 +53,40 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
   holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
 
-/** Removes a folder, folders that may not be written to included (as some package managers leave them). */
+/** Takes what git notes of a worktree away whose folder stays: git itself would not, as long as that is there. */
+async function forget({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+  const all = join(commonDir, "worktrees")
+  for (const name of await readdir(all).catch(() => [])) {
+    const note = await readFile(join(all, name, "gitdir"), "utf8").catch(() => "")
+    if (resolve(all, name, note.trimEnd()) !== join(folder, ".git")) continue
+    await rm(join(all, name), { recursive: true, force: true })
+  }
+}
+
+/**
+ * Removes a folder, folders that may not be written to included (as some package managers leave them). Where something
+ * in it cannot be removed, all the rest goes, and the first error is thrown.
+ */
 async function removeFolder(folder: string): Promise<void> {
   try {
     await rm(folder, { recursive: true, force: true, maxRetries: 2 })
   } catch {
-    await openUp(folder)
-    await rm(folder, { recursive: true, force: true, maxRetries: 2 })
+    const failures = await removeAll(folder)
+    if (failures.length > 0) throw failures[0]
   }
 }
 
-async function openUp(folder: string): Promise<void> {
-  await chmod(folder, 0o700)
-  for (const entry of await readdir(folder, { withFileTypes: true }))
-    if (entry.isDirectory()) await openUp(join(folder, entry.name))
+async function removeAll(path: string): Promise<unknown[]> {
+  const failures: unknown[] = []
+  // Another's folder cannot be opened up; it may be readable all the same.
+  await chmod(path, 0o700).catch(() => {})
+  for (const entry of await readdir(path, { withFileTypes: true }).catch(() => [])) {
+    const inner = join(path, entry.name)
+    if (entry.isDirectory()) failures.push(...(await removeAll(inner)))
+    else await rm(inner, { force: true }).catch((error) => failures.push(error))
+  }
+  if (failures.length === 0) await rmdir(path).catch((error) => failures.push(error))
+  return failures
 }
 
 /**

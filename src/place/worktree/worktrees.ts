@@ -7,7 +7,7 @@ import { betweenMerges } from "./locks.ts"
 import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
-import { clean, roomOf, targetOf, type WorktreePorts } from "./room.ts"
+import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
 import { filesOf, snapshot, stamped } from "./snapshot.ts"
 import { unsavedWithin } from "./worktree.ts"
 
@@ -71,9 +71,9 @@ export class Worktrees {
   async putAway(taskID: string, folder: string): Promise<PutAway> {
     const home = await checkoutOf(folder)
     const target = await targetOf(this.#ports, home, taskID)
-    const unsaved = (await readMarker(target)) ? await clean(this.#ports, target, taskID) : []
+    const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
     const work = await workOf(home, taskID)
-    return { ...work, unsaved, ...(unsaved.length > 0 ? { held: target } : {}) }
+    return { ...work, unsaved, ...(unsaved.length > 0 && { held: target }), ...(notes.length > 0 && { notes }) }
   }
 
   /** What a task's kept work changed, with the diff. */
@@ -143,13 +143,15 @@ export class Worktrees {
     if (!home) return []
     const swept: Swept[] = []
     const room = await roomOf(this.#ports, home)
-    for (const taskID of await marked(room)) {
-      const target = join(room, taskID)
+    for (const name of await marked(room)) {
+      const taskID = taskOf(name)
+      const target = join(room, name)
       const marker = await readMarker(target)
       if (!marker || marker.state === "held" || isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
       try {
-        await clean(this.#ports, target, taskID)
-        swept.push({ taskID, what: marker.state === "used" ? "its state was kept" : "its folder was removed" })
+        const { notes } = await clean(this.#ports, target, taskID)
+        const done = marker.state === "used" ? "its state was kept" : "its folder was removed"
+        swept.push({ taskID, what: notes[0] ?? done })
       } catch (error) {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
       }

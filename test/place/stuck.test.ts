@@ -1,0 +1,104 @@
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import { Repository, text } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** Folders that cannot be removed, as one of root's that a container has left; any user but root has some. */
+const stuck = vi.hoisted(() => new Set<string>())
+vi.mock("node:fs/promises", async (load) => {
+  const real = await load<typeof import("node:fs/promises")>()
+  const refuse = (path: unknown) => {
+    const inside = [...stuck].find((one) => `${one}/`.startsWith(`${path}/`) || `${path}/`.startsWith(`${one}/`))
+    if (inside) throw Object.assign(new Error(`EPERM: operation not permitted, rmdir '${inside}'`), { code: "EPERM" })
+  }
+  return {
+    ...real,
+    rm: async (path: string, options: object) => {
+      refuse(path)
+      return real.rm(path, options)
+    },
+    rmdir: async (path: string) => {
+      refuse(path)
+      return real.rmdir(path)
+    },
+  }
+})
+
+let bench: Bench
+let user: Repository
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+  user.write("a", text()).write(".gitignore", "data/\n").commit()
+})
+afterEach(() => {
+  stuck.clear()
+  bench.close()
+})
+
+const merge = () => bench.places.merge(ID, user.top)
+const leaves = (child: Repository) => {
+  child.write("a", text({ 1: "theirs" })).write("data/root-owned/file", "x")
+  stuck.add(join(child.top, "data/root-owned"))
+}
+
+test("work whose folder cannot be removed is kept and comes home; that the folder stays is a note", async () => {
+  const child = await bench.ready()
+  leaves(child)
+  const put = await bench.places.putAway(ID, user.top)
+  expect(put).toMatchObject({ files: ["a"], added: 1, removed: 1, unsaved: [] })
+  expect(put.held).toBeUndefined()
+  expect(put.notes).toEqual([expect.stringMatching(/^Its folder could not be removed .*EPERM.*data\/root-owned/)])
+  // All of it goes but that, and git knows of it no more.
+  expect(Object.keys(child.files())).toEqual(["data/root-owned/file"])
+  expect(user.worktrees()).toBe(1)
+  expect(await bench.places.putAway(ID, user.top)).toEqual(put)
+  expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+  expect(await bench.places.clear(user.top, [ID])).toEqual([])
+  expect(user.ours()).toEqual([])
+})
+
+test("a resume takes another folder, as often as that happens, and each is removed once it can be", async () => {
+  const first = await bench.ready()
+  leaves(first)
+  await bench.places.putAway(ID, user.top)
+  const second = await bench.ready({ again: true })
+  expect(second.top).not.toBe(first.top)
+  expect(second.read("a")).toBe(text({ 1: "theirs" }))
+  expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+  leaves(second)
+  second.write("b", "theirs\n")
+  const put = await bench.places.putAway(ID, user.top)
+  expect(put).toMatchObject({ files: ["a", "b"] })
+  expect(put.notes).toHaveLength(2)
+  const third = await bench.ready({ again: true })
+  expect(new Set([first.top, second.top, third.top]).size).toBe(3)
+  await bench.places.putAway(ID, user.top)
+  const swept = await bench.places.sweep(user.top, () => false)
+  expect(swept).toMatchObject([
+    { taskID: ID, what: expect.stringMatching(/could not be removed.*EPERM/) },
+    { taskID: ID, what: expect.stringMatching(/could not be removed.*EPERM/) },
+  ])
+  stuck.clear()
+  await bench.places.sweep(user.top, () => false)
+  expect(bench.leftovers()).toEqual([])
+  expect(await merge()).toMatchObject({ kind: "merged", files: ["a", "b"] })
+})
+
+test("one that was not made to its end and cannot be removed is in the way of none", async () => {
+  const setup = (command: string) => bench.worktrees({ settings: { setup: command, copy: [] } })
+  await bench.places.capture(ID, user.top)
+  const request = { taskID: ID, folder: user.top, timeLimit: 0 }
+  bench.places = bench.worktrees()
+  const made = (await bench.places.ready(request)).directory
+  await bench.places.putAway(ID, user.top)
+  stuck.add(join(made, "data/root-owned"))
+  bench.places = setup("mkdir -p data/root-owned; exit 1")
+  await expect(bench.places.ready(request)).rejects.toThrow("exit code 1")
+  bench.places = bench.worktrees()
+  const child = new Repository((await bench.places.ready(request)).directory)
+  expect(child.top).not.toBe(made)
+  child.write("b", "theirs\n")
+  expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["b"] })
+})
