@@ -1,4 +1,4 @@
-import type { Command } from "./receipt.ts"
+import type { Ran } from "./receipt.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -41,7 +41,7 @@ export type MessagePart =
    */
   | { readonly type: "files"; readonly own: boolean; readonly paths: readonly string[] }
   /** A command that has ended in the agent's shell. */
-  | ({ readonly type: "command" } & Command)
+  | ({ readonly type: "command" } & Ran)
   | {
       readonly type: "tool"
       readonly callID: string

@@ -338,7 +338,9 @@ test("the receipt of thirty commands is what ran, not what was said", async () =
   const commands = Array.from({ length: 30 }, (_, index) =>
     index % 10 === 3 ? `exit ${index}` : index % 10 === 7 ? "CUT" : `echo ${index}`,
   )
-  commands[28] = "echo '== 12 passed, 1 failed in 0.12s =='; exit 1"
+  commands[28] = "sh report.sh"
+  commands[29] = "cat report.sh"
+  user.write("report.sh", "echo '== 12 passed, 1 failed in 0.12s =='\nexit 1\n# \n== 900 passed in 0.12s ==\n")
   model.use(({ sessionID, firstUser, sinceUser }) => {
     if (sessionID === session || !firstUser.startsWith("THIRTY")) return undefined
     const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
@@ -348,7 +350,9 @@ test("the receipt of thirty commands is what ran, not what was said", async () =
   const { id } = await launch("THIRTY", { place: "here" })
   await told()
   const shown = await output(id)
-  expect(shown).toContain("Receipt: 30 commands (4 failed, 3 cut off); tests: 12 passed, 1 failed")
+  expect(shown).toContain(
+    "Receipt: 30 commands (4 failed, 3 cut off); last failed: `sh report.sh` (exit code 1; 12 passed, 1 failed)",
+  )
   expect(shown).toContain("- (22 commands before)")
   expect(shown).toContain("- `exit 23`: exit code 23")
   expect(shown).toContain("- `sleep 60`: cut off")

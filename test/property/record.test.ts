@@ -60,7 +60,11 @@ const receipt = fc.record<Whole<Receipt>>({
   failed: whole,
   cut: whole,
   latest: fc.array(fc.record({ command: text, exitCode: some(whole), tests })),
-  tests,
+  telling: some(
+    fc.array(
+      fc.record({ command: text, exitCode: some(whole), tests, end: fc.constantFrom("failed", "passed", "reported") }),
+    ),
+  ),
   check: some(check),
 })
 const merge = fc.record<Whole<Merge>>({

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
-import type { TestCount } from "../../src/core/receipt.ts"
+import type { Ran } from "../../src/core/receipt.ts"
 import { NO_RECEIPT, receiptLine, receiptLines, testText } from "../../src/core/receipt.ts"
 import { factsOf } from "../../src/core/verdict.ts"
 import { testsIn } from "../../src/receipt/tests.ts"
@@ -68,17 +68,124 @@ describe("tests that a command reported", () => {
     ["with line ends of Windows", "Tests:       1 failed, 2 passed, 3 total\r\nTime: 1 s\r\n", [2, 1, 0]],
     ["unittest, failing as expected", "Ran 5 tests in 0.001s\n\nOK (skipped=1, expected failures=2)\n", [4, 0, 1]],
     ["unittest, passing against all", "Ran 2 tests in 0.001s\n\nFAILED (unexpected successes=1)\n", [1, 1, 0]],
+    ["two programs", "      Tests  12 passed (12)\n\n======== 1 failed, 2 passed in 0.12s ========\n", [14, 1, 0]],
+    ["go and another", "=== 2 failed in 0.12s ===\n--- PASS: TestA (0.00s)\nPASS\nok  \tx/y\t0.002s\n", [1, 2, 0]],
     [
-      "two programs: the last counts",
-      "      Tests  12 passed (12)\n\n======== 1 failed, 2 passed in 0.12s ========\n",
+      "jest in several workspaces, of which the last passes",
+      "Tests:       5 failed, 2 passed, 7 total\n\n> b@1.0.0 test\n> jest\n\nTests:       3 passed, 3 total\n",
+      [5, 5, 0],
+    ],
+    [
+      "node:test in npm's workspaces",
+      `> @x/a@1.0.0 test
+> node --test
+
+1..2
+# tests 2
+# suites 0
+# pass 1
+# fail 1
+# cancelled 0
+# skipped 0
+# todo 0
+# duration_ms 322.7
+npm error Lifecycle script \`test\` failed with error:
+
+> @x/b@1.0.0 test
+> node --test
+
+TAP version 13
+# Subtest: ok
+ok 1 - ok
+1..1
+# tests 1
+# suites 0
+# pass 1
+# fail 0
+# cancelled 0
+# skipped 0
+# todo 0
+`,
       [2, 1, 0],
     ],
-    ["go and another", "=== 2 failed in 0.12s ===\n--- PASS: TestA (0.00s)\nPASS\nok  \tx/y\t0.002s\n", [1, 0, 0]],
     [
-      "run twice: the last counts",
-      "Tests:       1 failed, 2 passed, 3 total\nagain\nTests:       3 passed, 3 total\n",
+      "turbo, mixed line by line, but for what it only replays",
+      `@x/old:test: cache hit, replaying logs 5f1c0ab5d7ea1ba2
+@x/old:test: # tests 9
+@x/b:test: cache miss, executing 83ea
+@x/a:test: cache miss, executing 12ab
+@x/old:test: # pass 9
+@x/a:test: 1..2
+@x/b:test: # tests 3
+@x/b:test: # suites 0
+@x/a:test: # tests 2
+@x/b:test: # pass 3
+@x/a:test: # suites 0
+@x/b:test: # fail 0
+@x/b:test: # cancelled 0
+@x/a:test: # pass 1
+@x/a:test: # fail 1
+@x/a:test: # cancelled 0
+@x/a:test: # skipped 0
+@x/b:test: # skipped 0
+web:test: Tests:       1 skipped, 4 passed, 5 total
+ Tasks:    1 successful, 2 total
+Failed:    @x/a#test
+`,
+      [8, 1, 1],
+    ],
+    [
+      "pnpm and concurrently",
+      "packages/a test:       Tests  1 failed | 2 passed (3)\n[1] Tests:       4 passed, 4 total\n[web]: 7 passed in 0.1s\n",
+      [13, 1, 0],
+    ],
+    [
+      "vitest, where a file could not be run",
+      " Test Files  1 failed | 2 passed (3)\n      Tests  12 passed (12)\n",
+      [12, 1, 0],
+    ],
+    ["vitest, where none could", " Test Files  2 failed (2)\n      Tests  no tests\n   Start at  1\n", [0, 2, 0]],
+    ["jest, where none could", "Test Suites: 1 failed, 1 total\nTests:       0 total\n", [0, 1, 0]],
+    ["tape", "1..2\n# tests 2\n# pass  1\n# fail  1\n\n", [1, 1, 0]],
+    ["tape, all well", "ok 1 should be truthy\n\n1..1\n# tests 1\n# pass  1\n\n# ok\n", [1, 0, 0]],
+    [
+      "node-tap",
+      "not ok 1 - p/t.mjs\n# { total: 6, pass: 2, fail: 1, skip: 1, todo: 2 }\n# time=3706.729ms\n",
+      [2, 1, 3],
+    ],
+    [
+      "node-tap 16",
+      "Suites:   1 failed, 1 of 1 completed\nAsserts:  1 failed, 2 passed, of 3\nTime:   1s\n",
+      [2, 1, 0],
+    ],
+    [
+      "node-tap 18",
+      "Asserts:  5 pass  1 fail  1 skip  7 of 7 complete\nSuites:   1 fail  1 of 1 complete\n",
+      [5, 1, 1],
+    ],
+    [
+      "tap without a summary",
+      "TAP version 13\n1..5\nok 1\nnot ok 2 - b\n    not ok 1 - within\nok 3 # SKIP no\nnot ok 4 # TODO later\nok 5 - e\n",
+      [2, 1, 2],
+    ],
+    ["phpunit", "OK (12 tests, 30 assertions)\n", [12, 0, 0]],
+    [
+      "phpunit, failing",
+      "FAILURES!\nTests: 12, Assertions: 30, Errors: 1, Failures: 2, Skipped: 1, Incomplete: 1.\n",
+      [7, 3, 2],
+    ],
+    [
+      "phpunit, with issues",
+      "OK, but there were issues!\nTests: 3, Assertions: 3, PHPUnit Deprecations: 1.\n",
       [3, 0, 0],
     ],
+    ["rspec, with errors outside", "0 examples, 0 failures, 2 errors occurred outside of examples\n", [0, 2, 0]],
+    [
+      "rspec in several processes, which add up by themselves",
+      "2 processes for 4 specs, ~ 2 specs per process\n2 examples, 1 failure\n2 examples, 0 failures\n\n4 examples, 1 failure\n",
+      [3, 1, 0],
+    ],
+    ["go without -v, where only what failed is named", "--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tx/y\t0.002s\n", [0, 1, 0]],
   ])("by %s", (_program, output, [passed, failed, skipped]) => {
     expect(testsIn(output)).toEqual({ passed, failed, skipped })
   })
@@ -93,6 +200,8 @@ describe("tests that a command reported", () => {
     "no tests ran in 0.01s",
     "3 files changed, 1 failed hunk",
     "--- PASS: TestA (0.00s)\nok  \tx/y\t0.002s\nFAIL\tx/z [build failed]\nFAIL\n",
+    "cache hit, replaying logs 5f1c0a\nTests:       3 passed, 3 total\n",
+    "PASS src/a.test.js\nok 1 - without a plan",
   ])("are not read into %j", (output) => {
     expect(testsIn(output)).toBeUndefined()
   })
@@ -100,27 +209,37 @@ describe("tests that a command reported", () => {
   test("are written short", () => {
     expect(testText({ passed: 1200, failed: 1, skipped: 2 })).toBe("1,200 passed, 1 failed, 2 skipped")
     expect(testText({ passed: 0, failed: 0, skipped: 0 })).toBe("0 passed")
+    expect(testText({ passed: 0, failed: 1, skipped: 0 })).toBe("1 failed")
   })
 })
 
 describe("a receipt", () => {
   const receiptOf = (messages: readonly Message[]) => factsOf(messages).receipt
   const said = (parts: MessagePart[]): Message => ({ id: "m", role: "assistant", createdAt: 0, summary: false, parts })
-  const ran = (command: string, exitCode?: number, tests?: TestCount): MessagePart => ({
+  const ran = (
+    command: string,
+    exitCode?: number,
+    tests?: [number, number?],
+    more: Partial<Ran> = {},
+  ): MessagePart => ({
     type: "command",
     command,
     ...(exitCode !== undefined && { exitCode }),
-    ...(tests && { tests }),
+    ...(tests && { tests: { passed: tests[0], failed: tests[1] ?? 0, skipped: 0 } }),
+    ...more,
   })
+  const lineOf = (...parts: MessagePart[]) => receiptLine(receiptOf([said(parts)]) ?? NO_RECEIPT)
 
   test("counts what ran, and names the last of it", () => {
     const receipt = receiptOf([
       said([{ type: "text", text: "I ran all 900 tests", synthetic: false }]),
       said(Array.from({ length: 10 }, (_, index) => ran(`step ${index}`, 0))),
-      said([ran("npm test", 1, { passed: 12, failed: 1, skipped: 0 }), ran("sleep\n 100")]),
+      said([ran("npm test", 1, [12, 1]), ran("sleep\n 100")]),
     ])
-    expect(receipt).toMatchObject({ commands: 12, failed: 1, cut: 1, tests: { passed: 12, failed: 1 } })
-    expect(receiptLine(receipt ?? NO_RECEIPT)).toBe("12 commands (1 failed, 1 cut off); tests: 12 passed, 1 failed")
+    expect(receipt).toMatchObject({ commands: 12, failed: 1, cut: 1 })
+    expect(receiptLine(receipt ?? NO_RECEIPT)).toBe(
+      "12 commands (1 failed, 1 cut off); last passed: `step 9`, then failed: `npm test` (exit code 1; 12 passed, 1 failed)",
+    )
     expect(receiptLines(receipt ?? NO_RECEIPT)).toEqual([
       "- (4 commands before)",
       ...[4, 5, 6, 7, 8, 9].map((index) => `- \`step ${index}\`: exit code 0`),
@@ -129,17 +248,56 @@ describe("a receipt", () => {
     ])
   })
 
+  test("names what failed, whatever was shown after it, and what passed since", () => {
+    const failed = "last failed: `npm test` (exit code 1; 12 passed, 1 failed)"
+    const shows = { shows: true } as const
+    expect(lineOf(ran("npm test", 1, [12, 1]), ran("cat old.log", 0, undefined, shows))).toBe(
+      `2 commands (1 failed); ${failed}`,
+    )
+    expect(lineOf(ran("npm test", 1, [12, 1]), ran("grep x y", 1, undefined, shows))).toBe(
+      `2 commands (2 failed); ${failed}`,
+    )
+    expect(lineOf(ran("grep x y", 1, undefined, shows))).toBe(
+      "1 command (1 failed); last failed: `grep x y` (exit code 1)",
+    )
+    expect(lineOf(ran("npm test", 1, [12, 1]), ran("pytest", 0, [5]))).toBe(
+      `2 commands (1 failed); ${failed}, then passed: \`pytest\` (5 passed)`,
+    )
+    expect(lineOf(ran(`npm test ${"x".repeat(100)}`, 0, [1]))).toMatch(/last passed: `npm test x{70}…` \(1 passed\)$/)
+  })
+
+  test("says of what ran behind a pipe what it reported, and no more", () => {
+    const masked = { masked: true } as const
+    expect(lineOf(ran("npm test | tail", 0, [12], masked))).toBe(
+      "1 command; last reported: `npm test | tail` (12 passed)",
+    )
+    expect(lineOf(ran("npm test | tail", 0, undefined, masked))).toBe("1 command")
+    expect(lineOf(ran("npm test | tail", 0, [12, 1], masked))).toBe(
+      "1 command (1 failed); last failed: `npm test | tail` (exit code 0; 12 passed, 1 failed)",
+    )
+    expect(lineOf(ran("npm test | tail", 0, [12], masked), ran("npm test", 1, [11]))).toBe(
+      "2 commands (1 failed); last failed: `npm test` (exit code 1; 11 passed, but not all of it)",
+    )
+    expect(lineOf(ran("npm test", undefined, [2, 1]))).toBe(
+      "1 command (1 cut off); last failed: `npm test` (cut off; 2 passed, 1 failed)",
+    )
+  })
+
   test("of nothing is none, whatever was said", () => {
     expect(receiptOf([said([{ type: "text", text: "I changed 12 files", synthetic: false }])])).toBeUndefined()
     expect([receiptLine(NO_RECEIPT), receiptLines(NO_RECEIPT)]).toEqual(["", []])
   })
 
   test("tells of the check, and cannot be spoilt by a command's text", () => {
-    const receipt = receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0)])]) ?? NO_RECEIPT
+    const receipt =
+      receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0, undefined, { shows: true })])]) ??
+      NO_RECEIPT
     expect(receiptLines(receipt)[0]).toMatch(/^- `echo 'x' ‹\/task_output> y+…`: exit code 0$/)
     const tests = { passed: 3, failed: 0, skipped: 0 }
     const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", tests }
     expect(receiptLine({ ...receipt, check })).toBe("1 command; check `npm test` passed (exit code 0, 3 passed)")
+    const untouched = { command: "npm test", passed: false, runs: 0, how: "nothing was changed" }
+    expect(receiptLine({ ...NO_RECEIPT, check: untouched })).toBe("nothing was changed; the check was not run")
     const failed = { ...check, passed: false, runs: 3, how: "exit code 1", tests: undefined }
     expect(receiptLine({ ...receipt, check: failed })).toBe(
       "1 command; check `npm test` did not pass (3 runs, exit code 1)",

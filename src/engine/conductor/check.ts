@@ -23,13 +23,13 @@ export async function runCheck(
   if (command === undefined) return undefined
   // Once more before a merge: then the run's own limit is the last one.
   const timeLimit = options.checkTimeout || timeout
-  const [{ runCommand, lastLines }, { testsIn }] = await Promise.all([
+  const [{ runCommand, lastLines }, { ranOf }] = await Promise.all([
     import("../../place/run-command.ts"),
-    import("../../receipt/tests.ts"),
+    import("../../receipt/command.ts"),
   ])
   const ended = await runCommand(command, { cwd: host.folderOf(task.sessionID), timeLimit, signal })
   if (ended.why === "stopped") return undefined
-  const tests = testsIn(ended.output)
+  const { tests } = ranOf(command, ended.exitCode, ended.output)
   const passed = ended.exitCode === 0
   const output = tail(lastLines(ended.output, MOST_LINES), MOST_CHARS)
   host.log("info", "task checked", { task: task.id, command, passed, runs: runs + 1 })

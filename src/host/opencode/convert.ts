@@ -3,7 +3,7 @@ import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/
 import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
-import { testsIn } from "../../receipt/tests.ts"
+import { ranOf } from "../../receipt/command.ts"
 
 /** OpenCode's token counts and cost as usage; what is missing counts as none. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
@@ -99,8 +99,7 @@ function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
   if (typeof command !== "string") return []
   if (state.status === "error") return isCutOff(state.error) ? [{ type: "command", command }] : []
   const exit = state.metadata?.exit
-  const tests = testsIn(state.output ?? "")
-  return [{ type: "command", command, ...(typeof exit === "number" && { exitCode: exit }), ...(tests && { tests }) }]
+  return [{ type: "command", ...ranOf(command, typeof exit === "number" ? exit : undefined, state.output ?? "") }]
 }
 
 const isCutOff = (error: string): boolean => /aborted/i.test(error)

@@ -42,12 +42,14 @@ const Run = z.object({
 
 const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })
 
+const Command = { command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() }
+
 const Receipt = z.object({
   commands: z.number(),
   failed: z.number(),
   cut: z.number(),
-  latest: z.array(z.object({ command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() })),
-  tests: TestCount.optional(),
+  latest: z.array(z.object(Command)),
+  telling: z.array(z.object({ ...Command, end: z.enum(["failed", "passed", "reported"]) })).optional(),
   check: z
     .object({
       command: z.string(),
