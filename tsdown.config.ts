@@ -28,4 +28,5 @@ export default defineConfig([
   },
   // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
   { ...shared, entry: { tokenizer: "src/tokenizer.ts" }, clean: false },
+  { ...shared, entry: { validator: "src/validator.ts" }, clean: false },
 ])

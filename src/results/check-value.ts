@@ -1,0 +1,62 @@
+import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
+import type { Schema } from "./examine.ts"
+import { candidatesIn } from "./extract.ts"
+
+/** `json`: the value's own text. `problems`: `at /verdict: …`, never with the value. */
+export type Checked =
+  | { readonly valid: true; readonly json: string }
+  | { readonly valid: false; readonly problems: readonly string[] }
+
+/** Places that are told at most. */
+const MOST_PROBLEMS = 10
+/** What these say is said better by what is below them. */
+const APPLICATORS = new Set([
+  "properties",
+  "items",
+  "prefixItems",
+  "additionalItems",
+  "additionalProperties",
+  "patternProperties",
+  "allOf",
+  "$ref",
+  "then",
+  "else",
+  "dependentSchemas",
+])
+
+/** Looks for a valid value in an answer. May take long, and much of the stack: for a thread of its own. */
+export function checkValue(schema: Schema, text: string): Checked {
+  const validator = new Validator(schema as JsonSchema, "2020-12", false)
+  let problems: readonly string[] | undefined
+  for (const candidate of candidatesIn(text)) {
+    const found = parsed(candidate)
+    if (!found) continue
+    const { valid, errors } = validator.validate(found.value)
+    if (valid) return { valid: true, json: candidate }
+    problems ??= problemsOf(errors)
+  }
+  return { valid: false, problems: problems ?? ["it holds no JSON"] }
+}
+
+function parsed(text: string): { value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) }
+  } catch {
+    return undefined
+  }
+}
+
+/** One line a place, the innermost word on it. */
+function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
+  const inner = errors.filter(({ keyword, instanceLocation }) => {
+    if (!APPLICATORS.has(keyword)) return true
+    return !errors.some((other) => other.instanceLocation.length > instanceLocation.length)
+  })
+  const byPlace = new Map<string, string>()
+  for (const { instanceLocation, error } of inner) {
+    const place = instanceLocation.slice(1) || "/"
+    if (!byPlace.has(place)) byPlace.set(place, error)
+    if (byPlace.size === MOST_PROBLEMS) break
+  }
+  return [...byPlace].map(([place, error]) => `at ${place}: ${error}`)
+}

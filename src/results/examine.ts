@@ -1,0 +1,173 @@
+import { oneLine } from "../lib/text.ts"
+
+/**
+ * Looks through a JSON Schema before anything is launched with it. The validator takes what it does not understand, or
+ * fails only when it validates: what a caller most likely got wrong is told here, with its place.
+ */
+
+export type Schema = Readonly<Record<string, unknown>>
+
+export const MOST_SCHEMA_CHARS = 20_000
+const MOST_DEPTH = 100
+
+const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
+/** Keywords whose value is a schema. */
+const SCHEMA = [
+  "additionalProperties",
+  "unevaluatedProperties",
+  "propertyNames",
+  "additionalItems",
+  "unevaluatedItems",
+  "contains",
+  "not",
+  "if",
+  "then",
+  "else",
+]
+/** Keywords whose value is a list of schemas. */
+const SCHEMAS = ["allOf", "anyOf", "oneOf", "prefixItems"]
+/** Keywords whose value is an object of schemas. */
+const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"]
+/** Keywords that apply a schema to the very same value. */
+const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"]
+
+/** Every schema within one, with its place as a JSON pointer. */
+type Place = { readonly at: string; readonly schema: Schema }
+
+/** What is wrong with a schema, as `at /properties/x/type: …`; undefined where nothing is seen. */
+export function problemIn(schema: unknown): string | undefined {
+  if (!isSchema(schema)) return "it is no object"
+  const length = JSON.stringify(schema).length
+  if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
+  const places: Place[] = []
+  const wrong = walk(schema, "", 0, places)
+  if (wrong) return wrong
+  for (const place of places) {
+    const problem = ofRef(schema, place) ?? ofCircle(schema, place)
+    if (problem) return problem
+  }
+  return undefined
+}
+
+const isSchema = (value: unknown): value is Schema =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const at = (pointer: string, what: string): string => `at ${pointer === "" ? "/" : oneLine(pointer)}: ${what}`
+
+const below = (pointer: string, key: string | number): string =>
+  `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`
+
+function walk(schema: unknown, pointer: string, depth: number, places: Place[]): string | undefined {
+  if (typeof schema === "boolean") return undefined
+  if (!isSchema(schema)) return at(pointer, "a schema was expected: an object, true or false")
+  if (depth > MOST_DEPTH) return at(pointer, `it is nested deeper than ${MOST_DEPTH} levels`)
+  places.push({ at: pointer, schema })
+  const own = ofType(schema, pointer) ?? ofPatterns(schema, pointer) ?? ofLists(schema, pointer)
+  if (own) return own
+  for (const [child, where] of childrenOf(schema, pointer)) {
+    const problem = walk(child, where, depth + 1, places)
+    if (problem) return problem
+  }
+  return undefined
+}
+
+function* childrenOf(schema: Schema, pointer: string): Iterable<readonly [unknown, string]> {
+  for (const [key, value] of Object.entries(schema)) {
+    const where = below(pointer, key)
+    if (SCHEMA.includes(key) || (key === "items" && !Array.isArray(value))) yield [value, where]
+    else if (SCHEMAS.includes(key) || key === "items")
+      for (const [index, child] of (value as readonly unknown[]).entries()) yield [child, below(where, index)]
+    else if (NAMED_SCHEMAS.includes(key))
+      for (const [name, child] of Object.entries(value as Schema)) yield [child, below(where, name)]
+  }
+}
+
+function ofType({ type }: Schema, pointer: string): string | undefined {
+  if (type === undefined) return undefined
+  const types = Array.isArray(type) ? type : [type]
+  const unknown = types.find((each) => !TYPES.includes(each as string))
+  if (types.length > 0 && unknown === undefined) return undefined
+  return at(`${pointer}/type`, `${shown(unknown ?? type)} is no type. There are: ${TYPES.join(", ")}`)
+}
+
+function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): string | undefined {
+  const named = isSchema(patternProperties) ? Object.keys(patternProperties) : []
+  for (const [text, where] of [
+    ...(pattern === undefined ? [] : [[pattern, below(pointer, "pattern")] as const]),
+    ...named.map((name) => [name, below(below(pointer, "patternProperties"), name)] as const),
+  ]) {
+    if (typeof text !== "string") return at(where, "a regular expression was expected, as a text")
+    try {
+      new RegExp(text, "u")
+    } catch (error) {
+      return at(where, `no regular expression: ${oneLine(String((error as Error).message))}`)
+    }
+  }
+  return undefined
+}
+
+/** Keywords that the validator takes in a wrong form without a word. */
+function ofLists(schema: Schema, pointer: string): string | undefined {
+  for (const [key, value] of Object.entries(schema)) {
+    const where = below(pointer, key)
+    if (NAMED_SCHEMAS.includes(key) && !isSchema(value)) return at(where, "an object of schemas was expected")
+    if (SCHEMAS.includes(key) && !Array.isArray(value)) return at(where, "a list of schemas was expected")
+    if (key === "enum" && !Array.isArray(value)) return at(where, "a list of values was expected")
+    const isNames = Array.isArray(value) && value.every((each) => typeof each === "string")
+    if (key === "required" && !isNames) return at(where, "a list of property names was expected")
+  }
+  return undefined
+}
+
+function ofRef(root: Schema, { at: pointer, schema }: Place): string | undefined {
+  const { $ref } = schema
+  if ($ref === undefined) return undefined
+  const where = below(pointer, "$ref")
+  if (typeof $ref !== "string") return at(where, "a text was expected, like #/$defs/name")
+  if (!$ref.startsWith("#")) return at(where, `${shown($ref)} leads outside; only # and #/… are followed`)
+  return resolve(root, $ref) === undefined ? at(where, `${shown($ref)} leads nowhere`) : undefined
+}
+
+/** What a reference names within the root; undefined where there is nothing, or no schema. */
+function resolve(root: Schema, ref: string): Schema | boolean | undefined {
+  let found: unknown = root
+  for (const step of ref.slice(1).split("/").slice(1)) {
+    const key = decoded(step).replaceAll("~1", "/").replaceAll("~0", "~")
+    found =
+      typeof found === "object" && found !== null && Object.hasOwn(found, key) ? (found as Schema)[key] : undefined
+  }
+  const isWhole = ref === "#" || ref.startsWith("#/")
+  return isWhole && (typeof found === "boolean" || isSchema(found)) ? found : undefined
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** A schema that refers to itself for the very same value never comes to an end. */
+function ofCircle(root: Schema, { at: pointer, schema }: Place): string | undefined {
+  const seen = new Set<unknown>()
+  const open: unknown[] = inPlace(root, schema)
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (next === schema) return at(pointer, "it refers to itself in a circle")
+    if (seen.has(next) || !isSchema(next)) continue
+    seen.add(next)
+    open.push(...inPlace(root, next))
+  }
+  return undefined
+}
+
+function inPlace(root: Schema, schema: Schema): unknown[] {
+  const { $ref } = schema
+  const direct = IN_PLACE.flatMap((key) => {
+    const value = schema[key]
+    return Array.isArray(value) ? value : key === "dependentSchemas" && isSchema(value) ? Object.values(value) : [value]
+  })
+  return [...direct, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isSchema)
+}
+
+const shown = (value: unknown): string => oneLine(JSON.stringify(value) ?? String(value), 60)

@@ -1,0 +1,32 @@
+import type { Clock } from "../core/ports.ts"
+import { Helper, type Thread } from "../lib/thread.ts"
+import type { Checked } from "./check-value.ts"
+import type { Schema } from "./examine.ts"
+
+export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }
+export type ValueAnswer = { readonly id: number } & Checked
+export type ValueThread = Thread<ValueOrder, ValueAnswer>
+
+/** A pattern can run for ever. */
+export const MOST_CHECK_MS = 2000
+
+/** Validates agents' answers in a thread of its own, which is started when the first one is there. */
+export class Validation {
+  readonly #start: () => ValueThread
+  readonly #clock: Clock
+
+  /** `start` may throw. */
+  constructor(clock: Clock, start: () => ValueThread) {
+    this.#clock = clock
+    this.#start = start
+  }
+
+  /** Each answer has a thread of its own: one that runs for ever holds up no other. Never rejects. */
+  async check(schema: Schema, text: string): Promise<Checked> {
+    const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
+    const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
+    const answer = await helper.ask({ schema, text })
+    helper.end()
+    return answer ?? { valid: false, problems: [`it could not be checked within ${MOST_CHECK_MS / 1000} s`] }
+  }
+}

@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest"
+import { checkValue } from "../../src/results/check-value.ts"
+import { problemIn } from "../../src/results/examine.ts"
+import { candidatesIn, lastBalanced } from "../../src/results/extract.ts"
+import { MOST_CHECK_MS, Validation, type ValueThread } from "../../src/results/validation.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+
+const VERDICT = {
+  type: "object",
+  properties: { verdict: { enum: ["pass", "fail"] }, notes: { type: "array", items: { type: "string" } } },
+  required: ["verdict"],
+  additionalProperties: false,
+}
+
+describe("a schema is looked through before anything is launched", () => {
+  test.each<[string, unknown]>([
+    ["of an object", VERDICT],
+    ["of any value", {}],
+    [
+      "with a tree in it",
+      { $defs: { node: { properties: { next: { $ref: "#/$defs/node" } } } }, $ref: "#/$defs/node" },
+    ],
+    ["with escaped names", { $defs: { "a/b": { type: "string" } }, properties: { x: { $ref: "#/$defs/a~1b" } } }],
+    ["with lists of schemas", { items: [{ type: "string" }], anyOf: [true, { not: { type: "null" } }] }],
+    ["with several types", { type: ["string", "null"] }],
+  ])("one %s is taken", (_what, schema) => {
+    expect(problemIn(schema)).toBeUndefined()
+  })
+
+  test.each<[unknown, RegExp]>([
+    ["text", /^it is no object$/],
+    [[], /^it is no object$/],
+    [{ properties: { x: { type: "strng" } } }, /^at \/properties\/x\/type: "strng" is no type\. There are: null, /],
+    [{ type: [] }, /^at \/type: \[\] is no type/],
+    [{ type: ["string", "word"] }, /"word" is no type/],
+    [{ properties: [] }, /^at \/properties: an object of schemas was expected$/],
+    [{ anyOf: {} }, /^at \/anyOf: a list of schemas was expected$/],
+    [{ enum: "pass" }, /^at \/enum: a list of values/],
+    [{ required: [1] }, /^at \/required: a list of property names/],
+    [{ items: 3 }, /^at \/items: a schema was expected/],
+    [{ pattern: "(" }, /^at \/pattern: no regular expression: /],
+    [{ pattern: 1 }, /^at \/pattern: a regular expression was expected/],
+    [{ patternProperties: { "[": {} } }, /^at \/patternProperties\/\[: no regular expression/],
+    [{ $ref: 3 }, /^at \/\$ref: a text was expected/],
+    [{ $ref: "https://example.org/schema.json" }, /leads outside/],
+    [{ $ref: "#/$defs/none" }, /^at \/\$ref: "#\/\$defs\/none" leads nowhere$/],
+    [{ $ref: "#none" }, /leads nowhere/],
+    [{ $ref: "#/%E0%/x" }, /leads nowhere/],
+    [{ $ref: "#" }, /^at \/: it refers to itself in a circle$/],
+    [{ $defs: { a: { allOf: [{ $ref: "#/$defs/b" }] }, b: { $ref: "#/$defs/a" } } }, /in a circle$/],
+    [{ description: "x".repeat(20_000) }, /characters; at most 20000/],
+  ])("%j is not", (schema, problem) => {
+    expect(problemIn(schema)).toMatch(problem)
+  })
+
+  test("one that is nested without end is not", () => {
+    let schema: object = {}
+    for (let depth = 0; depth < 200; depth++) schema = { not: schema }
+    expect(problemIn(schema)).toContain("nested deeper than 100 levels")
+  })
+})
+
+describe("an answer's value is", () => {
+  const value = '{"verdict": "pass"}'
+  test.each<[string, string]>([
+    ["all of it", `\n${value}\n`],
+    [
+      "the last fenced block",
+      `First:\n\`\`\`json\n{"verdict":"fail","x":1}\n\`\`\`\nthen\n\`\`\`json\n${value}\n\`\`\`\nDone.`,
+    ],
+    ["the last balanced piece of prose", `I found {this}, it's "fine", so: ${value}. That's all [sic`],
+    ["a piece behind a bracket that nothing closes", `{ and then ${value}`],
+    ["a valid one where the fenced block is not", `\`\`\`\nno\n\`\`\`\n${value}`],
+  ])("%s", (_what, text) => {
+    expect(checkValue(VERDICT, text)).toEqual({ valid: true, json: value })
+  })
+
+  test("an array as well", () => {
+    expect(checkValue({ type: "array" }, 'Here: ["a]", "b\\"]"] end')).toEqual({ valid: true, json: '["a]", "b\\"]"]' })
+  })
+
+  test("found within a moment, or not, among many brackets", () => {
+    expect(lastBalanced("{".repeat(5000))).toBeUndefined()
+    expect(lastBalanced("[}")).toBeUndefined()
+    expect([...candidatesIn("plain")]).toEqual(["plain"])
+  })
+})
+
+describe("an answer that is not valid is told by its places, and never by its value", () => {
+  test.each<[string, string, readonly RegExp[]]>([
+    ["prose", "All is well.", [/^it holds no JSON$/]],
+    ["a wrong value", '{"verdict":"secret"}', [/^at \/verdict: /]],
+    ["a missing field", "{}", [/^at \/: .*verdict/]],
+    ["a wrong element", '{"verdict":"pass","notes":["a", 7]}', [/^at \/notes\/1: /]],
+    ["one field too many", '{"verdict":"pass","secret":1}', [/^at \/secret: /]],
+    ["another root", "[1]", [/^at \/: /]],
+  ])("%s", (_what, text, problems) => {
+    const found = checkValue(VERDICT, text)
+    if (found.valid) throw new Error("it is valid")
+    expect(found.problems).toHaveLength(problems.length)
+    for (const [index, problem] of problems.entries()) expect(found.problems[index]).toMatch(problem)
+    expect(found.problems.join()).not.toMatch(/"secret"(?! )/)
+  })
+
+  test("ten places at most", () => {
+    const found = checkValue({ items: { type: "string" } }, JSON.stringify(Array.from({ length: 50 }, () => 1)))
+    expect(found.valid ? [] : found.problems).toHaveLength(10)
+  })
+})
+
+describe("validation in a thread", () => {
+  test("gives up on what takes longer than its time, and says so", async () => {
+    const clock = new FakeClock()
+    const thread: ValueThread = { postMessage: () => {}, on: () => {}, terminate: () => {} }
+    const found = new Validation(clock.view(), () => thread).check(VERDICT, "{}")
+    await clock.advance(MOST_CHECK_MS)
+    expect(await found).toEqual({ valid: false, problems: ["it could not be checked within 2 s"] })
+  })
+
+  test("says the same where no thread can be had", async () => {
+    const failing = new Validation(new FakeClock().view(), () => {
+      throw new Error("no thread")
+    })
+    expect((await failing.check(VERDICT, "{}")).valid).toBe(false)
+  })
+})
