@@ -7,7 +7,7 @@ import { oneLine } from "../lib/text.ts"
 
 export type Schema = Readonly<Record<string, unknown>>
 
-export const MOST_SCHEMA_CHARS = 20_000
+const MOST_SCHEMA_CHARS = 20_000
 const MOST_DEPTH = 100
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
