@@ -13,6 +13,21 @@ const HEAD = `# Options
 The second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US dollars, and 0
 turns a limit off. A wrong value or an unknown key is reported in a toast and in the log, and its default is used; the
 others hold. The package has a [JSON schema](options.schema.json) of them.
+
+## Yours and a project's
+
+OpenCode gives a plugin one entry: the project's, where it has one. superagents reads yours too, from the global
+configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`OPENCODE_CONFIG_DIR\`,
+\`OPENCODE_CONFIG_CONTENT\`), and the two meet:
+
+- An option that only one of the two sets is as that one has it. Where both set it, the project's holds.
+- Of limits and budgets the stricter holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
+  \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`fork.maxTokens\`, \`board.maxConcurrentRuns\`, and of
+  \`board.agents\` those that both name. The log says which of yours held.
+- What only the project turns on (\`board\`, \`web\`, \`worktree.setup\`; \`enabled\` and \`allowModelOverride\` where yours
+  are \`false\`) works, and is told: in a toast once for each project and change, in the log at each start.
+
+## Plain options
 `
 
 type Property = { readonly description?: string; readonly default?: unknown; readonly properties?: Properties }

@@ -12,6 +12,10 @@ const dollars = z.number().min(0)
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 
+const LOOPBACK = /^(localhost|::1|127(\.\d{1,3}){3})$/
+const ELSEWHERE =
+  "it must be a loopback address, since the page is plain HTTP; to open it on another machine, forward its port there: ssh -L 4097:127.0.0.1:4097 <this machine>"
+
 /**
  * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
  */
@@ -178,9 +182,9 @@ export const OptionsSchema = z.strictObject({
         .describe("Where the page is served; the next free port where that is taken."),
       host: z
         .string()
-        .regex(/^[\w.:-]+$/, { error: "a host's name or address was expected" })
+        .regex(LOOPBACK, { error: ELSEWHERE })
         .default("127.0.0.1")
-        .describe("The address to listen at, and the name beside the loopback ones that requests may call it by."),
+        .describe("The loopback address to listen at. Another machine gets to the page through a tunnel: ssh -L."),
     })
     .optional()
     .describe("A page in the browser, with all background tasks and the board. Off unless it is there."),
@@ -192,30 +196,40 @@ export type BoardOptions = NonNullable<Options["board"]>
 
 export const DEFAULTS: Options = Object.freeze(OptionsSchema.parse({}))
 
+/** Options as somebody wrote them: those alone that are there and right. */
+export type Given = Readonly<Record<string, unknown>>
+
 /**
  * Reads the options a user wrote. A wrong value or an unknown key is told in `problems`, one line each, and its
  * default is used; the others stay as they are.
  */
 export function parseOptions(input: unknown): { options: Options; problems: string[] } {
-  if (input === undefined || input === null) return { options: DEFAULTS, problems: [] }
-  if (typeof input !== "object" || Array.isArray(input))
-    return {
-      options: DEFAULTS,
-      problems: [`The options must be an object, not ${describe(input)}. Using the defaults.`],
-    }
+  const { given, problems } = readOptions(input)
+  return { options: complete(given), problems }
+}
+
+/** With the defaults for all that is not given. */
+export const complete = (given: Given): Options =>
+  Object.keys(given).length === 0 ? DEFAULTS : OptionsSchema.parse(given)
+
+/** The same without the defaults. `own`: what is used where a value is wrong, to be told; else the default is. */
+export function readOptions(input: unknown, own?: Options): { given: Given; problems: string[] } {
+  if (input === undefined || input === null) return { given: {}, problems: [] }
+  if (!isPlainObject(input))
+    return { given: {}, problems: [`The options must be an object, not ${describe(input)}. Using the defaults.`] }
   const problems: string[] = []
-  const options = readObject(OptionsSchema.shape, input as Record<string, unknown>, DEFAULTS, "", problems)
-  return { options: options as Options, problems }
+  const instead = own ? { word: "Using", values: own } : { word: "Using the default,", values: DEFAULTS }
+  return { given: readObject(OptionsSchema.shape, input, instead, "", problems), problems }
 }
 
 function readObject(
   shape: Record<string, z.ZodType>,
   input: Record<string, unknown>,
-  defaults: Record<string, unknown>,
+  instead: { readonly word: string; readonly values: Record<string, unknown> },
   path: string,
   problems: string[],
 ): Record<string, unknown> {
-  const result: Record<string, unknown> = { ...defaults }
+  const result: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(input)) {
     const name = path + key
     // Names the schema for editors and readers.
@@ -227,14 +241,15 @@ function readObject(
     }
     const group = path === "" ? GROUPS[key] : undefined
     if (group && isPlainObject(value)) {
-      result[key] = readObject(group.shape, value, group.parse({}), `${key}.`, problems)
+      const values = (instead.values[key] ?? group.parse({})) as Record<string, unknown>
+      result[key] = readObject(group.shape, value, { ...instead, values }, `${key}.`, problems)
       continue
     }
     const parsed = schema.safeParse(value)
     if (parsed.success) result[key] = parsed.data
     else {
-      const used = describe(defaults[key])
-      problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. Using the default, ${used}.`)
+      const used = `${instead.word} ${describe(instead.values[key])}`
+      problems.push(`Option "${name}" is ${describe(value)}: ${reasonOf(parsed.error)}. ${used}.`)
     }
   }
   return result

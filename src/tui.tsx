@@ -1,5 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
+import { usersOptions } from "./host/opencode/user-config.ts"
 import { createActions } from "./terminal/actions.ts"
 import { createAttention } from "./terminal/attention.ts"
 import { Badge } from "./terminal/badge.tsx"
@@ -22,7 +23,8 @@ const plugin: TuiPluginModule = {
   id: "superagents",
   async tui(api, given, meta) {
     // The host's configuration may come later than the plugin: it is read when it is needed.
-    const settings = () => settingsFrom(given, serverOptions(api.state.config, meta))
+    const own = usersOptions()
+    const settings = () => settingsFrom(given, serverOptions(api.state.config, meta, own))
     const attention = createAttention(api, () => settings().osNotifications)
     const source = createSource(api, attention, () => settings().maxDepth)
     const actions = createActions(api)

@@ -1,5 +1,6 @@
 import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
-import { type Options, parseOptions } from "../options.ts"
+import { optionsFrom, type UsersOptions } from "../host/opencode/user-config.ts"
+import type { Options } from "../options.ts"
 import type { SessionLimits } from "./view-model.ts"
 
 /**
@@ -47,10 +48,13 @@ export function settingsFrom(given: unknown, server: Options): Settings {
 type Config = TuiPluginApi["state"]["config"]
 type Spec = Pick<TuiPluginMeta, "spec">
 
-/** The options of the server half, from the configuration that the host shows: the entry of the same package. */
-export function serverOptions(config: Config, meta: Spec): Options {
+/**
+ * The options of the server half, as it reads them itself: from the configuration that the host shows, the entry of the
+ * same package, and from the user's own.
+ */
+export function serverOptions(config: Config, meta: Spec, own: UsersOptions): Options {
   const entry = entryOf(config, meta)
-  return parseOptions(Array.isArray(entry) ? entry[1] : undefined).options
+  return optionsFrom(Array.isArray(entry) ? entry[1] : undefined, own).options
 }
 
 /** Whether opencode.json names the same package. */

@@ -150,10 +150,8 @@ export class Seat {
   }
 }
 
-export function urlOf(host: string, port: number): string {
-  const reachable = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host
-  return `http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`
-}
+export const urlOf = (host: string, port: number): string =>
+  `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
 async function getText(url: string, limit: number): Promise<string> {
   const response = await fetch(url, { signal: AbortSignal.timeout(limit), redirect: "error" })

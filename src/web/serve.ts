@@ -51,13 +51,16 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
   const sources = new Set<Source>()
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })
+  // A name leads to several addresses, of which others may have one.
+  const host = options.host === "localhost" ? "127.0.0.1" : options.host
   const seat = new Seat({
     file: addressFile(project),
-    ...options,
+    port: options.port,
+    host,
     clock,
     log,
     listen,
-    app: (token) => createApp({ token, host: options.host, source, feed, page: readPage, log }).fetch,
+    app: (token) => createApp({ token, host, source, feed, page: readPage, log }).fetch,
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   clock.after(0, () => void seat.take())

@@ -3,6 +3,7 @@ import { DEFAULTS, parseOptions } from "../../src/options.ts"
 import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/terminal/settings.ts"
 
 type Config = Parameters<typeof serverOptions>[0]
+const NONE = { problems: [] }
 const config = (...plugin: unknown[]) => ({ plugin }) as Config
 
 describe("the key", () => {
@@ -42,13 +43,20 @@ describe("the server half's options", () => {
     ["@me/superagents@1.0.0", "@me/superagents@2.0.0"],
     ["file:///somewhere/superagents", "/somewhere/superagents"],
   ])("are those of %s for the companion %s", (entry, spec) => {
-    expect(serverOptions(config("another", [entry, told]), { spec })).toMatchObject(told)
+    expect(serverOptions(config("another", [entry, told]), { spec }, NONE)).toMatchObject(told)
   })
 
   test("are the defaults where there are none", () => {
-    expect(serverOptions(config("opencode-superagents"), { spec: "opencode-superagents" })).toEqual(DEFAULTS)
-    expect(serverOptions(config(["another", told]), { spec: "opencode-superagents" })).toEqual(DEFAULTS)
-    expect(serverOptions({} as Config, { spec: "opencode-superagents" })).toEqual(DEFAULTS)
+    expect(serverOptions(config("opencode-superagents"), { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
+    expect(serverOptions(config(["another", told]), { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
+    expect(serverOptions({} as Config, { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
+  })
+
+  test("are met with the user's own, as the server half meets them", () => {
+    const own = { options: { maxCostPerSession: 1, web: {} }, problems: [] }
+    const given = config(["opencode-superagents", { maxCostPerSession: 5 }])
+    const options = serverOptions(given, { spec: "opencode-superagents" }, own)
+    expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, web: true })
   })
 
   test("give way to what tui.json says", () => {

@@ -1,0 +1,38 @@
+import { createHash } from "node:crypto"
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { dataFolder } from "./signature.ts"
+
+const MOST_PROJECTS = 500
+
+const toldFile = (): string => join(dataFolder(), "told.json")
+
+/**
+ * Whether the user has not been told this of a project; remembered from now on. What cannot be remembered is told
+ * again.
+ */
+export function isNews(project: string, what: string, file: string = toldFile()): boolean {
+  const key = createHash("sha256").update(project).digest("hex").slice(0, 16)
+  const known = read(file)
+  if (known.get(key) === what) return false
+  known.delete(key)
+  known.set(key, what)
+  const kept = [...known].slice(-MOST_PROJECTS)
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    const aside = `${file}.${process.pid}`
+    writeFileSync(aside, JSON.stringify(Object.fromEntries(kept)), { mode: 0o600 })
+    renameSync(aside, file)
+  } catch {
+    // Told again the next time.
+  }
+  return true
+}
+
+function read(file: string): Map<string, unknown> {
+  try {
+    return new Map(Object.entries(JSON.parse(readFileSync(file, "utf8"))))
+  } catch {
+    return new Map()
+  }
+}

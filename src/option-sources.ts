@@ -1,0 +1,116 @@
+import { isDeepStrictEqual } from "node:util"
+import { complete, type Given, type Options, readOptions } from "./options.ts"
+
+/**
+ * How a user's own options meet those of a project. OpenCode gives a plugin the options of one entry alone, the
+ * project's where it has one; what the user allows everywhere would be gone without a word.
+ */
+export type Met = {
+  readonly options: Options
+  readonly problems: readonly string[]
+  /** What the project alone turns on, by name. */
+  readonly turnedOn: readonly string[]
+  /** The user's limits that hold against the project's, one line each. */
+  readonly held: readonly string[]
+}
+
+/** What holds of two values: the user's own and the project's. */
+type Rule = (own: unknown, theirs: unknown) => unknown
+
+const theirs: Rule = (_own, theirs) => theirs
+/** Of two limits the lower, where 0 is none. */
+const lower: Rule = (own, theirs) => {
+  if (own === 0 || theirs === 0) return own || theirs
+  return Math.min(own as number, theirs as number)
+}
+/** Of two counts the lower, where 0 is the lowest. */
+const fewer: Rule = (own, theirs) => Math.min(own as number, theirs as number)
+const lowerOfEach: Rule = (own, theirs) => {
+  const [mine, others] = [own, theirs] as [Given, Given]
+  const limits = { ...mine, ...others }
+  for (const key of Object.keys(mine)) if (key in others) limits[key] = lower(mine[key], others[key])
+  return limits
+}
+/** Of two lists what is in both, where null is everything. */
+const both: Rule = (own, theirs) => {
+  if (own === null || theirs === null) return own ?? theirs
+  return (own as string[]).filter((each) => (theirs as string[]).includes(each))
+}
+
+type Group = "fork" | "worktree" | "board" | "web"
+type Rules = { readonly [Key in Exclude<keyof Options, Group>]: Rule } & {
+  readonly [Key in Group]: { readonly [Inner in keyof NonNullable<Options[Key]>]: Rule }
+}
+
+/** For each option, what holds where both set it. One that only one of them sets is as that one has it. */
+const RULES: Rules = {
+  enabled: theirs,
+  pollInterval: theirs,
+  maxConcurrentTasks: lower,
+  maxConcurrentPerModel: lowerOfEach,
+  maxDepth: lower,
+  maxLaunchesPerMinute: lower,
+  taskTimeout: lower,
+  stallTimeout: lower,
+  maxTokensPerTask: lower,
+  maxTokensPerSession: lower,
+  maxCostPerTask: lower,
+  maxCostPerSession: lower,
+  maxCostPerDay: lower,
+  lastWord: theirs,
+  permissionTimeout: lower,
+  todoGrace: theirs,
+  resultCacheTTL: theirs,
+  maxHistory: theirs,
+  reuseIdentical: theirs,
+  allowModelOverride: theirs,
+  resumable: theirs,
+  nativeTask: theirs,
+  wake: theirs,
+  notifyAnswerChars: theirs,
+  childPrompt: theirs,
+  verbose: theirs,
+  toasts: theirs,
+  osNotifications: theirs,
+  checkTimeout: lower,
+  checkRetries: fewer,
+  fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
+  worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
+  board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower },
+  web: { port: theirs, host: theirs },
+}
+
+/**
+ * The options that hold. `own`: the user's, undefined where there are none; `project`: undefined where the project has
+ * none of its own.
+ */
+export function meet(own: unknown, project: unknown): Met {
+  const mine = readOptions(own)
+  const other = readOptions(project, complete(mine.given))
+  const held: string[] = []
+  const options = complete(met(RULES, mine.given, other.given, "", held))
+  const problems = [...mine.problems, ...other.problems]
+  return { options, problems, turnedOn: turnedOn(mine.given, other.given), held }
+}
+
+function met(rules: object, own: Given, project: Given, path: string, held: string[]): Given {
+  const result: Record<string, unknown> = { ...own, ...project }
+  for (const [key, rule] of Object.entries(rules) as [string, Rule | object][]) {
+    const [mine, other] = [own[key], project[key]]
+    if (mine === undefined || other === undefined) continue
+    if (typeof rule === "function") {
+      result[key] = rule(mine, other)
+      const told = `${path}${key}: your ${JSON.stringify(mine)} holds, not the project's ${JSON.stringify(other)}`
+      if (!isDeepStrictEqual(result[key], other)) held.push(told)
+    } else result[key] = met(rule, mine as Given, other as Given, `${key}.`, held)
+  }
+  return result
+}
+
+/** What only the project has switched on: a switch that is off for the user, a command, or a part of the plugin. */
+function turnedOn(own: Given, project: Given): string[] {
+  const switches = ["enabled", "allowModelOverride"].filter((key) => own[key] === false && project[key] === true)
+  const parts = ["board", "web"].filter((key) => own[key] === undefined && project[key] !== undefined)
+  const [mine, other] = [own, project].map(({ worktree }) => (worktree as Given | undefined)?.setup ?? "")
+  return [...switches, ...parts, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
+}

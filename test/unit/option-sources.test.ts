@@ -1,0 +1,244 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath, pathToFileURL } from "node:url"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { optionsFrom, usersOptions } from "../../src/host/opencode/user-config.ts"
+import { isNews } from "../../src/host/record/told.ts"
+import { parseJsonc } from "../../src/lib/jsonc.ts"
+import { meet } from "../../src/option-sources.ts"
+import { DEFAULTS, parseOptions } from "../../src/options.ts"
+
+const options = (own: unknown, project: unknown) => meet(own, project).options
+
+describe("a user's own options and a project's", () => {
+  test("are one's own where the other has none", () => {
+    const given = { maxCostPerDay: 3, board: {}, wake: "last" }
+    const alone = parseOptions(given).options
+    expect(options(given, undefined)).toEqual(alone)
+    expect(options(undefined, given)).toEqual(alone)
+    expect(options(undefined, undefined)).toEqual(DEFAULTS)
+  })
+
+  test("hold together: what only one of them sets, and of what both set the project's", () => {
+    const own = { wake: "last", childPrompt: "Be brief.", web: { port: 5000 }, fork: { maxTokens: 5000 } }
+    const project = { wake: "never", web: {}, fork: { maxToolResultChars: 200 } }
+    expect(options(own, project)).toEqual({
+      ...DEFAULTS,
+      wake: "never",
+      childPrompt: "Be brief.",
+      web: { port: 5000, host: "127.0.0.1" },
+      fork: { ...DEFAULTS.fork, maxTokens: 5000, maxToolResultChars: 200 },
+    })
+  })
+
+  test.each(["maxCostPerDay", "maxCostPerSession", "maxTokensPerTask", "maxDepth", "taskTimeout", "checkTimeout"])(
+    "have the stricter %s of both, and 0 is none",
+    (key) => {
+      const holds = (own: number, project: number) => options({ [key]: own }, { [key]: project })[key as "maxDepth"]
+      expect([holds(5, 100), holds(100, 5), holds(5, 0), holds(0, 5), holds(0, 0)]).toEqual([5, 5, 5, 5, 0])
+    },
+  )
+
+  test("have the fewer checkRetries: 0 is none at all", () => {
+    expect(options({ checkRetries: 0 }, { checkRetries: 5 }).checkRetries).toBe(0)
+    expect(options({ checkRetries: 5 }, { checkRetries: 0 }).checkRetries).toBe(0)
+  })
+
+  test("have the stricter limit within groups and for each model", () => {
+    const own = { maxConcurrentPerModel: { "a/b": 2, "a/c": 0, "a/d": 1 }, board: { maxConcurrentRuns: 1 } }
+    const project = {
+      maxConcurrentPerModel: { "a/b": 9, "a/c": 3, "a/e": 4 },
+      board: { maxConcurrentRuns: 0, schedule: "0 9 * * *" },
+      fork: { maxTokens: 0 },
+    }
+    expect(options({ ...own, fork: { maxTokens: 2000 } }, project)).toMatchObject({
+      maxConcurrentPerModel: { "a/b": 2, "a/c": 3, "a/d": 1, "a/e": 4 },
+      board: { maxConcurrentRuns: 1, schedule: "0 9 * * *" },
+      fork: { maxTokens: 2000 },
+    })
+  })
+
+  test("let those agents own board tasks whom both name", () => {
+    const agents = (own: unknown, project: unknown) =>
+      options({ board: { agents: own } }, { board: { agents: project } }).board?.agents
+    expect(agents(["plan", "build"], ["build", "general"])).toEqual(["build"])
+    expect([agents(null, ["build"]), agents(["plan"], null), agents(null, null)]).toEqual([["build"], ["plan"], null])
+  })
+
+  test("say which limits of the user's hold, and no more than that", () => {
+    const { held } = meet(
+      { maxCostPerDay: 5, maxDepth: 3, maxConcurrentPerModel: { "a/b": 1, "a/c": 2 }, board: { maxConcurrentRuns: 1 } },
+      { maxCostPerDay: 0, maxDepth: 2, maxConcurrentPerModel: { "a/c": 2, "a/b": 1 }, board: { maxConcurrentRuns: 4 } },
+    )
+    expect(held).toEqual([
+      "maxCostPerDay: your 5 holds, not the project's 0",
+      "board.maxConcurrentRuns: your 1 holds, not the project's 4",
+    ])
+  })
+
+  test("say what the project alone turns on", () => {
+    const turnedOn = (own: unknown, project: unknown) => meet(own, project).turnedOn
+    expect(turnedOn(undefined, { board: {}, web: {} })).toEqual(["board", "web"])
+    expect(turnedOn({ board: {} }, { board: {}, web: {} })).toEqual(["web"])
+    expect(turnedOn({ board: {}, web: {} }, undefined)).toEqual([])
+    expect(turnedOn({ allowModelOverride: false }, { allowModelOverride: true })).toEqual(["allowModelOverride"])
+    expect(turnedOn(undefined, { allowModelOverride: true, enabled: true })).toEqual([])
+    expect(turnedOn({ enabled: false }, { enabled: true })).toEqual(["enabled"])
+    expect(turnedOn({}, { worktree: { setup: "make" } })).toEqual(["worktree.setup"])
+    expect(turnedOn({ worktree: { setup: "make" } }, { worktree: { setup: "make" } })).toEqual([])
+    expect(turnedOn({ worktree: { setup: "make" } }, { worktree: { copy: [] } })).toEqual([])
+  })
+
+  test("are each told of, where they are wrong, with what is used", () => {
+    const { options: met, problems } = meet({ maxDepth: 2, wake: "x" }, { maxDepth: "many", lots: 1 })
+    expect(met.maxDepth).toBe(2)
+    expect(problems).toEqual([
+      expect.stringMatching(/^Option "wake" is "x": .*\. Using the default, "each"\.$/),
+      expect.stringMatching(/^Option "maxDepth" is "many": .*\. Using 2\.$/),
+      expect.stringMatching(/^Unknown option "lots"/),
+    ])
+  })
+})
+
+test.each(["0.0.0.0", "::", "192.168.1.7", "devbox", "127.0.0.1.example.org", "::ffff:0.0.0.0", "0"])(
+  "the page is not served at %s: it is refused with the advice to tunnel, and served on loopback",
+  (host) => {
+    const { options: given, problems } = parseOptions({ web: { host } })
+    expect(given.web?.host).toBe("127.0.0.1")
+    expect(problems).toEqual([expect.stringMatching(/^Option "web\.host" is .*ssh -L 4097:127\.0\.0\.1:4097/)])
+  },
+)
+
+test.each(["127.0.0.1", "127.0.0.53", "::1", "localhost"])("the page can be served at %s", (host) => {
+  expect(parseOptions({ web: { host } })).toMatchObject({ options: { web: { host } }, problems: [] })
+})
+
+describe("the user's own configuration", () => {
+  const PACKAGE = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "")
+  let home: string
+  const write = (path: string, text: unknown) => {
+    const file = join(home, path)
+    mkdirSync(join(file, ".."), { recursive: true })
+    writeFileSync(file, typeof text === "string" ? text : JSON.stringify(text))
+    return file
+  }
+  const read = (env: Record<string, string> = {}) => usersOptions({ HOME: home, ...env })
+
+  beforeEach(() => {
+    home = mkdtempSync(join(tmpdir(), "superagents-home-"))
+  })
+  afterEach(() => rmSync(home, { recursive: true, force: true }))
+
+  test("may be nothing at all, or name other plugins alone", () => {
+    expect(read()).toEqual({ problems: [] })
+    write(".config/opencode/opencode.json", { plugin: ["other", ["another", { maxDepth: 2 }], 7, [], null] })
+    write(".config/opencode/config.json", { plugin: "odd" })
+    expect(read()).toEqual({ problems: [] })
+  })
+
+  test.each([
+    "opencode-superagents",
+    "opencode-superagents@1.2.3",
+    PACKAGE,
+    `${PACKAGE}/src/server.ts`,
+    pathToFileURL(PACKAGE).href,
+  ])("has the options of its entry %s", (spec) => {
+    write(".config/opencode/opencode.json", {
+      plugin: [
+        ["opencode-superagents-other", {}],
+        [spec, { maxDepth: 2 }],
+      ],
+    })
+    expect(read()).toEqual({ options: { maxDepth: 2 }, problems: [] })
+  })
+
+  test("may name the package by a link and relative to its own file, without options", () => {
+    mkdirSync(join(home, ".config/opencode"), { recursive: true })
+    symlinkSync(PACKAGE, join(home, ".config/opencode/ours"))
+    write(".config/opencode/opencode.json", { plugin: ["./ours"] })
+    expect(read()).toEqual({ options: {}, problems: [] })
+    write(".config/opencode/opencode.json", { plugin: ["./nowhere"] })
+    expect(read()).toEqual({ problems: [] })
+  })
+
+  test("is read from all the places OpenCode reads it from, the last one counts", () => {
+    const entry = (maxDepth: number) => ({ plugin: [["opencode-superagents", { maxDepth }]] })
+    const depth = (env: Record<string, string> = {}) => (read(env).options as { maxDepth?: number })?.maxDepth
+    write(".config/opencode/config.json", entry(1))
+    expect(depth()).toBe(1)
+    write(".config/opencode/opencode.json", entry(2))
+    expect(depth()).toBe(2)
+    write(".config/opencode/opencode.jsonc", entry(3))
+    expect(depth()).toBe(3)
+    const OPENCODE_CONFIG = write("mine.json", entry(4))
+    expect(depth({ OPENCODE_CONFIG })).toBe(4)
+    write(".opencode/opencode.json", entry(5))
+    expect(depth({ OPENCODE_CONFIG })).toBe(5)
+    const OPENCODE_CONFIG_DIR = join(write("dir/opencode.jsonc", entry(6)), "..")
+    expect(depth({ OPENCODE_CONFIG_DIR })).toBe(6)
+    expect(depth({ OPENCODE_CONFIG_DIR, OPENCODE_CONFIG_CONTENT: JSON.stringify(entry(7)) })).toBe(7)
+    write("xdg/opencode/opencode.json", entry(8))
+    rmSync(join(home, ".opencode"), { recursive: true })
+    expect(depth({ XDG_CONFIG_HOME: join(home, "xdg") })).toBe(8)
+  })
+
+  test("may have comments, trailing commas and variables", () => {
+    write(
+      ".config/opencode/opencode.jsonc",
+      '{ // one\n "plugin": [ /* two, ] */ ["opencode-superagents", {"childPrompt": "// no, ] comment", "maxCostPerDay": {env:BUDGET},},],], }',
+    )
+    expect(read({ BUDGET: "2.5" }).options).toEqual({ childPrompt: "// no, ] comment", maxCostPerDay: 2.5 })
+  })
+
+  test("that cannot be read is told, by its name", () => {
+    const file = write(".config/opencode/opencode.json", "{")
+    expect(read()).toEqual({
+      problems: [expect.stringContaining(`Your configuration ${file} cannot be read, so none of its limits hold:`)],
+    })
+    expect(read({ OPENCODE_CONFIG_CONTENT: "{" }).problems.at(-1)).toContain("OPENCODE_CONFIG_CONTENT cannot be read")
+    expect(optionsFrom({ maxDepth: 3 }, read())).toMatchObject({
+      options: { maxDepth: 3 },
+      problems: [expect.any(String)],
+    })
+  })
+
+  test("is not a project's: what OpenCode gives of it turns nothing on", () => {
+    const own = { options: { web: {}, maxDepth: 2 }, problems: [] }
+    expect(optionsFrom({ maxDepth: 2, web: {} }, own)).toMatchObject({ turnedOn: [], held: [] })
+    expect(optionsFrom(undefined, { options: {}, problems: [] })).toMatchObject({ options: DEFAULTS, turnedOn: [] })
+    expect(optionsFrom({ board: {}, maxDepth: 5 }, own)).toMatchObject({
+      turnedOn: ["board"],
+      options: { maxDepth: 2 },
+    })
+  })
+})
+
+test("JSON with comments is read as it is meant, and what is none is an error", () => {
+  const text = '\uFEFF{"a": "\\\\", /* "b" */ "c": "\\",}//",}'
+  expect(parseJsonc(text)).toEqual({ a: "\\", c: '",}//' })
+  expect(parseJsonc("[1, 2, // three\n]")).toEqual([1, 2])
+  expect(() => parseJsonc("{,}x")).toThrow()
+})
+
+test("what a project turns on is news once, and again when it is something else, or could not be remembered", () => {
+  const folder = mkdtempSync(join(tmpdir(), "superagents-told-"))
+  const file = join(folder, "new", "told.json")
+  try {
+    expect([isNews("/a", "web", file), isNews("/a", "web", file), isNews("/b", "web", file)]).toEqual([
+      true,
+      false,
+      true,
+    ])
+    expect([isNews("/a", "web board", file), isNews("/a", "web", file)]).toEqual([true, true])
+    expect(readFileSync(file, "utf8")).not.toContain("/a")
+    expect(statSync(file).mode & 0o077).toBe(0)
+    writeFileSync(file, "{")
+    expect(isNews("/a", "web", file)).toBe(true)
+    writeFileSync(join(folder, "taken"), "")
+    const nowhere = join(folder, "taken", "told.json")
+    expect([isNews("/a", "web", nowhere), isNews("/a", "web", nowhere)]).toEqual([true, true])
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
