@@ -150,8 +150,7 @@ export class Seat {
   }
 }
 
-export const urlOf = (host: string, port: number): string =>
-  `http://${host.includes(":") ? `[${host}]` : host}:${port}`
+export const urlOf = (host: string, port: number): string => `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
 async function getText(url: string, limit: number): Promise<string> {
   const response = await fetch(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
