@@ -117,6 +117,15 @@ const MOST_PATH_CHARS = 400
 const isRefusal = (error: string): boolean =>
   /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(error)
 
+/** Whether a rule is of OpenCode's own tool for tasks and of single agents. */
+export const picksAgent = ({
+  permission,
+  pattern,
+}: {
+  readonly permission: string
+  readonly pattern: string
+}): boolean => permission === "task" && pattern !== "*"
+
 export function toAgent(agent: Agent): AgentInfo {
   return {
     name: agent.name,

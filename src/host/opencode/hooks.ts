@@ -17,7 +17,7 @@ import { NativeTask } from "./native-task.ts"
 import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 import { examineHost } from "./routes.ts"
-import { toHostTool } from "./tool.ts"
+import { type ToolSurroundings, toHostTool } from "./tool.ts"
 import { isFirstOf } from "./version.ts"
 
 const WRONG_HOST = "superagents: another OpenCode is needed"
@@ -52,8 +52,12 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   })
   const keeperHere = () => connection.keeper(manager)
   const tools = toolsHere(app.tools, directory)
+  const surroundings: ToolSurroundings = {
+    refusal: () => unsuitable,
+    picksAgents: (agent, sessionID) => host.picksAgents(agent, sessionID),
+  }
   const hostTools = Object.entries({ ...tools, ...board?.tools }).map(
-    ([name, tool]) => [name, toHostTool(tool, () => unsuitable)] as const,
+    ([name, tool]) => [name, toHostTool(tool, surroundings)] as const,
   )
   return {
     // Read by the host at the first request to a model, when it is known whether the tools can work.

@@ -1,5 +1,5 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Session } from "@opencode-ai/sdk/v2/types"
+import type { Agent, Session } from "@opencode-ai/sdk/v2/types"
 import type {
   Activity,
   AgentInfo,
@@ -24,7 +24,7 @@ import type { Signer } from "../record/signature.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { Cached } from "./cached.ts"
 import { call, find } from "./client.ts"
-import { toAgent, toMessage } from "./convert.ts"
+import { picksAgent, toAgent, toMessage } from "./convert.ts"
 import { Elsewhere } from "./elsewhere.ts"
 import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
@@ -64,7 +64,7 @@ export class OpencodeHost implements Host {
   readonly #log: OpencodeLog
   readonly #heard = new EventCache()
   readonly #transcripts = new Transcripts()
-  readonly #agents = new Cached<readonly AgentInfo[]>(KEEP_MS, () => this.#readAgents())
+  readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   #toasted: Promise<unknown> = Promise.resolve()
 
@@ -252,8 +252,18 @@ export class OpencodeHost implements Host {
     return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
   }
 
-  agents(): Promise<readonly AgentInfo[]> {
-    return this.#agents.get()
+  async agents(): Promise<readonly AgentInfo[]> {
+    return (await this.#agents.get()).filter(({ hidden }) => !hidden).map(toAgent)
+  }
+
+  /**
+   * Whether the rules of an agent, or of its session, say of single agents that work may or may not go to them. True
+   * where nobody knows.
+   */
+  async picksAgents(agent: string, sessionID: string): Promise<boolean> {
+    const [agents, session] = await Promise.all([this.#agents.get(), this.parent(sessionID)])
+    const rules = agents.find(({ name }) => name === agent)?.permission
+    return rules === undefined || [...rules, ...(session?.rules ?? [])].some(picksAgent)
   }
 
   models(): Promise<readonly string[]> {
@@ -363,9 +373,8 @@ export class OpencodeHost implements Host {
     }
   }
 
-  async #readAgents(): Promise<readonly AgentInfo[]> {
-    const agents = await call("read the agents", this.#client.app.agents())
-    return agents.filter(({ hidden }) => !hidden).map(toAgent)
+  #readAgents(): Promise<readonly Agent[]> {
+    return call("read the agents", this.#client.app.agents())
   }
 
   async #readModels(): Promise<readonly string[]> {

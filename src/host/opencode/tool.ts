@@ -4,11 +4,24 @@ import type { Permit } from "../../engine/launch/checks.ts"
 import type { Tool } from "../../tools/tool.ts"
 import { commandsIn } from "./commands.ts"
 
+/** The permissions that a launch asks for: our own tool's, and that of OpenCode's own one. */
+const OWN = "superagents_task"
+const NATIVE = "task"
+
+/** What a tool has to know of its host. */
+export type ToolSurroundings = {
+  /** Why no tool can work on this host; undefined where they can. */
+  readonly refusal: () => string | undefined
+  /** Whether the rules of an agent, or of its session, say of single agents that work may or may not go to them. */
+  readonly picksAgents: (agent: string, sessionID: string) => Promise<boolean>
+}
+
 /**
- * A tool as OpenCode takes it. A launch asks for the permission that OpenCode's own `task` tool asks for, so that what
- * the user or an agent's definition says about subagents holds here too. `refusal` is why no tool can work on this host.
+ * A tool as OpenCode takes it. A launch asks for the permission of our own tool, with the agent's name as pattern. Where
+ * the rules of OpenCode's own `task` name single agents, it asks for that one, too: what they say of an agent holds here
+ * as well. One that turns `task` off altogether says nothing of us: who wants these tools in its place writes just that.
  */
-export function toHostTool(tool: Tool, refusal: () => string | undefined): ToolDefinition {
+export function toHostTool(tool: Tool, { refusal, picksAgents }: ToolSurroundings): ToolDefinition {
   return {
     description: tool.description,
     args: tool.args,
@@ -20,13 +33,11 @@ export function toHostTool(tool: Tool, refusal: () => string | undefined): ToolD
         messageID,
         agent,
         abort,
-        authorize: (agent, description) =>
-          ask({
-            permission: "task",
-            patterns: [agent],
-            always: ["*"],
-            metadata: { description, subagent_type: agent },
-          }),
+        authorize: async (wanted, description) => {
+          const question = { patterns: [wanted], always: ["*"], metadata: { description, subagent_type: wanted } }
+          await ask({ permission: OWN, ...question })
+          if (await picksAgents(agent, sessionID)) await ask({ permission: NATIVE, ...question })
+        },
         permit: (what) => ask(questionFor(what)),
       })
     },
