@@ -28,6 +28,7 @@ export default defineConfig({
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
           globalSetup: ["test/support/build.ts"],
+          setupFiles: ["test/support/prefix-setup.ts"],
         },
       },
     ],

@@ -135,7 +135,7 @@ describe("figures", () => {
     await callTool(host, model, session, "superagents_task", { resume: id, prompt: "P-AGAIN" })
     const [, second] = await notified(host, session, 2)
     expect(second?.hidden).toContain(
-      "\nThis run: 0 tool calls, 60 tokens, $0.0001; in all: 1 tool call, 1,680 tokens, $0.0017.\n",
+      " This run: 0 tool calls, 60 tokens, $0.0001; in all: 1 tool call, 1,680 tokens, $0.0017.\n",
     )
     const row = await rowOf(child)
     expect(row.tokens).toBe(1680)

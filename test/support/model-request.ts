@@ -31,7 +31,7 @@ export const requestFrom = (
     at: performance.now(),
     number,
     model: String(body.model),
-    sessionID: header(headers["x-session-affinity"]),
+    sessionID: header(headers["x-session-id"]),
     parentSessionID: header(headers["x-parent-session-id"]),
     messages,
     system: textsOf("system").join("\n"),

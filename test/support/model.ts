@@ -2,6 +2,7 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from "nod
 import type { AddressInfo } from "node:net"
 import { send } from "./model-reply.ts"
 import { requestFrom } from "./model-request.ts"
+import { watchPrefixes } from "./prefixes.ts"
 
 export type Usage = {
   /** Fresh prompt tokens, without the cached ones. */
@@ -110,6 +111,7 @@ export const startModel = async (options: { title?: string } = {}) => {
   const requests: ModelRequest[] = []
   const titles: ModelRequest[] = []
   const waiters = new Set<Waiter>()
+  const prefixes = watchPrefixes()
   /** What scripts threw. The request gets a 400 with the same words. */
   const scriptErrors: unknown[] = []
   let inFlight = 0
@@ -130,6 +132,7 @@ export const startModel = async (options: { title?: string } = {}) => {
 
   const log = (request: ModelRequest) => {
     requests.push(request)
+    prefixes.record(request)
     for (const waiter of waiters) if (waiter.predicate(request)) waiter.found(request)
   }
 
@@ -173,6 +176,8 @@ export const startModel = async (options: { title?: string } = {}) => {
     requests,
     titles,
     scriptErrors,
+    /** What is held of each session's requests against its last one. */
+    prefixes,
     /** Requests now being answered, those for titles left out. */
     get inFlight() {
       return inFlight
