@@ -191,6 +191,8 @@ export type Outcome = Figures & {
   readonly receipt?: Receipt
   /** What it changed in its own place. */
   readonly work?: Work
+  /** How many tokens of its first request the provider read from its cache; absent where none told of one. */
+  readonly first?: { readonly read: number; readonly of: number }
 }
 
 /**

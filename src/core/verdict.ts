@@ -109,7 +109,7 @@ const isEmptyAnswer = ({ error, parts }: Message): boolean =>
 /** What messages tell of a run besides its end. */
 export type Facts = Pick<
   Outcome,
-  "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "meanwhile" | "receipt"
+  "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "meanwhile" | "receipt" | "first"
 >
 
 /** Tools that are named of those that a run called last. */
@@ -135,7 +135,15 @@ export function factsOf(messages: readonly Message[]): Facts {
       meanwhile: { files: meanwhile.slice(0, MOST_FILES), more: Math.max(0, meanwhile.length - MOST_FILES) },
     }),
     ...(receipt && { receipt }),
+    ...firstOf(messages),
   }
+}
+
+/** What the provider read from its cache for the first request, where it told of one: read, or written. */
+function firstOf(messages: readonly Message[]): Pick<Outcome, "first"> {
+  const { usage } = messages.find(({ finish, summary }) => finish !== undefined && !summary) ?? {}
+  const { input, cacheRead, cacheWrite } = usage ?? NO_USAGE
+  return cacheRead + cacheWrite > 0 ? { first: { read: cacheRead, of: input + cacheRead + cacheWrite } } : {}
 }
 
 /** The files that were changed, by calls of the agent's own or not, each once, in the order of their first change. */

@@ -3,7 +3,7 @@ import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { modelKey } from "../core/limits.ts"
 import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
-import { type Ask, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
+import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
@@ -93,6 +93,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
     ...forkLines(task),
+    ...cacheLines(task),
   ]
   const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
@@ -130,6 +131,16 @@ function forkLines({ fork }: Task): string[] {
   const inherited = `Inherited: ${count(fork.messages, "message")}, about ${count(fork.tokens, "token")}`
   if (fork.whole) return [`${inherited}, uncut.`]
   return [`${inherited}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`]
+}
+
+/** What a fork that rides on the cache really read from it, with its first request. */
+function cacheLines({ fork, outcome }: Task): string[] {
+  if (!fork?.whole || !outcome || billedTokens(outcome.usage) + outcome.usage.cacheRead === 0) return []
+  const { first } = outcome
+  if (!first) return ["Cache: the provider told of none."]
+  const missed = first.read * 2 < first.of ? "missed; " : ""
+  const [read, of] = [grouped(first.read), grouped(first.of)]
+  return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
 /** What the launch alone tells of a fork: what its first step costs, and why it is not as it was asked for. */

@@ -112,7 +112,7 @@ describe("two batches at once", () => {
     const [, two] = await notified(host, session, 2)
     expect(two?.hidden.split("\n").slice(-3)).toEqual([
       "You have every answer; nothing is left to fetch.",
-      "All 1 tasks finished.",
+      "All 2 tasks finished.",
       "Use superagents_output tools to see agent responses.",
     ])
   })

@@ -244,7 +244,7 @@ describe("a new owner", () => {
 })
 
 describe("the <Task> block", () => {
-  test("is in every request of the thread, fresh after each change, and in no other session", async () => {
+  test("is in every request of the thread as the turn began, with what has changed since, and in no other session", async () => {
     const session = await openSession(host)
     const id = idIn(
       await callBoard(host, model, session, "create_task", {

@@ -114,6 +114,7 @@ const outcome = fc.record<Whole<Outcome>>({
   unanswered: some(texts),
   receipt: some(receipt),
   work: some(work),
+  first: some(fc.record({ read: whole, of: whole })),
 })
 const fork = fc.record<Whole<ForkInfo>>({
   messages: whole,

@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { callTool, eventually } from "./drive.ts"
 import type { Host } from "./host.ts"
 import type { ModelRequest, Reply, ScriptedModel } from "./model.ts"
+import { textOf } from "./model-request.ts"
 
 /** The board of a real host, as it stands in its files and as agents use it. */
 
@@ -68,6 +69,22 @@ export const idIn = (text: string): string => /#(\d+)/.exec(text)?.[1] ?? ""
 export const taskOf = (request: ModelRequest): string | undefined => /<Task id="(\d+)">/.exec(request.system)?.[1]
 
 /** The block alone. */
-export const blockOf = (request: ModelRequest): string => /<Task id=[\s\S]*<\/Task>/.exec(request.system)?.[0] ?? ""
+export const blockOf = (request: ModelRequest): string => {
+  const block = /<Task id=[\s\S]*<\/Task>/.exec(request.system)?.[0] ?? ""
+  const now = /^<TaskNow [^\n]*\n[^\n]*\n\n([\s\S]*)\n<\/TaskNow>$/.exec(textOf(request.messages.at(-1)?.content))?.[1]
+  return now === undefined
+    ? block
+    : now.split(/\n\n(?=#\d|Status: |Description:|Steps \(|Resources \()/).reduce(replaced, block)
+}
+
+/** The block with a section as it is by now. */
+const replaced = (block: string, section: string): string => {
+  const [title = ""] = section.split(/[\n ]/, 1)
+  const lines =
+    title.startsWith("#") || title === "Status:"
+      ? `${title} [^\\n]*`
+      : `${title}[\\s\\S]*?(?=\\n\\n(?:Steps|Resources|This) )`
+  return block.replace(new RegExp(`(?<=\\n)${lines}`), () => section)
+}
 
 export const call = (name: string, args: object): Reply => ({ tools: [{ name: `tasks_${name}`, args }] })

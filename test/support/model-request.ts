@@ -1,5 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http"
 import { performance } from "node:perf_hooks"
+import { asOpenAI } from "./anthropic.ts"
+import type { Form } from "./cache.ts"
 import type { ModelMessage, ModelRequest } from "./model.ts"
 
 /** All text of a message, whatever form the provider package gave it. */
@@ -16,17 +18,24 @@ const header = (value: string | string[] | undefined) => (Array.isArray(value) ?
 
 export const requestFrom = (
   body: Record<string, unknown>,
-  headers: IncomingHttpHeaders,
-  aborted: AbortSignal,
-  number: number,
+  {
+    headers,
+    form,
+    aborted,
+    number,
+  }: { headers: IncomingHttpHeaders; form: Form; aborted: AbortSignal; number: number },
 ): ModelRequest => {
-  const messages = (body.messages ?? []) as ModelMessage[]
+  const read = form === "openai" ? body : asOpenAI(body)
+  const messages = (read.messages ?? []) as ModelMessage[]
   const textsOf = (role: string) => messages.filter((each) => each.role === role).map((each) => textOf(each.content))
-  const userTexts = textsOf("user")
-  const sinceUser = messages.slice(messages.findLastIndex((each) => each.role === "user") + 1)
+  // What stands in one request alone, for the board's threads, is nothing that anybody said.
+  const isSaid = ({ role, content }: ModelMessage) => role === "user" && !textOf(content).startsWith("<TaskNow ")
+  const said = messages.filter(({ role, content }) => role !== "user" || isSaid({ role, content }))
+  const userTexts = said.filter(isSaid).map(({ content }) => textOf(content))
+  const sinceUser = said.slice(said.findLastIndex(isSaid) + 1)
   const calls = messages.flatMap((each) => each.tool_calls ?? [])
   const nameOf = (id?: string) => calls.find((call) => call.id === id)?.function.name ?? ""
-  const offered = (body.tools ?? []) as { function: { name: string } }[]
+  const offered = (read.tools ?? []) as { function: { name: string } }[]
   return {
     at: performance.now(),
     number,
@@ -44,6 +53,7 @@ export const requestFrom = (
       .map((each) => ({ name: nameOf(each.tool_call_id), content: textOf(each.content) })),
     tools: offered.map((tool) => tool.function.name),
     headers,
+    form,
     aborted,
     body,
   }

@@ -1,5 +1,6 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
+import { type Counted, type Form, PlayedCache } from "./cache.ts"
 import { send } from "./model-reply.ts"
 import { requestFrom } from "./model-request.ts"
 import { watchPrefixes } from "./prefixes.ts"
@@ -11,6 +12,8 @@ export type Usage = {
   output?: number
   reasoning?: number
   cached?: number
+  /** Written into the cache; only Anthropic tells. */
+  written?: number
 }
 
 type Paced = {
@@ -80,6 +83,9 @@ export type ModelRequest = {
   /** Names of the tools on offer. */
   tools: string[]
   headers: IncomingHttpHeaders
+  form: Form
+  /** What the played cache counted, where there is one. */
+  counted?: Counted
   /** Fires when the client goes away before the answer is complete. */
   aborted: AbortSignal
   body: Record<string, unknown>
@@ -93,6 +99,16 @@ export type ProviderOptions = {
   /** Dollars per million tokens. */
   cost?: { input: number; output: number; cache_read?: number; cache_write?: number }
   limit?: { context: number; output: number }
+  /** More of the provider's own options, `setCacheKey` say. */
+  settings?: Record<string, unknown>
+}
+
+export type ModelOptions = {
+  title?: string
+  /** Default: OpenAI's. */
+  form?: Form
+  /** Plays the provider's cache, and tells its figures where a reply does not say otherwise. */
+  cache?: boolean
 }
 
 export type ScriptedModel = Awaited<ReturnType<typeof startModel>>
@@ -105,8 +121,9 @@ const DEFAULT_WAIT_MS = 20_000
  * A model that answers what the test's scripts say, behind an OpenAI-compatible HTTP server on loopback.
  * The newest script is asked first; a request that no script answers gets the text "ok".
  */
-export const startModel = async (options: { title?: string } = {}) => {
-  const title = options.title ?? "Title"
+export const startModel = async (options: ModelOptions = {}) => {
+  const { title = "Title", form = "openai" } = options
+  const cache = options.cache ? new PlayedCache() : undefined
   const scripts: Script[] = []
   const requests: ModelRequest[] = []
   const titles: ModelRequest[] = []
@@ -142,7 +159,7 @@ export const startModel = async (options: { title?: string } = {}) => {
     response.once("close", () => {
       if (!response.writableFinished) gone.abort()
     })
-    const request = requestFrom(JSON.parse(raw), headers, gone.signal, requests.length + 1)
+    const request = requestFrom(JSON.parse(raw), { headers, form, aborted: gone.signal, number: requests.length + 1 })
     if (request.system.includes("title generator")) {
       titles.push(request)
       return send(response, request, { text: title })
@@ -150,9 +167,11 @@ export const startModel = async (options: { title?: string } = {}) => {
     inFlight++
     peakInFlight = Math.max(peakInFlight, inFlight)
     closed.then(() => inFlight--)
+    const cached = cache?.open(form, request.body)
+    request.counted = cached
     log(request)
     const reply = await replyTo(request)
-    if (!gone.signal.aborted) await send(response, request, reply)
+    if (!gone.signal.aborted) await send(response, request, reply, cached?.begun)
   }
 
   const server = createServer((incoming, response) => {
@@ -220,14 +239,14 @@ export const startModel = async (options: { title?: string } = {}) => {
       peakInFlight = inFlight
     },
     /** The `provider` block of opencode.json; the provider's id is "scripted". */
-    provider({ models = ["alpha", "beta"], cost = { input: 1, output: 2 }, limit }: ProviderOptions = {}) {
-      const settings = { tool_call: true, limit: limit ?? { context: 200_000, output: 8192 }, cost }
+    provider({ models = ["alpha", "beta"], cost = { input: 1, output: 2 }, limit, settings }: ProviderOptions = {}) {
+      const facts = { tool_call: true, limit: limit ?? { context: 200_000, output: 8192 }, cost }
       return {
         scripted: {
-          npm: "@ai-sdk/openai-compatible",
+          npm: form === "openai" ? "@ai-sdk/openai-compatible" : "@ai-sdk/anthropic",
           name: "Scripted",
-          options: { baseURL: url, apiKey: "none" },
-          models: Object.fromEntries(models.map((id) => [id, { name: id, ...settings }])),
+          options: { baseURL: url, apiKey: "none", ...settings },
+          models: Object.fromEntries(models.map((id) => [id, { name: id, ...facts }])),
         },
       }
     },

@@ -1,12 +1,17 @@
 import type { ModelRequest } from "./model.ts"
 
+/** By how much of its system prompt an agent is known: who speaks in a session is its user's choice. */
+const AGENT_CHARS = 200
+
+type Request = { readonly number: number; readonly blocks: readonly string[]; readonly agent: string }
+
 /**
  * Holds every request of a session against its last one: nothing before the newest message may have changed, since a
  * provider's cache serves what a request begins with. What a test's user does to a session (another agent or model, an
  * undo, another configuration) may change it: such a test says so.
  */
 export class Prefixes {
-  readonly #last = new Map<string, { readonly number: number; readonly blocks: readonly string[] }>()
+  readonly #last = new Map<string, Request>()
   readonly #broken: string[] = []
   #allowed = false
 
@@ -16,13 +21,14 @@ export class Prefixes {
     if (!sessionID) return
     if (isPlanned(request)) return void this.#last.delete(sessionID)
     const blocks = blocksOf(request)
+    const agent = request.system.slice(0, AGENT_CHARS)
     const before = this.#last.get(sessionID)
     // One that sums a conversation up has none of it before it, and the next none of what was summed up.
     if (isCompaction(request)) this.#last.delete(sessionID)
-    else this.#last.set(sessionID, { number, blocks })
-    if (!before || this.#allowed || isCompaction(request)) return
+    else this.#last.set(sessionID, { number, blocks, agent })
+    if (!before || this.#allowed || isCompaction(request) || before.agent !== agent) return
     const kept = before.blocks.slice(0, -1)
-    const at = kept.findIndex((block, index) => block !== blocks[index])
+    const at = kept.findIndex((block, index) => !isSame(block, blocks[index], request))
     if (at >= 0)
       this.#broken.push(`#${before.number} → #${number} in ${sessionID}: ${difference(kept[at], blocks[at])}`)
   }
@@ -54,11 +60,17 @@ export const blocksOf = ({ body }: Pick<ModelRequest, "body">): readonly string[
   return [...tools, ...systems, ...messages].map((block) => JSON.stringify(block, unmarked))
 }
 
+/** The block of a thread's task is fresh with each turn, and stays as it is in all of the turn's requests. */
+const isSame = (before: string, now: string | undefined, { sinceUser }: ModelRequest): boolean =>
+  before === now || (sinceUser.length === 0 && before.replace(BLOCK, "") === now?.replace(BLOCK, ""))
+
+const BLOCK = /<Task id=.*<\/Task>/
+
 const unmarked = (key: string, value: unknown) => (key === "cache_control" ? undefined : value)
 
 /** In plan mode, and after it, the host moves a reminder with every request: its own prefix ends there. */
 const isPlanned = ({ userTexts }: ModelRequest): boolean =>
-  userTexts.some((text) => /<system-reminder>[^]*(# Plan Mode|operational mode has changed)/.test(text))
+  userTexts.some((text) => /<system-reminder>[\s\S]*(# Plan Mode|operational mode has changed)/.test(text))
 
 const isCompaction = ({ tools, userTexts }: ModelRequest): boolean =>
   tools.length === 0 && userTexts.length === 1 && /<conversation-history>|summar/i.test(userTexts[0] ?? "")

@@ -67,6 +67,33 @@ describe("a launch reads", () => {
   })
 })
 
+describe("the output of a fork that rides on the cache says", () => {
+  const usage = { ...NO_FIGURES.usage, input: 129, cacheRead: 14_058 }
+  const text = (outcome: object, fork: object = { whole: true, rides: "ses_a" }) => {
+    const inherited = { messages: 1, tokens: 1, droppedMessages: 0, cutResults: 0, ...fork }
+    const task = taskOf({ status: "completed", fork: inherited, outcome: outcomeOf({ usage, ...outcome }) })
+    return output({ ...endedView(), task }, "x")
+  }
+
+  test("how much of its first request was read from it", () => {
+    expect(text({ first: { read: 14_058, of: 14_187 } })).toContain(
+      "\nCache: 14,058 of the 14,187 tokens of its first request were read from it.\n",
+    )
+    expect(text({ first: { read: 312, of: 14_187 } })).toContain(
+      "\nCache: missed; 312 of the 14,187 tokens of its first request were read from it.\n",
+    )
+  })
+
+  test("that the provider told of none", () => {
+    expect(text({})).toContain("\nCache: the provider told of none.\n")
+  })
+
+  test("nothing where there was no request, and nothing of any other fork", () => {
+    expect(text({ usage: NO_FIGURES.usage })).not.toContain("Cache:")
+    expect(text({ first: { read: 1, of: 2 } }, {})).not.toContain("Cache:")
+  })
+})
+
 describe("what a task changed in a worktree", () => {
   const shownWith = (diff: string, cut = false) => {
     const work = { files: ["a"], added: 1, removed: 0, submodules: [] }

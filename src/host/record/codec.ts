@@ -94,6 +94,7 @@ const Outcome = z.object({
   unanswered: z.array(z.string()).optional(),
   receipt: Receipt.optional(),
   work: Work.optional(),
+  first: z.object({ read: z.number(), of: z.number() }).optional(),
 })
 
 const Delivery = z.union([
