@@ -166,7 +166,7 @@ describe("an answer with something wrong about it", () => {
     await launch(host, model, session, { prompt: "P-HOSTILE", description: "a **bold**\nname" })
     const [notification] = await notified(host, session)
     expect(notification?.visible.split("\n")).toHaveLength(2)
-    const [outside] = notification?.hidden.split("<task_output ") ?? []
+    const [outside] = notification?.hidden.split("<task_output>") ?? []
     expect(`${notification?.visible}${outside}`).not.toContain("9/9")
     expect(notification?.hidden.split("</task_output>")).toHaveLength(2)
     expect((await messages(host, session)).filter(({ info }) => info.role === "user")).toHaveLength(2)
