@@ -1,5 +1,6 @@
-import { SAME_USD, spentOf } from "../lib/money.ts"
-import { billedTokens, NO_USAGE, type Progress, type Task, type Usage } from "./task.ts"
+import { budget, dollars, SAME_USD, spentOf } from "../lib/money.ts"
+import { count, grouped } from "../lib/text.ts"
+import { billedTokens, NO_USAGE, type Progress, type Reason, type Task, type Usage } from "./task.ts"
 
 /** The limits on what is spent; 0 turns one off. Tokens as `billedTokens` counts them, costs in US dollars. */
 export type SpendingLimits = {
@@ -15,7 +16,7 @@ export type Spent = { readonly task: Usage; readonly session: Usage; readonly da
 
 export const NOTHING_SPENT: Spent = Object.freeze({ task: NO_USAGE, session: NO_USAGE, day: NO_USAGE })
 
-type Run = { readonly task: Task; readonly progress: Progress }
+type Run = { readonly task: Task; readonly progress: Pick<Progress, "usage"> }
 
 /** A limit on what is spent. */
 export type Amount = {
@@ -30,22 +31,35 @@ export type Amount = {
   /** Whose limit it is, and who spent. */
   readonly whose: string
   readonly who: string
+  /** What may still be spent of it is for these. */
+  readonly goesTo: string
 }
 
 type Unit = {
   readonly of: (usage: Usage) => number
   readonly told: (usage: Usage, allowed: number, source: string) => string
+  readonly amount: (usage: Usage) => string
+  /** So much of all of it. */
+  readonly left: (left: number, allowed: number) => string
+  readonly plain: (amount: number) => string
 }
 
 const TOKENS: Unit = {
   of: billedTokens,
   told: (usage, allowed, source) =>
     `used ${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens, the ${source} allows ${allowed}`,
+  amount: (usage) => `${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens`,
+  left: (left, allowed) =>
+    left < allowed ? `${grouped(left)} of ${grouped(allowed)} tokens left` : `${grouped(allowed)} tokens`,
+  plain: (tokens) => count(tokens, "token"),
 }
 
 const MONEY: Unit = {
   of: ({ cost }) => cost,
   told: ({ cost, atLeast }, allowed, source) => `spent ${spentOf(cost, allowed, atLeast)} (${source})`,
+  amount: ({ cost, atLeast }) => dollars(cost, atLeast),
+  left: (left, allowed) => (left < allowed ? `${dollars(left)} of ${budget(allowed)} left` : budget(allowed)),
+  plain: (amount) => dollars(amount),
 }
 
 /** Narrow ones first: the reason names the nearest cause. */
@@ -58,6 +72,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: TOKENS,
     whose: "its token limit",
     who: "it",
+    goesTo: "this run",
   },
   {
     code: "budget",
@@ -67,6 +82,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: MONEY,
     whose: "its budget",
     who: "it",
+    goesTo: "this run (max_cost)",
   },
   {
     code: "budget",
@@ -76,6 +92,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: MONEY,
     whose: "its budget",
     who: "it",
+    goesTo: "this task",
   },
   {
     code: "budget",
@@ -85,6 +102,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: MONEY,
     whose: "the session's budget",
     who: "the session's tasks",
+    goesTo: "this session's tasks",
   },
   {
     code: "budget",
@@ -94,6 +112,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: TOKENS,
     whose: "the session's token limit",
     who: "the session's tasks",
+    goesTo: "this session's tasks",
   },
   {
     code: "budget",
@@ -103,6 +122,7 @@ export const AMOUNTS: readonly Amount[] = [
     unit: MONEY,
     whose: "the day's budget",
     who: "the project's tasks of the last 24 hours",
+    goesTo: "the project's tasks within 24 hours",
   },
 ]
 
@@ -112,17 +132,44 @@ const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.
 export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: number): string =>
   `${who} ${unit.told(usage, allowed, source)}`
 
+/** Part of a limit that is left when a run is asked for its last word: nothing new begins with it. */
+export const LEFT_FOR_LAST_WORD = 0.1
+
 /**
- * Why no run may begin: a limit that it would come under is used up. `spent` is what it would join, with its own task
- * where that is resumed; undefined where it may begin.
+ * Why no run may begin: of a limit that it would come under so little is left, if anything, that it would be asked for
+ * its last word at once. `spent` is what it would join, with its own task where that is resumed; undefined where it may
+ * begin.
  */
 export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefined {
   for (const amount of AMOUNTS) {
     const allowed = amount.allowed(limits)
     const used = amount.used(spent)
-    if (used && allowed > 0 && amount.unit.of(used) >= allowed - SAME_USD) return spentText(amount, used, allowed)
+    if (!used || allowed === 0) continue
+    const left = allowed - amount.unit.of(used)
+    if (left > allowed * LEFT_FOR_LAST_WORD + SAME_USD) continue
+    const text = spentText(amount, used, allowed)
+    return left > SAME_USD ? `${text}, and what is left, ${amount.unit.plain(left)}, is too little to begin with` : text
   }
   return undefined
+}
+
+/** What a run that is about to begin may spend, by each limit that it comes under. */
+export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
+  return AMOUNTS.flatMap((amount) => {
+    const allowed = amount.allowed(limits, task)
+    const used = amount.used(spent, { task, progress: { usage: NO_USAGE } })
+    if (!used || allowed === 0) return []
+    return `${amount.unit.left(Math.max(0, allowed - amount.unit.of(used)), allowed)} for ${amount.goesTo}`
+  })
+}
+
+/** The reason that a limit gave for a last word, with what has been spent since. */
+export function atItsEnd(reason: Reason, limits: SpendingLimits, spent: Spent, run: Run): Reason {
+  const amount = AMOUNTS.find(({ source }) => reason.text.includes(source))
+  const used = amount?.used(spent, run)
+  if (!amount || !used || reason.text.includes(spentText(amount, used, amount.allowed(limits, run.task)))) return reason
+  const told = `when it was asked for its last word, and ${amount.unit.amount(used)} by its end`
+  return { ...reason, text: `${reason.text.replace(/\.$/, "")} ${told}.` }
 }
 
 /** True where a limit is on that several tasks share, or that counts a task's own tasks: what it needs is a bill. */

@@ -1,6 +1,14 @@
 import { duration } from "../lib/duration.ts"
 import { SAME_USD } from "../lib/money.ts"
-import { AMOUNTS, type Amount, type SpendingLimits, type Spent, spentText } from "./spending.ts"
+import {
+  AMOUNTS,
+  type Amount,
+  atItsEnd,
+  LEFT_FOR_LAST_WORD,
+  type SpendingLimits,
+  type Spent,
+  spentText,
+} from "./spending.ts"
 import { elapsed, type LastWord, type Progress, type Reason, type ReasonCode, type Task, type Usage } from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms. */
@@ -30,8 +38,6 @@ export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly 
 
 /** Empty answers in a row after which a model will not be asked again. */
 export const MOST_EMPTY_ANSWERS = 3
-/** Part of a token or cost limit that is left when the last word comes. */
-const LEFT_FOR_LAST_WORD = 0.1
 /** Part of a time limit that the last word may take at most. */
 const MOST_OF_TIME = 1 / 3
 /** How long a run that was interrupted has for its last word at most, in ms. */
@@ -123,8 +129,12 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   if (!isOver && !isSpent) return undefined
   if (state === "told" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
   const isComing = state === "speaking" || (state === "told" && againAt !== undefined)
-  return isOver || !isComing ? { action: "stop", reason } : undefined
+  return isOver || !isComing ? { action: "stop", reason: reasonInTheEnd(run, reason) } : undefined
 }
+
+/** Why a run that was asked for its last word has ended: what it was near then, and what that came to. */
+export const reasonInTheEnd = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
+  atItsEnd(reason, limits, spent, { task, progress })
 
 /** When a run that was asked for its last word has had its time for it. */
 function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {

@@ -94,6 +94,11 @@ export class TaskManager {
     return this.#view(await this.#all.launcher.resume(this.#find(reference, caller.sessionID), request, caller))
   }
 
+  /** What the run of a task that has just been begun may spend, by each limit that it comes under. */
+  allowance(task: Task): readonly string[] {
+    return this.#all.allowance.of(task)
+  }
+
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)

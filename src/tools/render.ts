@@ -25,14 +25,21 @@ const MOST_NAME_CHARS = 60
 
 const TOLD = "You will be told when it ends."
 
+/** A run that was begun, and what it may spend, by each limit. */
+type Begun = { readonly view: TaskView; readonly allowance: readonly string[] }
+
 /** `named`: its model was given, and is confirmed. */
-export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean }, named = false): ToolResult {
+export function renderLaunch(
+  { view, reused, allowance }: Begun & { readonly reused: boolean },
+  named = false,
+): ToolResult {
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
   const names = [`${first} Task ID: ${nameOf(task)}`, ...(named ? [`Agent: ${agentOf(task)}`] : [])]
-  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task)]
+  const terms = reused ? [] : termLines(task, allowance)
+  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task), ...terms]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, next])
 }
@@ -41,25 +48,31 @@ export function renderLaunch({ view, reused }: { view: TaskView; reused: boolean
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
-export function renderResume(view: TaskView): ToolResult {
+export function renderResume({ view, allowance }: Begun): ToolResult {
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
-    ...homecomingLines(task),
+    ...termLines(task, allowance),
     "",
     TOLD,
   ]
   return result(view, lines)
 }
 
-/** What a resumed run has to pass, and whether its work comes home by itself. */
-function homecomingLines({ place, run }: Task): string[] {
-  const check = run.check === undefined ? undefined : quoted(oneLine(run.check, MOST_COMMAND_CHARS))
-  if (check && place?.merge)
-    return [`Its check ${check} runs again when it has answered; what passes is merged by itself.`]
-  if (check) return [`Its check ${check} has to pass before it counts as completed.`]
-  return place?.merge ? ["What it changes is merged by itself, unchecked."] : []
+/** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
+function termLines({ place, run }: Task, allowance: readonly string[]): string[] {
+  const { check } = run
+  const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
+  return [
+    ...(place
+      ? [`Place: a git worktree of its own; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`]
+      : []),
+    ...(check === undefined
+      ? []
+      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),
+    ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
+  ]
 }
 
 /** `waits`: the run has not begun, and the words stand behind its prompt. */

@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
@@ -38,6 +39,7 @@ const resumeMode = (resumable: Options["resumable"]): string =>
 
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
+  const resumed = (view: TaskView) => renderResume({ view, allowance: manager.allowance(view.task) })
   return defineTool({
     description: descriptionOf(options),
     args: argumentsOf(options),
@@ -52,7 +54,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
-        return renderResume(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, merge }, caller))
+        return resumed(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, merge }, caller))
       const { fork = false, model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const { agent } = args
@@ -60,7 +62,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const batch = args.batch && oneLine(args.batch)
       const own = { place, merge, check }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
-      return renderLaunch(await manager.launch(request, caller), model !== undefined)
+      const launched = await manager.launch(request, caller)
+      return renderLaunch({ ...launched, allowance: manager.allowance(launched.view.task) }, model !== undefined)
     },
   })
 }
@@ -106,7 +109,9 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Opti
       .describe("true with a worktree: merge when completed. Task id: merge that now."),
     check: text(MOST_CHECK_CHARS)
       .optional()
-      .describe("Command that must succeed before it counts as completed, say `npm test`. A resume needs it again."),
+      .describe(
+        "Command that must succeed before it counts as completed, say `npm test`. A resume keeps it where `merge` is true, else needs it again.",
+      ),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks of one effort."),
     timeout: z
       .int()

@@ -244,8 +244,8 @@ describe("a task that is merged by itself keeps its check:", () => {
     const { view, task } = await resume({}, { permit })
     expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false } } } })
     expect([calls, asked]).toEqual([["merge"], [{ kind: "run", command: "test ! -e broken" }]])
-    expect(renderResume(view).output).toContain(
-      "Its check `test ! -e broken` runs again when it has answered; what passes is merged by itself.",
+    expect(renderResume({ view, allowance: [] }).output).toContain(
+      "merged by itself once its check has passed.\nCheck: `test ! -e broken` has to pass",
     )
     expect(id).toBe(task.id)
   })
@@ -263,7 +263,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     const { calls, resume } = await merging()
     const { view } = await resume({ merge: true })
     expect(view.task.run).not.toHaveProperty("check")
-    expect(renderResume(view).output).toContain("What it changes is merged by itself, unchecked.")
+    expect(renderResume({ view, allowance: [] }).output).toContain("merged by itself when completed, unchecked.")
     expect(calls).toEqual(["merge", "merge"])
   })
 })

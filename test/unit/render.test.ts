@@ -11,7 +11,7 @@ const wrappedIn = (text: string) => /<task_output id="bg_aaaaaaaa">\n([\s\S]*)\n
 
 describe("a launch reads", () => {
   test("as one that runs", () => {
-    expect(renderLaunch({ view: viewOf(), reused: false })).toEqual({
+    expect(renderLaunch({ view: viewOf(), reused: false, allowance: [] })).toEqual({
       title: "find it",
       output: "Background task launched. Task ID: bg_aaaaaaaa (find it)\nYou will be told when it ends.",
       metadata: { taskId: "bg_aaaaaaaa", sessionId: "ses_child", status: "running" },
@@ -19,24 +19,45 @@ describe("a launch reads", () => {
   })
 
   test("with its agent and model where a model was given", () => {
-    expect(renderLaunch({ view: viewOf(), reused: false }, true).output).toBe(
+    expect(renderLaunch({ view: viewOf(), reused: false, allowance: [] }, true).output).toBe(
       "Background task launched. Task ID: bg_aaaaaaaa (find it)\nAgent: general (p/m)\nYou will be told when it ends.",
     )
   })
 
+  test("with where it works, what it has to pass, how it comes home, and what it may spend", () => {
+    const place = { kind: "worktree", folder: "/project", merge: true } as const
+    const left = ["$0.50 for this run (max_cost)", "$9.9159 of $10.00 left for this session's tasks"]
+    const told = (task: Parameters<typeof taskOf>[0], allowance: readonly string[] = []) =>
+      renderLaunch({ view: viewOf({ task: taskOf(task) }), reused: false, allowance })
+        .output.split("\n")
+        .slice(1, -1)
+    expect(told({ place, run: { check: "npm `test`" } }, left)).toEqual([
+      "Place: a git worktree of its own; merged by itself once its check has passed.",
+      "Check: `npm 'test'` has to pass before it counts as completed.",
+      "Limits: $0.50 for this run (max_cost), $9.9159 of $10.00 left for this session's tasks.",
+    ])
+    expect(told({ place })).toEqual(["Place: a git worktree of its own; merged by itself when completed, unchecked."])
+    expect(told({ place: { ...place, merge: false } })).toEqual([
+      "Place: a git worktree of its own; not merged by itself.",
+    ])
+    expect(told({})).toEqual([])
+  })
+
   test("as one that waits for a slot", () => {
-    const { output: text } = renderLaunch({ view: viewOf({ phase: "queued", place: 3 }), reused: false })
+    const { output: text } = renderLaunch({ view: viewOf({ phase: "queued", place: 3 }), reused: false, allowance: [] })
     expect(text).toMatch(/^Background task launched; it waits for a free slot \(place 3\)\./)
     const task = taskOf({ run: { startedAt: undefined } })
-    const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false })
+    const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false, allowance: [] })
     expect(waiting.output).toMatch(
       /^Background task launched\. Task ID: bg_aaaaaaaa [^\n]*\nIt is waiting for bg_b, and begins with their answers\.\n/,
     )
   })
 
   test("as an earlier one that is used again", () => {
-    expect(renderLaunch({ view: viewOf(), reused: true }).output).toMatch(/^An identical .*: it is running, working\./)
-    expect(renderLaunch({ view: endedView(), reused: true }).output).toMatch(
+    expect(renderLaunch({ view: viewOf(), reused: true, allowance: ["$1.00 for this run"] }).output).toMatch(
+      /^An identical .*: it is running, working\./,
+    )
+    expect(renderLaunch({ view: endedView(), reused: true, allowance: ["$1.00 for this run"] }).output).toMatch(
       /it is completed\.[\s\S]*Fetch its answer with superagents_output\(task_id="bg_aaaaaaaa"\)\.$/,
     )
   })
@@ -44,7 +65,8 @@ describe("a launch reads", () => {
   test("as a fork, with what it inherited and what was cut", () => {
     const fork = { messages: 1, tokens: 12_345, droppedMessages: 2, cutResults: 1 }
     const text = (more: object) =>
-      renderLaunch({ view: viewOf({ task: taskOf({ fork: { ...fork, ...more } }) }), reused: false }).output
+      renderLaunch({ view: viewOf({ task: taskOf({ fork: { ...fork, ...more } }) }), reused: false, allowance: [] })
+        .output
     expect(text({})).toContain("Inherited: 1 message, about 12,345 tokens; 2 older messages dropped, 1 tool result cut")
     expect(text({ droppedMessages: 0, cutResults: 0, messages: 4 })).toContain(
       "Inherited: 4 messages, about 12,345 tokens\n",
@@ -57,7 +79,8 @@ describe("a launch reads", () => {
   test("as a fork that rides on the cache, with what that costs, and with why one does not", () => {
     const fork = { messages: 22, tokens: 14_058, droppedMessages: 0, cutResults: 0 }
     const text = (more: object) =>
-      renderLaunch({ view: viewOf({ task: taskOf({ fork: { ...fork, ...more } }) }), reused: false }).output
+      renderLaunch({ view: viewOf({ task: taskOf({ fork: { ...fork, ...more } }) }), reused: false, allowance: [] })
+        .output
     const price = { cached: 14_058 * 0.3e-6, anew: 14_058 * 3.75e-6 }
     expect(text({ whole: true, rides: "ses_a", price })).toContain(
       "\nInherited: 22 messages, about 14,058 tokens, uncut.\nFrom the provider's cache its first step costs about $0.0042 instead of $0.0527.\nYou will be told",
@@ -126,10 +149,10 @@ describe("what a task changed in a worktree", () => {
 
 test("a resume reads as started, or as waiting", () => {
   const task = taskOf({ model, status: "resumed", run: { generation: 2 } })
-  expect(renderResume(viewOf({ task })).output).toBe(
-    "Resume #2 of task bg_aaaaaaaa (find it) started.\nAgent: general (p/m), with its whole history.\n\nYou will be told when it ends.",
+  expect(renderResume({ view: viewOf({ task }), allowance: ["$1.00 for this run"] }).output).toBe(
+    "Resume #2 of task bg_aaaaaaaa (find it) started.\nAgent: general (p/m), with its whole history.\nLimits: $1.00 for this run.\n\nYou will be told when it ends.",
   )
-  expect(renderResume(viewOf({ task, phase: "queued", place: 2 })).output).toMatch(
+  expect(renderResume({ view: viewOf({ task, phase: "queued", place: 2 }), allowance: [] }).output).toMatch(
     /^Resume #2 of task bg_aaaaaaaa \(find it\) waits for a free slot \(place 2\)\.\n/,
   )
 })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NOTHING_SPENT, needsBill, refusalOf, type SpendingLimits } from "../../src/core/spending.ts"
+import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf, type SpendingLimits } from "../../src/core/spending.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -47,12 +47,50 @@ describe("nothing may begin where a limit is used up:", () => {
 
   test("exactly at it, whatever sums of amounts are worth", () => {
     expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.1 + 0.1 + 0.1) })).toBeDefined()
-    expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.2999) })).toBeUndefined()
+    expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.2699) })).toBeUndefined()
+  })
+
+  test("in the last tenth, which is no more than a last word, with what is left", () => {
+    expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.1 + 0.17) })).toBe(
+      "the session's tasks spent $0.2700 of $0.30 (option maxCostPerSession), and what is left, $0.0300, is too little to begin with",
+    )
+    expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.28, true) })).toContain(
+      "spent at least $0.2800 of $0.30 (option maxCostPerSession), and what is left, $0.0200,",
+    )
+    expect(refused({ maxTokensPerSession: 1000 }, { session: { ...NO_USAGE, input: 950 } })).toBe(
+      "the session's tasks used 950 tokens, the option maxTokensPerSession allows 1000, and what is left, 50 tokens, is too little to begin with",
+    )
+    expect(refused({ maxCostPerDay: 2 }, { day: cost(1.9) })).toContain("what is left, $0.1000,")
   })
 
   test("but not for a limit that is off, or a run's own", () => {
     const spent = { task: cost(9), session: cost(9), day: cost(9) }
     expect(refused({ maxTokensPerTask: 1 }, spent)).toBeUndefined()
+  })
+})
+
+describe("what a run may spend is told", () => {
+  const all = { maxCostPerTask: 1, maxCostPerSession: 10, maxTokensPerSession: 5000, maxCostPerDay: 20 }
+  const task = taskOf({ run: { budget: { max: 0.5, before: 0.2 } } })
+  const told = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT> = {}, run = task) =>
+    allowanceOf({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent }, run)
+
+  test("of each limit that is on, with what others have left of it", () => {
+    expect(told({ maxTokensPerTask: 2_000_000 }, {}, taskOf())).toEqual(["2,000,000 tokens for this run"])
+    expect(told({})).toEqual(["$0.50 for this run (max_cost)"])
+    const session = { ...NO_USAGE, input: 1200, cost: 0.0841 }
+    expect(told(all, { task: cost(0.2), session, day: cost(25) })).toEqual([
+      "$0.50 for this run (max_cost)",
+      "$0.8000 of $1.00 left for this task",
+      "$9.9159 of $10.00 left for this session's tasks",
+      "3,800 of 5,000 tokens left for this session's tasks",
+      "$0.0000 of $20.00 left for the project's tasks within 24 hours",
+    ])
+    expect(told({ maxCostPerSession: 10 }, {}, taskOf())).toEqual(["$10.00 for this session's tasks"])
+  })
+
+  test("and nothing where none is", () => {
+    expect(told({}, { session: cost(5) }, taskOf())).toEqual([])
   })
 })
 

@@ -300,4 +300,6 @@ test("what a run may cost is a positive number of dollars, and no more than the 
   expect(rig.manager.list(rig.parent)).toEqual([])
   for (const right of [1e-9, 0.05, null]) await call("task", { ...find, max_cost: right })
   expect(rig.manager.list(rig.parent).map(({ task }) => task.run.budget?.max)).toEqual([1e-9, 0.05, undefined])
+  const { output } = await call("task", { ...find, max_cost: 0.03 })
+  expect(output).toContain("\nLimits: $0.03 for this run (max_cost), $0.05 for this task.\n")
 })

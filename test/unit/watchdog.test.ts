@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import { type LastWord, NO_USAGE, type Progress, type Task } from "../../src/core/task.ts"
+import { type LastWord, NO_USAGE, type Progress, type Task, type Usage } from "../../src/core/task.ts"
 import { demandOf, dueAt, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../src/core/watchdog.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
@@ -236,6 +236,27 @@ describe("a run that was asked for its last word", () => {
     expect(asked({ ...again, state: "speaking" }, { spent: SPENT, now: 660_999 })).toBeUndefined()
     expect(asked({ ...again, state: "spoke" }, { spent: SPENT, now: 660_999 })?.action).toBe("stop")
     expect(asked(again, { progress, now: 661_000 })).toEqual({ action: "stop", reason })
+  })
+
+  test("says at its end when that was, and what it came to", () => {
+    const told = (source: string, session: Usage, then: Usage, limits: Partial<RunLimits>) => {
+      const run = { limits: { ...LIMITS, maxCostPerSession: 0, ...limits }, progress: { toolCalls: 1 } }
+      const near = demand({ ...run, spent: { session } })
+      expect([near?.action, near?.reason.text]).toEqual(["warn", expect.stringContaining(source)])
+      return asked({ reason: near?.reason ?? reason }, { limits: run.limits, spent: { session: then }, now: 62_000 })
+        ?.reason.text
+    }
+    const money = { maxCostPerSession: 0.1 }
+    expect(told("maxCostPerSession", cost(0.095), cost(0.1137), money)).toBe(
+      "Stopped at the session's budget: the session's tasks spent $0.0950 of $0.10 (option maxCostPerSession) when it was asked for its last word, and $0.1137 by its end.",
+    )
+    expect(told("maxCostPerSession", cost(0.095), cost(0.095), money)).toBe(
+      "Stopped at the session's budget: the session's tasks spent $0.0950 of $0.10 (option maxCostPerSession).",
+    )
+    const used = (input: number) => ({ ...NO_USAGE, input, atLeast: true }) as const
+    expect(told("maxTokensPerSession", used(950), used(1200), { maxTokensPerSession: 1000 })).toMatch(
+      /^Stopped at .* used at least 950 tokens, .* when it was asked for its last word, and at least 1200 tokens by its end\.$/,
+    )
   })
 
   test("ends for silence and empty answers as any other", () => {

@@ -1,7 +1,7 @@
 import { CallError } from "../../core/errors.ts"
 import { launchDelay, MINUTE_MS } from "../../core/limits.ts"
-import { refusalOf } from "../../core/spending.ts"
-import type { Run } from "../../core/task.ts"
+import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf } from "../../core/spending.ts"
+import type { Run, Task } from "../../core/task.ts"
 import type { Parts } from "../parts.ts"
 import type { Ledger } from "./ledger.ts"
 
@@ -33,6 +33,12 @@ export class Allowance {
   /** Why nothing may begin; undefined where it may. */
   refusal(sessionID: string, taskID?: string): string | undefined {
     return refusalOf(this.#parts.options, this.#ledger.spentBefore(sessionID, taskID))
+  }
+
+  /** What a run that is about to begin may spend, for a reader. */
+  of(task: Task): readonly string[] {
+    const { options } = this.#parts
+    return allowanceOf(options, needsBill(options, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
   }
 
   /** What a run may cost that was given `max` for itself. */

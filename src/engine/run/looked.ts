@@ -3,11 +3,13 @@ import type { Message } from "../../core/ports.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import type { Ending } from "../../core/task.ts"
 import { judge } from "../../core/verdict.ts"
+import { reasonInTheEnd } from "../../core/watchdog.ts"
 import { oneLine } from "../../lib/text.ts"
 import { type ActiveRun, expects } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
 import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
+import { watchedAs } from "./limits.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
 import { arrived, passedOver, sayAgain, tellOfCheck } from "./talking.ts"
 
@@ -73,7 +75,9 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
   const { messages, openTodos } = found
   const run = missing(given, world)
   if (isStillTold(run, world)) return stay(run)
-  const ending = endAfter(judgement, run.lastWord, messages)
+  const { lastWord } = run
+  const reason = lastWord && reasonInTheEnd(watchedAs(run, world), lastWord.reason)
+  const ending = endAfter(judgement, lastWord && reason && { ...lastWord, reason }, messages)
   if (ending.type !== "completed") return ended(run, ending, messages, openTodos, world)
   const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
   const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
