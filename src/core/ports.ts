@@ -248,7 +248,15 @@ export type HostEvent =
     }
   /** The model thinks: a sign of life, and nothing of what it says. */
   | { readonly type: "thinking"; readonly sessionID: string }
-  | { readonly type: "answered"; readonly sessionID: string; readonly messageID: string; readonly usage: Usage }
+  /** `summary`: a compaction wrote it. */
+  | {
+      readonly type: "answered"
+      readonly sessionID: string
+      readonly messageID: string
+      readonly usage: Usage
+      readonly finish: string
+      readonly summary?: boolean
+    }
   | { readonly type: "updated"; readonly sessionID: string; readonly request?: TaskRequest }
   | { readonly type: "asked"; readonly ask: Ask }
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }

@@ -286,7 +286,9 @@ export type Progress = {
   readonly openCalls: number
   /** It is not the agent's turn: its place is made ready, or its check runs. That is one of the open calls. */
   readonly held?: boolean
-  /** Answers without text or tool call, in a row. */
+  /** Its session does nothing; absent where that is not known. */
+  readonly idle?: boolean
+  /** Answers that led nowhere, in a row: without a call of a tool, and without text or an end. */
   readonly emptyAnswers: number
   /** How far its last word has come, once it was asked for it. */
   readonly lastWord?: LastWord
@@ -353,7 +355,7 @@ export function phaseOf(
   const ask = progress.asks[0]
   if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"
   if (progress.retry) return "retrying"
-  return ownTasks ? "waiting for its own tasks" : "working"
+  return ownTasks && progress.idle !== false ? "waiting for its own tasks" : "working"
 }
 
 export const addUsage = (a: Usage, b: Usage): Usage => ({

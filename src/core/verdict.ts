@@ -1,3 +1,4 @@
+import { oneLine } from "../lib/text.ts"
 import type { Message } from "./ports.ts"
 import { receiptOf } from "./receipt.ts"
 import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage } from "./task.ts"
@@ -13,6 +14,9 @@ export type SessionState = "working" | "idle" | "orphaned"
 
 /** An error that the host told of a session, beside what its messages say. */
 export type HeardError = { readonly name: string; readonly message: string }
+
+/** True for a finish reason by which a model ends its turn, well or not. */
+export const isEnd = (finish: string | undefined): boolean => finish !== undefined && !GOES_ON.has(finish)
 
 /** Finish reasons after which the host goes on by itself, unless something stopped it. */
 const GOES_ON = new Set(["tool-calls", "unknown"])
@@ -43,7 +47,8 @@ function endingOf(answer: Message, session: SessionState): Ending | undefined {
   if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
   if (finish === undefined) return undefined
   if (finish === "length") return { ...shared, type: "completed", note: CUT_SHORT }
-  if (!GOES_ON.has(finish)) return { ...shared, type: "completed" }
+  if (finish === "stop") return { ...shared, type: "completed" }
+  if (isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
   if (refused?.type !== "tool" || session === "working") return undefined
   return { ...shared, type: "completed", note: refused.tool === "question" ? DISMISSED : REFUSED }
@@ -73,6 +78,8 @@ const aborted: Ending = {
 const CUT_SHORT = "The answer reached the model's output limit and may be cut short."
 const REFUSED = "The agent stopped at a refused permission."
 const DISMISSED = "The agent asked the user a question, which was dismissed; its turn ended there."
+const failedStep = (finish: string): string =>
+  `The model's last answer ended with the finish reason "${oneLine(finish)}".`
 const NO_REASON = "The model's last answer ended without a finish reason."
 const BROKE_OFF = "The answer broke off: OpenCode stopped working on it without an error."
 const NOT_BEGUN = "OpenCode did not begin to answer the prompt in time."
@@ -96,15 +103,16 @@ export function answerText(messages: readonly Message[]): string {
   return ""
 }
 
-/** How many of the last answers in a row held neither text nor a tool call: what a provider's empty body becomes. */
+/** How many of the last answers in a row led nowhere: no call of a tool, and no text or no end. */
 export function emptyAnswers(messages: readonly Message[]): number {
   const answers = messages.filter(({ role, finish }) => role === "assistant" && finish !== undefined)
   return answers.length - 1 - answers.findLastIndex((answer) => !isEmptyAnswer(answer))
 }
 
-const isEmptyAnswer = ({ error, parts }: Message): boolean =>
+const isEmptyAnswer = ({ error, finish, parts }: Message): boolean =>
   error === undefined &&
-  !parts.some((part) => part.type === "tool" || (part.type === "text" && part.text.trim() !== ""))
+  !parts.some((part) => part.type === "tool") &&
+  (!isEnd(finish) || !parts.some((part) => part.type === "text" && part.text.trim() !== ""))
 
 /** What messages tell of a run besides its end. */
 export type Facts = Pick<

@@ -1,5 +1,8 @@
 import type { Clock } from "../core/ports.ts"
 
+/** How often a tick that takes its time is looked after, in ms: a timer that comes late tells of a sleep. */
+const GUARD_MS = 1000
+
 /**
  * Calls `tick` when something is due. One timer, however much there is to do, and none when there is nothing. `tick`
  * is told how late it comes, and must not reject.
@@ -8,46 +11,63 @@ export class Ticker {
   readonly #clock: Clock
   readonly #tick: (late: number) => Promise<void>
   #due = Number.POSITIVE_INFINITY
+  /** When the timer that is set fires. */
+  #alarm = Number.POSITIVE_INFINITY
   #cancel: (() => void) | undefined
   #ticking = false
+  /** How late the timer came while a tick went on. */
+  #overslept = 0
 
   constructor(clock: Clock, tick: (late: number) => Promise<void>) {
     this.#clock = clock
     this.#tick = tick
   }
 
-  /** How long ago a tick should have come that has not; 0 where none is overdue, and while one goes on. */
+  /** How long ago the timer should have fired that has not; with what a tick that goes on was held up by. */
   get late(): number {
-    return this.#ticking ? 0 : Math.max(0, this.#clock.now() - this.#due)
+    return Math.max(this.#overslept, this.#clock.now() - this.#alarm, 0)
   }
 
   /** Makes sure that a tick comes at `time` at the latest. */
   at(time: number): void {
     if (time >= this.#due) return
     this.#due = time
-    this.#arm()
+    if (!this.#ticking) this.#arm(time, () => void this.#run())
   }
 
   stop(): void {
-    this.#cancel?.()
-    this.#cancel = undefined
+    this.#disarm()
     this.#due = Number.POSITIVE_INFINITY
   }
 
-  #arm(): void {
+  #arm(time: number, run: () => void): void {
+    this.#disarm()
+    this.#alarm = time
+    this.#cancel = this.#clock.after(Math.max(0, time - this.#clock.now()), run)
+  }
+
+  #disarm(): void {
     this.#cancel?.()
     this.#cancel = undefined
-    if (this.#ticking) return
-    this.#cancel = this.#clock.after(Math.max(0, this.#due - this.#clock.now()), () => void this.#run())
+    this.#alarm = Number.POSITIVE_INFINITY
   }
 
   async #run(): Promise<void> {
     const { late } = this
-    this.#cancel = undefined
     this.#due = Number.POSITIVE_INFINITY
     this.#ticking = true
+    this.#guard()
     await this.#tick(late)
     this.#ticking = false
-    if (this.#due !== Number.POSITIVE_INFINITY) this.#arm()
+    this.#overslept = 0
+    this.#disarm()
+    if (this.#due !== Number.POSITIVE_INFINITY) this.#arm(this.#due, () => void this.#run())
+  }
+
+  #guard(): void {
+    this.#arm(this.#clock.now() + GUARD_MS, () => {
+      this.#overslept = this.late
+      this.#guard()
+    })
   }
 }

@@ -15,7 +15,7 @@ const failure = new HostError("out of order")
 
 describe("3: a step that failed", () => {
   for (const finish of ["error", "other"])
-    test.fails(`with the finish reason "${finish}" and no error is a failure`, async () => {
+    test(`with the finish reason "${finish}" and no error is a failure`, async () => {
       const rig = new Rig()
       rig.onPrompt("FIND", { text: "", finish })
       const task = await rig.ended((await rig.launch()).id)
@@ -88,7 +88,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test.fails("sleep in the middle of a look counts for no limit", async () => {
+  test("sleep in the middle of a look counts for no limit", async () => {
     const rig = new Rig({ options: { taskTimeout: 5 * MINUTE, lastWord: 0 } })
     rig.onPrompt("FIND", { text: "found", delay: 2 * MINUTE })
     const { id } = await rig.launch()
@@ -102,7 +102,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
 })
 
 describe("7: a model that goes on without end", () => {
-  test.fails("with texts that neither call a tool nor end is stopped as one with empty answers is", async () => {
+  test("with texts that neither call a tool nor end is stopped as one with empty answers is", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "hm", finish: "unknown", delay: 50 })
     const seen = witness(rig)
@@ -116,7 +116,7 @@ describe("7: a model that goes on without end", () => {
 describe("8: an agent with tasks of its own", () => {
   const deep = { maxConcurrentPerModel: { "scripted/alpha": 1 } }
 
-  test.fails("works while its session does, and waits only when it is idle", async () => {
+  test("works while its session does, and waits only when it is idle", async () => {
     const { rig, a } = await family()
     expect(rig.view(a.id).phase).toBe("working")
     const rest = new Rig({ options: { maxDepth: 2 } })
@@ -129,11 +129,12 @@ describe("8: an agent with tasks of its own", () => {
     expect(rest.view(resting.id).phase).toBe("waiting for its own tasks")
   })
 
-  test.fails("holds its slot of the model while it works", async () => {
-    const { rig, b } = await family(deep)
+  test("holds its slot of the model while it works", async () => {
+    const { rig, a } = await family(deep)
+    const c = await rig.launch({ prompt: "BRIEF", model: "scripted/alpha" }, a.sessionID)
     await rig.clock.advance(5000)
-    expect(rig.host.isWorking(b.sessionID)).toBe(false)
-    expect(rig.view(b.id, b.parentID).phase).toBe("queued")
+    expect(rig.host.isWorking(c.sessionID)).toBe(false)
+    expect(rig.view(c.id, c.parentID).phase).toBe("queued")
   })
 })
 
@@ -195,7 +196,7 @@ describe("9: what is kept, and how much", () => {
     expect(spent()).toBe(0)
   })
 
-  test.fails("a compaction does not use up the last word", async () => {
+  test("a compaction does not use up the last word", async () => {
     const rig = new Rig({ options: { maxTokensPerTask: 10_000, maxConcurrentTasks: 0 } })
     rig.host.contextTokens = 9000
     rig.script(({ prompt, lastUser }) => {

@@ -300,8 +300,17 @@ export class Turn {
     if (finish === "content-filter") message.error = FILTERED
     this.#outgrown = message.usage.input > contextTokens()
     const sessionID = this.#session.id
-    emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
-    emit({ type: "answered", sessionID, messageID: message.id, usage: message.usage })
+    const { id: messageID, usage: used, summary } = message
+    const answered = {
+      type: "answered",
+      sessionID,
+      messageID,
+      usage: used,
+      finish,
+      ...(summary && { summary }),
+    } as const
+    emit(answered)
+    emit(answered)
     this.#session.updatedAt = this.#ports.now()
     emit({ type: "updated", sessionID })
     return "goes on"

@@ -64,6 +64,7 @@ describe("an event of the host becomes one of ours:", () => {
       },
       {
         type: "answered",
+        finish: "stop",
         sessionID,
         messageID,
         usage: { input: 1, output: 2, reasoning: 3, cacheRead: 4, cacheWrite: 5, cost: 6 },

@@ -67,10 +67,13 @@ describe("the queue", () => {
 
   test("lets a parent that waits for its own tasks hold no model", async () => {
     const rig = new Rig({ options: { maxDepth: 2, maxConcurrentPerModel: { "scripted/alpha": 1 } } })
-    rig.onPrompt("OUTER", HANG)
+    rig.onPrompt("OUTER", { text: "I wait", delay: 200 })
+    rig.onPrompt("INNER", HANG)
     const outer = await rig.launch({ prompt: "OUTER" })
     const inner = await rig.launch({ prompt: "INNER", model: "scripted/alpha" }, outer.sessionID)
     const other = await rig.launch({ prompt: "OTHER" })
+    expect(rig.view(inner.id, outer.sessionID).phase).toBe("queued")
+    await rig.clock.advance(1000)
     expect(rig.view(outer.id).phase).toBe("waiting for its own tasks")
     expect(rig.view(inner.id, outer.sessionID).phase).toBe("working")
     expect(rig.view(other.id).phase).toBe("queued")

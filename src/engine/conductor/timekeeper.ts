@@ -76,6 +76,8 @@ export class Timekeeper {
       const looks = running.length > 0 && options.pollInterval > 0
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
+      // It may have slept while the host was asked.
+      if (looks) this.noticeSleep()
       this.#ledger.once(() => {
         for (const { id, sessionID } of running)
           this.#conductor.deliver(id, { type: "tick", doing: activity && (activity.get(sessionID) ?? "nothing") })

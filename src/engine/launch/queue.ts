@@ -91,7 +91,7 @@ export class Queue {
     return admissible(
       [...active].flatMap((task) => this.#forSlot(task)),
       options,
-      (task) => store.hasOpen(task.sessionID),
+      (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
       (task) => this.#ports.waiting.waitsFor(task).length > 0,
     )
   }

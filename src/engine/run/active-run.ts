@@ -100,6 +100,10 @@ export type ActiveRun = {
   readonly preface: string
   readonly told: Told
   readonly lastSignAt: number
+  /** Its session does nothing, as far as is known. */
+  readonly idle: boolean
+  /** The last thing heard of it is the end of a text: it may be about to end. */
+  readonly closesText: boolean
   readonly retry?: { readonly attempt: number; readonly message: string }
   readonly error?: { readonly name: string; readonly message: string; readonly at: number }
   readonly asks: readonly Ask[]
@@ -148,6 +152,8 @@ export const newRun = (task: Task, stage: Stage, now: number, custody: ActiveRun
   custody,
   told: NOTHING_TOLD,
   lastSignAt: now,
+  idle: false,
+  closesText: false,
   preface: "",
   asks: [],
   unanswered: [],
@@ -186,6 +192,8 @@ export const progressOf = (run: ActiveRun): Progress => ({
   recentTools: run.told.recentTools,
   lastText: run.told.text,
   lastSignAt: run.lastSignAt,
+  // Nothing is heard of what another process looks after.
+  ...(run.custody === "ours" && { idle: run.idle }),
   usage: run.told.usage,
   retry: run.retry,
   asks: run.asks,

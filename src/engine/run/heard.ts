@@ -3,7 +3,7 @@ import type { Ask } from "../../core/task.ts"
 import type { ActiveRun } from "./active-run.ts"
 import type { Input, Step, World } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
-import { also, type Handler, looks, sign, stay, withCommands } from "./moves.ts"
+import { also, type Handler, looks, rested, sign, stay, withCommands } from "./moves.ts"
 import { answerTold, deltaTold, messagesTold, type Told, textTold, toolTold } from "./told.ts"
 
 /** How long a question may stay open before the parent's model hears of it, in ms. */
@@ -29,8 +29,9 @@ export const heard: Handler<"heard"> = (given, { event }, world) => {
   const own = "sessionID" in event && event.sessionID === given.sessionID
   const run = { ...given, told: given.told.heard ? given.told : { ...given.told, heard: true } }
   if (event.type === "idle") {
-    const next = { ...run, retry: undefined }
-    return own ? looks(next, world) : stay(next)
+    if (!own) return stay(run)
+    const next = rested({ ...run, retry: undefined }, world)
+    return also(next, (rested) => looks(rested, world))
   }
   const alive = sign(run, world.now)
   return own ? ofItsOwn(alive, event, world) : ofAny(alive, event)
@@ -41,11 +42,14 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
     case "active":
       return stay({ ...run, retry: event.activity.type === "retry" ? event.activity : undefined })
     case "text":
-      return stay(withTold(run, textTold(run.told, event.partID, event.text, event.messageID)))
+      return stay({
+        ...withTold(run, textTold(run.told, event.partID, event.text, event.messageID)),
+        closesText: event.text.trim() !== "",
+      })
     case "text-delta":
       return stay(withTold(run, deltaTold(run.told, event.partID, event.delta, event.messageID)))
     case "answered": {
-      const next = withTold(run, answerTold(run.told, event.messageID, event.usage))
+      const next = withTold(run, answerTold(run.told, { ...event, id: event.messageID }))
       return withCommands(checkLimits(next, world), [{ do: "share" }])
     }
     case "error":

@@ -7,7 +7,7 @@ import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { fail } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
-import { also, type Handler, looks, sign, stay } from "./moves.ts"
+import { also, type Handler, looks, rested, sign, stay } from "./moves.ts"
 import { askLastWord } from "./talking.ts"
 
 /** What a question of the agent's is answered with when nobody does. */
@@ -126,6 +126,7 @@ function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], w
     const run = {
       ...given,
       retry,
+      idle: false,
       stuckSince: undefined,
       todosSince: undefined,
       lookAt: undefined,
@@ -134,7 +135,8 @@ function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], w
     const counts = world.options.maxTokensPerTask > 0 || needsBill(world.options, world.task)
     return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
   }
-  return doing === "nothing" || lingers(given) ? looks(given, world) : stay(given)
+  if (doing === "nothing") return also(rested(given, world), (run) => looks(run, world))
+  return lingers(given) ? looks(given, world) : stay(given)
 }
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Step {

@@ -24,10 +24,18 @@ export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
 export const sign = (run: ActiveRun, now: number): ActiveRun => ({
   ...run,
   lastSignAt: now,
+  idle: false,
+  closesText: false,
   stuckSince: undefined,
   todosSince: undefined,
   missingSince: undefined,
   error: undefined,
+})
+
+/** Its session does nothing: where it waits for its own tasks, it uses no model. */
+export const rested = (run: ActiveRun, { ownTasks }: World): Step => ({
+  run: { ...run, idle: true },
+  commands: ownTasks && !run.idle ? [{ do: "freed" }] : [],
 })
 
 /** The second step is taken after the first, unless that has ended the run. */

@@ -1,12 +1,15 @@
 import type { Message } from "../../core/ports.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
-import { RECENT_TOOLS } from "../../core/verdict.ts"
+import { isEnd, RECENT_TOOLS } from "../../core/verdict.ts"
 
 /** Enough to show where a child is. */
 const KEPT_TEXT_CHARS = 4000
 
-/** An answer of the model: what it used is told when it has ended. */
-type Answer = { readonly spoke: boolean; readonly usage?: Usage }
+/** An answer of the model: what it used, and how it ended, is told when it has. */
+type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: string }
+
+/** A message of the model as it ended; `summary`: a compaction wrote it. */
+type Ended = { readonly id: string; readonly usage: Usage; readonly finish: string; readonly summary?: boolean }
 
 /**
  * What a run's events and messages have told of its work. Events are the quick source and may be lost; messages,
@@ -41,7 +44,7 @@ export const NOTHING_TOLD: Told = Object.freeze({
 })
 
 export function toolTold(told: Told, call: { id: string; tool: string; ended: boolean; messageID: string }): Told {
-  const spoken = spokenIn(told, call.messageID)
+  const spoken = spokenIn(told, call.messageID, true)
   const key = `${call.messageID} ${call.id}`
   const known = spoken.calls.get(key)
   if (known || (known === false && !call.ended)) return spoken
@@ -61,13 +64,13 @@ export function deltaTold(told: Told, partID: string, delta: string, messageID: 
   return { ...spokenIn(told, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
 }
 
-/** A message of the model has ended; without any text or tool call in it, it was empty. */
-export function answerTold(told: Told, messageID: string, usage: Usage): Told {
-  const answer = told.answers.get(messageID) ?? { spoke: false }
-  if (answer.usage && isSame(answer.usage, usage)) return told
-  const answers = new Map(told.answers).set(messageID, { ...answer, usage })
-  if (answer.usage === undefined) return { ...told, answers, ended: told.ended + 1, usage: addUsage(told.usage, usage) }
-  return { ...told, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
+/** A message of the model has ended. */
+export function answerTold(told: Told, { id, usage, finish, summary }: Ended): Told {
+  const answer: Answer = told.answers.get(id) ?? { spoke: false, called: false }
+  if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return told
+  const answers = new Map(told.answers).set(id, { ...answer, usage, finish })
+  if (answer.usage) return { ...told, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
+  return { ...told, answers, ended: told.ended + (summary ? 0 : 1), usage: addUsage(told.usage, usage) }
 }
 
 /** Takes in a run's messages as the host has them: what events did not tell is in them. */
@@ -77,7 +80,7 @@ export function messagesTold(told: Told, messages: readonly Message[]): Told {
   return next
 }
 
-function messageTold(told: Told, { id, parts, finish, usage = NO_USAGE }: Message): Told {
+function messageTold(told: Told, { id, parts, finish, summary, usage = NO_USAGE }: Message): Told {
   let next = told
   for (const part of parts) {
     if (part.type === "tool") {
@@ -88,21 +91,22 @@ function messageTold(told: Told, { id, parts, finish, usage = NO_USAGE }: Messag
     if (part.type === "text" && part.text.trim() !== "")
       next = next.heard ? spokenIn(next, id) : textTold(next, next.textPart, part.text, id)
   }
-  return finish === undefined ? next : answerTold(next, id, usage)
+  return finish === undefined ? next : answerTold(next, { id, usage, finish, summary })
 }
 
-/** Answers in a row, the last ones, that held neither text nor tool call. */
+/** Answers in a row, the last ones, that led nowhere. */
 export function emptyIn({ answers }: Told): number {
   const ended = [...answers.values()].filter(({ usage }) => usage !== undefined)
-  return ended.length - 1 - ended.findLastIndex(({ spoke }) => spoke)
+  return ended.length - 1 - ended.findLastIndex(({ spoke, called, finish }) => called || (spoke && isEnd(finish)))
 }
 
 const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(total, usage)
 
 const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
 
-function spokenIn(told: Told, messageID: string): Told {
+function spokenIn(told: Told, messageID: string, called = false): Told {
   const answer = told.answers.get(messageID)
-  if (answer?.spoke) return told
-  return { ...told, answers: new Map(told.answers).set(messageID, { ...answer, spoke: true }) }
+  if (answer?.spoke && (answer.called || !called)) return told
+  const next = { ...answer, spoke: true, called: called || answer?.called === true }
+  return { ...told, answers: new Map(told.answers).set(messageID, next) }
 }

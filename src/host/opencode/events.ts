@@ -54,6 +54,7 @@ type Info = {
   sessionID?: string
   role?: string
   finish?: string
+  summary?: unknown
   error?: unknown
   tokens?: unknown
   cost?: number
@@ -98,7 +99,14 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     sessionID ? { type: "error", sessionID, error: toError(error) } : undefined,
   "message.updated": ({ info }) => {
     if (info?.role !== "assistant" || !info.finish || !info.id || !info.sessionID) return undefined
-    return { type: "answered", sessionID: info.sessionID, messageID: info.id, usage: toUsage(info.tokens, info.cost) }
+    return {
+      type: "answered",
+      sessionID: info.sessionID,
+      messageID: info.id,
+      usage: toUsage(info.tokens, info.cost),
+      finish: info.finish,
+      ...(info.summary === true && { summary: true }),
+    }
   },
   "message.part.updated": ({ part }, _now, thoughts) => {
     if (!part?.sessionID || !part.messageID) return undefined
