@@ -36,6 +36,7 @@ export const REASON_CODES = [
   "after",
   "interrupted",
   "cancelled",
+  "refused",
   "aborted",
   "deleted",
   "parent-ended",

@@ -31,7 +31,7 @@ export function judge(messages: readonly Message[], session: SessionState, heard
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.findLast(({ role }) => role === "assistant")
   const answered = asked !== undefined && last?.parentID === asked.id
-  const ending = last && endingOf(last, session)
+  const ending = last && endingOf(last, session, () => answerText(messages) !== "")
   if (ending && answered) return ending
   if (session === "working") return undefined
   if (session === "orphaned") return interrupted(messages.length > 0)
@@ -39,7 +39,7 @@ export function judge(messages: readonly Message[], session: SessionState, heard
 }
 
 /** The end that an answer is by itself; undefined for one that is open, or after which its host goes on. */
-function endingOf(answer: Message, session: SessionState): Ending | undefined {
+function endingOf(answer: Message, session: SessionState, hasText: () => boolean): Ending | undefined {
   const shared = { at: answer.completedAt, proven: true } as const
   const { error, finish } = answer
   // A host that ends in good order stops what it works on, as a user would.
@@ -51,7 +51,9 @@ function endingOf(answer: Message, session: SessionState): Ending | undefined {
   if (isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
   if (refused?.type !== "tool" || session === "working") return undefined
-  return { ...shared, type: "completed", note: refused.tool === "question" ? DISMISSED : REFUSED }
+  const text = refused.tool === "question" ? DISMISSED : REFUSED
+  if (hasText()) return { ...shared, type: "completed", note: text }
+  return { ...shared, type: "cancelled", reason: { code: "refused", text: `${text} It had written nothing.` } }
 }
 
 /** The end of a run whose session its living host has let lie: nobody will answer any more. */

@@ -72,6 +72,7 @@ function headline(task: Task): string {
   const time = duration(elapsed(task, 0))
   const resumed = task.run.generation > 0
   const subject = resumed ? `Resume #${task.run.generation}` : `Agent "${oneLine(task.description)}"`
+  if (task.outcome?.reason?.code === "refused") return `⊖ **${subject} stopped at a refusal after ${time}.**`
   if (task.status === "cancelled") return `⊘ **${subject} cancelled after ${time}.**`
   if (task.status === "error") return `✗ **${subject} failed in ${time}.**`
   return `✓ **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`

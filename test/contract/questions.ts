@@ -43,8 +43,11 @@ export function questionContract(driver: Driver): void {
       const since = await driver.host.messagesSince(sessionID, sent.messageID)
       expect(judge(since, "working")).toBeUndefined()
       const ended = {
-        type: "completed",
-        note: "The agent asked the user a question, which was dismissed; its turn ended there.",
+        type: "cancelled",
+        reason: {
+          code: "refused",
+          text: "The agent asked the user a question, which was dismissed; its turn ended there. It had written nothing.",
+        },
         proven: true,
       }
       expect(judge(since, "idle")).toMatchObject(ended)

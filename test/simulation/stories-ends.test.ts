@@ -34,7 +34,7 @@ describe("4: a turn that ended at a refusal", () => {
     return { rig, seen: witness(rig) }
   }
 
-  test.fails("of ours is no end: the agent is asked to go on", async () => {
+  test("of ours is no end: the agent is asked to go on", async () => {
     const { rig } = asking(TWO)
     rig.script(({ prompt }) => (prompt.includes("ASK") ? undefined : { text: "done without them" }))
     const { id } = await rig.launch({ prompt: "ASK" })
@@ -44,7 +44,7 @@ describe("4: a turn that ended at a refusal", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test.fails("of its user's is no success where it left no text, and what waits for it does not begin", async () => {
+  test("of its user's is no success where it left no text, and what waits for it does not begin", async () => {
     const { rig, seen } = asking({ tools: [{ name: "bash", args: {} }] })
     const { id, sessionID } = await rig.launch({ prompt: "ASK" })
     const later = await rig.launch({ prompt: "LATER", after: [id] })

@@ -93,18 +93,30 @@ describe("a run completes", () => {
   test.each([
     ["bash", "The agent stopped at a refused permission."],
     ["question", "The agent asked the user a question, which was dismissed; its turn ended there."],
-  ])("with a note when it ended at a refusal of %s, and what was refused is called what it is", async (name, note) => {
+  ])(
+    "with a note when it ended at a refusal of %s, and not at all where it had written nothing",
+    async (name, note) => {
+      for (const text of ["this far", undefined]) {
+        const task = await refused(name, text)
+        const reason = { code: "refused", text: `${note} It had written nothing.` }
+        expect(task).toMatchObject(
+          text ? { status: "completed", outcome: { note } } : { status: "cancelled", outcome: { reason } },
+        )
+      }
+    },
+  )
+
+  const refused = async (name: string, text: string | undefined) => {
     const rig = new Rig()
     rig.host.asking.add(name)
-    rig.onPrompt("FIND", { tools: [{ name, args: {} }] })
+    rig.onPrompt("FIND", { text, tools: [{ name, args: {} }] })
     const { id } = await rig.launch()
     await rig.clock.advance(100)
     const ask = rig.view(id).asks[0]
     if (!ask) throw new Error("no question")
     await rig.host.refuse(ask, "")
-    const task = await rig.ended(id)
-    expect(task).toMatchObject({ status: "completed", outcome: { note } })
-  })
+    return rig.ended(id)
+  }
 })
 
 describe("open todos", () => {

@@ -99,11 +99,16 @@ describe("an answer after which the host goes on", () => {
 
   test("ended the turn where a permission was refused, once the session is idle or its host dead", () => {
     const note = "The agent stopped at a refused permission."
+    const text = { type: "text", text: "this far", synthetic: false } as const
+    const reason = { code: "refused", text: `${note} It had written nothing.` }
     for (const finish of ["tool-calls", "unknown"]) {
-      const refused = [user(), answer({ finish, parts: [tool(true)] })]
+      const refused = [user(), answer({ finish, parts: [text, tool(true)] })]
+      const mute = [user(), answer({ finish, parts: [tool(true)] })]
       expect(judge(refused, "working")).toBeUndefined()
-      for (const state of ["idle", "orphaned"] as const)
+      for (const state of ["idle", "orphaned"] as const) {
         expect(judge(refused, state)).toEqual({ type: "completed", note, at: 9, proven: true })
+        expect(judge(mute, state)).toEqual({ type: "cancelled", reason, at: 9, proven: true })
+      }
     }
   })
 

@@ -144,7 +144,10 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Ste
   if (permissionTimeout > 0 && now - ask.askedAt >= permissionTimeout) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
     const unanswered = [...run.unanswered, ask.what]
-    return { run: { ...run, asks, unanswered }, commands: [{ do: "refuse", ask, text: REFUSAL }] }
+    return {
+      run: { ...run, asks, unanswered, refusedIn: run.told.ended },
+      commands: [{ do: "refuse", ask, text: REFUSAL }],
+    }
   }
   if (run.hintAt === undefined || now < run.hintAt || run.hinting || isUnattended(task)) return stay(run)
   return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }

@@ -11,7 +11,7 @@ import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
-import { arrived, passedOver, sayAgain, tellOfCheck } from "./talking.ts"
+import { arrived, askLastWord, passedOver, sayAgain, sayGoOn, tellOfCheck } from "./talking.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
@@ -42,12 +42,22 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const word = passedOver(run, messages)
   if (word) return sayAgain(run, word, world)
+  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, world)
   const idle = judge(messages, "idle", run.error)
   if (!idle) return stay(run)
   const stuck = idle.proven ? run : { ...run, stuckSince: run.stuckSince ?? world.now }
   const next = arrived(readIn(stuck, messages), messages)
   const isEnd = idle.proven || world.now >= stuckUntil(next, world)
   return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
+}
+
+/** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
+const isRefusedByUs = ({ refusedIn, told }: ActiveRun, messages: readonly Message[]): boolean =>
+  refusedIn !== undefined && told.ended - refusedIn <= 1 && messages.at(-1)?.finish === "tool-calls"
+
+function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): Step {
+  const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }
+  return run.lastWord ? askLastWord(next, world) : sayGoOn(next, world)
 }
 
 /** Until when what only its idleness says of a session is not believed: it may have been asked just now. */
