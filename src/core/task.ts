@@ -305,6 +305,8 @@ export type LastWord = {
   readonly at: number
   /** When it was stopped in what it did and asked once more. */
   readonly againAt?: number
+  /** A request has asked it once more, with its tools on offer: one that comes after that has none. */
+  readonly askedAgain?: true
 }
 
 export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"

@@ -112,8 +112,8 @@ export class TaskManager {
     const { lastWord, custody } = (task && this.#parts.store.run(task.id)) ?? {}
     if (!task || !lastWord || custody !== "ours") return undefined
     this.#all.conductor.deliver(task.id, { type: "request" })
-    const { state, againAt, reason } = lastWord
-    return { text: lastWordRequest(reason), withoutTools: againAt !== undefined || state === "spoke" }
+    const { reason, askedAgain = false } = lastWord
+    return { text: lastWordRequest(reason), withoutTools: askedAgain }
   }
 
   /** Why the session may not call this tool now; undefined where it may. */

@@ -189,18 +189,29 @@ describe.concurrent("a child near its time limit", () => {
     expect(await outputOf(session, id)).toContain("not yet")
     const [first, ...later] = asked(child)
     expect(first?.tools).not.toEqual([])
-    for (const { tools } of later) expect(tools).toEqual([])
+    // They stay on offer: a provider has what its requests begin with in its cache.
+    for (const { tools } of later) expect(tools).toEqual(first?.tools)
   })
 
-  test("that hangs in a tool is interrupted, asked once more without tools, and has time of its own", async () => {
+  test("that hangs in a tool is interrupted, asked once more with its tools, and has time of its own", async () => {
     const task = await launched(
       () => bash("sleep 60"),
       () => ({ ...OBEYS(), delay: 300 }),
     )
     await saidItsWord(task, LIMIT)
     expect(asked(task.child)).toHaveLength(1)
-    expect(asked(task.child)[0]?.tools).toEqual([])
+    expect(asked(task.child)[0]?.tools).toContain("bash")
     expect((await messages(host, task.child)).at(-1)?.info.role).toBe("assistant")
+  })
+
+  test("that calls a tool all the same, asked once more, has none in the request after that", async () => {
+    const task = await launched(
+      () => bash("sleep 60"),
+      (request) => (request.tools.length > 0 ? read({ delay: 100 }) : { ...OBEYS(), delay: 100 }),
+    )
+    model.prefixes.allow(task.child)
+    await saidItsWord(task, LIMIT)
+    expect(asked(task.child).map(({ tools }) => tools.length > 0)).toEqual([true, false])
   })
 
   test("that hangs then too is stopped when its own time is over", async () => {

@@ -78,7 +78,7 @@ export const fiveNearALimit = async (
     expect(output, name).toMatch(/; its last word is below\.[\s\S]*partial[\s\S]*half is done/)
     expect(asked(child), name).toHaveLength(1)
   }
-  expect(asked(hangs.child)[0]?.tools).toEqual([])
+  expect(asked(hangs.child)[0]?.tools).toContain("bash")
   expect(await openAsks()).not.toContain(asks.child)
   const stopped = await outputOf(goesOn.id)
   expect(stopped).toMatch(limit)

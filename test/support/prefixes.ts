@@ -13,7 +13,7 @@ type Request = { readonly number: number; readonly blocks: readonly string[]; re
 export class Prefixes {
   readonly #last = new Map<string, Request>()
   readonly #broken: string[] = []
-  #allowed = false
+  readonly #allowed = new Set<string>()
 
   /** Takes in a request as it goes out. */
   record(request: ModelRequest): void {
@@ -26,30 +26,21 @@ export class Prefixes {
     // One that sums a conversation up has none of it before it, and the next none of what was summed up.
     if (isCompaction(request)) this.#last.delete(sessionID)
     else this.#last.set(sessionID, { number, blocks, agent })
-    if (!before || this.#allowed || isCompaction(request) || before.agent !== agent) return
+    if (!before || this.#allowed.has(sessionID) || isCompaction(request) || before.agent !== agent) return
     const kept = before.blocks.slice(0, -1)
     const at = kept.findIndex((block, index) => !isSame(block, blocks[index], request))
     if (at >= 0)
       this.#broken.push(`#${before.number} → #${number} in ${sessionID}: ${difference(kept[at], blocks[at])}`)
   }
 
-  /** From here on the test itself changes what stands before the newest message, until the function returned is called. */
-  allow(): () => void {
-    this.#allowed = true
-    return () => {
-      this.#allowed = false
-      this.#last.clear()
-    }
+  /** From here on the test itself changes what stands before the newest message of this session. */
+  allow(sessionID: string): void {
+    this.#allowed.add(sessionID)
   }
 
   /** What was changed since this was asked for last. */
   take(): readonly string[] {
     return this.#broken.splice(0)
-  }
-
-  forget(): void {
-    this.#last.clear()
-    this.#broken.length = 0
   }
 }
 

@@ -93,6 +93,27 @@ describe("near its time limit a run", () => {
     expect(answer).toBe("half is done")
   })
 
+  test("keeps its tools on offer; asked once more, it has none in the request after one in which it called", async () => {
+    const offered = async (work: Reply) => {
+      const { rig } = rigged(limits, work, WORKS)
+      const told: boolean[] = []
+      const { inRequest } = rig.host.hooks
+      rig.host.hooks.inRequest = (sessionID) => {
+        const word = inRequest(sessionID)
+        if (word) told.push(!word.withoutTools)
+        return word
+      }
+      const { id } = await rig.launch()
+      await rig.ended(id)
+      return told
+    }
+    expect(new Set(await offered(WORKS))).toEqual(new Set([true]))
+    const [first, ...later] = await offered(HANGS_IN_TOOL)
+    expect(first).toBe(true)
+    expect(later.length).toBeGreaterThan(0)
+    expect(new Set(later)).toEqual(new Set([false]))
+  })
+
   test("that hangs then too is stopped when that is over", async () => {
     const { lasted, task, answer } = await ended(limits, HANGS_IN_TOOL, { hang: true, text: "almost" })
     expect(lasted).toBe(11_000)

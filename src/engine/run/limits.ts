@@ -68,7 +68,7 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 
-/** Stops what a run is doing, and asks it once more: it has some time of its own, and no tools. */
+/** Stops what a run is doing, and asks it once more: it has some time of its own. */
 function interrupt(run: ActiveRun, world: World): Step {
   const { lastWord, asks } = run
   if (!lastWord) return stay(run)
@@ -82,7 +82,10 @@ export const resting: Handler<"resting"> = (run, _input, world) =>
 /** Its model is asked: from now on it is saying its last word, where it was told to. */
 export const request: Handler<"request"> = (run) => {
   const { lastWord } = run
-  return stay(lastWord?.state === "told" ? { ...run, lastWord: { ...lastWord, state: "speaking" } } : run)
+  if (!lastWord) return stay(run)
+  const state = lastWord.state === "told" ? "speaking" : lastWord.state
+  const again = lastWord.againAt === undefined ? {} : { askedAgain: true as const }
+  return stay({ ...run, lastWord: { ...lastWord, state, ...again } })
 }
 
 /** What the host itself says of a limit that seemed to be passed. */
