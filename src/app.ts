@@ -1,5 +1,5 @@
 import { customAlphabet } from "nanoid"
-import type { OpenBoard } from "./board/index.ts"
+import type { TaskBoard } from "./board/board.ts"
 import { DAY_MS } from "./core/bill.ts"
 import type { Owner } from "./core/ports.ts"
 import { TaskManager } from "./engine/task-manager.ts"
@@ -19,7 +19,7 @@ const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 export type App = {
   readonly manager: TaskManager
   readonly tools: Readonly<Record<string, Tool>>
-  readonly board: OpenBoard | undefined
+  readonly board: TaskBoard | undefined
   /** Ends the board's runs and all timers; sessions go on. Never rejects. */
   stop(): Promise<void>
   /** Takes the page away. Never rejects. */
@@ -43,7 +43,7 @@ export async function openApp(connection: Connection, options: Options): Promise
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
   })
-  const board: OpenBoard | undefined =
+  const board: TaskBoard | undefined =
     options.board && (await openBoardOn(connection, options.board, manager, recovered))
   const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
   const page = showPage(connection, options, manager, board).catch(failed)
@@ -93,17 +93,21 @@ async function openBoardOn(
   options: BoardOptions,
   manager: TaskManager,
   recovered: Promise<void>,
-): Promise<OpenBoard> {
-  const { openBoard, mainCheckout, ManagerRuns } = await import("./board/index.ts")
-  const { directory, worktree, host } = connection
+): Promise<TaskBoard> {
+  const { TaskBoard } = await import("./board/board.ts")
+  const { mainCheckout, stateFolder } = await import("./board/project.ts")
+  const { ManagerRuns } = await import("./board/runs.ts")
+  const { directory, worktree, host, signer } = connection
   const project = mainCheckout(worktree, directory)
-  const board = openBoard({
+  const board = new TaskBoard({
     options,
     project,
     directory,
+    state: stateFolder(),
+    signer,
+    host,
     threads: connection.threads(project),
     runs: new ManagerRuns(manager, recovered, systemClock),
-    surroundings: host,
     clock: systemClock,
     processes: PROCESSES,
     isBackground: async (sessionID) => connection.keeper(manager).isLaunched(sessionID),
@@ -117,11 +121,11 @@ async function showPage(
   connection: Connection,
   options: Options,
   manager: TaskManager,
-  board: OpenBoard | undefined,
+  board: TaskBoard | undefined,
 ): Promise<(() => Promise<void>) | undefined> {
   if (!options.web) return undefined
   const { openPage } = await import("./web/open.ts")
-  return openPage({ connection, options, web: options.web, manager, board: board?.service, clock: systemClock })
+  return openPage({ connection, options, web: options.web, manager, board, clock: systemClock })
 }
 
 /** Read through a copy: the host's Bun replaces the plain expression with "development" when it loads a plugin. */

@@ -1,4 +1,5 @@
 import { cut, oneLine, within } from "../lib/text.ts"
+import type { Subtasks } from "./service.ts"
 import { type BoardTask, headOf, type Step, type TaskState } from "./task.ts"
 
 /** The longest description and details that a request carries. */
@@ -9,10 +10,14 @@ const MOST_VALUE_CHARS = 2000
 
 export type BlockInput = {
   readonly task: BoardTask
-  /** What is known of a step's subtask: its owner and state, or how it ended. */
-  readonly subtask: (id: string) => { readonly owner: string; readonly text: string } | undefined
+  readonly subtask: Subtasks
   readonly state: TaskState
+  /** Another hand has changed the task since, and no person has looked at that: it is shown as it was. */
+  readonly isOld?: boolean
 }
+
+const CHANGED_SINCE =
+  "Somebody has changed this task outside the board since. What it was changed to counts when a person has looked at it and started it; until then it cannot be changed by tools. End your turn."
 
 /** What a block says of a task, by its sections: each is told anew as a whole when it changes. */
 export type Sections = {
@@ -24,13 +29,14 @@ export type Sections = {
   readonly resources: string
 }
 
-export function sectionsOf({ task, subtask, state }: BlockInput): Sections {
+export function sectionsOf({ task, subtask, state, isOld = false }: BlockInput): Sections {
   const { id, description, owner, createdBy, steps, resources } = task
   const status = `${task.status}${state.state === "running" || state.state === task.status ? "" : ` (${state.text})`}`
+  const line = `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`
   return {
     id,
     head: headOf(task),
-    status: `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    status: isOld ? `${line}\n${CHANGED_SINCE}` : line,
     description: section(
       "Description:",
       description.trim() === "" ? ["(none)"] : [shown(description, MOST_DESCRIPTION_CHARS)],
@@ -72,13 +78,13 @@ export function taskNow(then: Sections, now: Sections): string | undefined {
   return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
 }
 
-const stepLines = (subtask: BlockInput["subtask"]) => (step: Step, index: number) => {
+const stepLines = (subtask: Subtasks) => (step: Step, index: number) => {
   const { title, details, done, taskId } = step
   const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
   return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
 }
 
-export function linkText(taskId: string, subtask: BlockInput["subtask"]): string {
+export function linkText(taskId: string, subtask: Subtasks): string {
   const known = subtask(taskId)
   return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
 }

@@ -1,11 +1,15 @@
-import { remember } from "../lib/remember.ts"
+import type { Clock, Host } from "../core/ports.ts"
+import type { Signer } from "../host/record/signature.ts"
+import type { Processes } from "../lib/lock.ts"
 import { oneLine } from "../lib/text.ts"
-import { type BlockInput, type Sections, sectionsOf, taskBlock, taskNow } from "./block.ts"
-import { Changes } from "./changes.ts"
-import type { Threads } from "./ports.ts"
-import { Present, type PresentPorts } from "./present.ts"
-import type { Change, Command } from "./rules/command.ts"
+import type { BoardOptions } from "../options.ts"
+import type { Tool } from "../tools/tool.ts"
+import { Blocks } from "./blocks.ts"
+import { type AgentConfig, gateTools } from "./gate.ts"
+import { boardFolder, isSameFolder } from "./project.ts"
+import type { Change, Command, Of } from "./rules/command.ts"
 import { noSuchTask, threadTask } from "./rules/common.ts"
+import type { Runs } from "./runs.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
   type Actor,
@@ -18,64 +22,81 @@ import {
   type NewSubtask,
   type NewTask,
   type StepPatch,
+  type Subtasks,
   type TaskPatch,
 } from "./service.ts"
-import { archivedBy, frozen, taskOf } from "./snapshot.ts"
-import { type BoardState, findTask } from "./state.ts"
+import { type BoardState, findTask, subtasksOf } from "./state.ts"
 import { stateOf } from "./status.ts"
-import type { Store } from "./store/store.ts"
+import { Store } from "./store/store.ts"
 import { type BoardTask, headOf, type Resource, type TaskState } from "./task.ts"
-import { ThreadMaker } from "./thread-maker.ts"
+import { ThreadMaker, type Threads } from "./threads.ts"
+import { boardTools } from "./tools/index.ts"
+import { World } from "./world.ts"
 
-export type BoardPorts = PresentPorts & {
-  readonly store: Store
-  readonly threads: Threads
-  readonly maxConcurrentRuns: number
+export type BoardSetup = {
+  readonly options: BoardOptions
+  /** The project's main checkout, and the folder that this instance of the plugin serves. */
   readonly project: string
-  /** Whether this instance of the plugin serves the project's main folder. */
-  readonly isHome: boolean
+  readonly directory: string
+  /** OpenCode's state folder, in which this installation keeps what is its own. */
+  readonly state: string
+  readonly signer: Signer
+  readonly host: Pick<Host, "agents" | "toast" | "log">
+  readonly threads: Threads
+  readonly runs: Runs
+  readonly clock: Clock
+  readonly processes: Processes
+  /** Whether a session is that of a background task, or lies below one. */
+  readonly isBackground: (sessionID: string) => Promise<boolean>
 }
 
 const DEFAULT_HISTORY = 20
-/** Threads whose turn's block is remembered at most. */
-const MOST_TURNS = 256
 
 /**
- * The board's service: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that
- * a restart would lose.
+ * The board: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that a restart
+ * would lose. This module, and all below it, is loaded only where the option `board` is there.
  */
 export class TaskBoard implements Board {
-  readonly #ports: BoardPorts
-  readonly #present: Present
+  readonly tools: Readonly<Record<string, Tool>>
+  readonly #setup: BoardSetup
+  readonly #store: Store
+  readonly #world: World
   readonly #threads: ThreadMaker
-  readonly #changes: Changes
   readonly #scheduler: Scheduler
-  /** Threads whose turns are under way, and what their tasks' blocks say in all requests of the turn. */
-  readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
+  readonly #blocks: Blocks
   readonly #listeners = new Set<() => void>()
 
-  constructor(ports: BoardPorts) {
-    this.#ports = ports
-    const { store, runs, surroundings, clock, schedule, maxConcurrentRuns, isHome, threads, project } = ports
-    this.#present = new Present(ports)
-    this.#threads = new ThreadMaker(project, threads, surroundings, clock)
-    this.#changes = new Changes({ store, present: this.#present, threads: this.#threads, clock })
+  constructor(setup: BoardSetup) {
+    const { options, project, directory, state, signer, host, threads, runs, clock, processes, isBackground } = setup
+    this.#setup = setup
+    this.#store = new Store({
+      folder: boardFolder(project, options.dir),
+      state,
+      signer,
+      processes,
+      now: () => clock.now(),
+      warn: (message) => host.log("warn", message),
+    })
+    this.#world = new World({ host, runs, clock, options, store: this.#store })
+    this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
     this.#scheduler = new Scheduler({
-      store,
+      store: this.#store,
       runs,
-      surroundings,
+      host,
       clock,
-      schedule,
-      maxConcurrentRuns,
-      home: { isHere: isHome, wake: () => threads.wakeHome() },
+      schedule: this.#world.schedule,
+      maxConcurrentRuns: options.maxConcurrentRuns,
+      home: { isHere: isSameFolder(project, directory), wake: () => threads.wakeHome() },
       moment: async () => {
         await this.agents()
-        return this.#present.moment()
+        return this.#world.moment()
       },
       change: (command) => this.#do(command),
       threadOf: (task) => this.#threadOf(task),
       changed: () => this.#tell(),
     })
+    this.#blocks = new Blocks({ store: this.#store, board: this, read: () => this.#read() })
+    this.tools = boardTools({ board: this, isBackground })
   }
 
   /** Begins to look after the tasks there are. Never rejects. */
@@ -88,19 +109,41 @@ export class TaskBoard implements Board {
     await this.#scheduler.stop()
   }
 
-  /** One look at clock and board. Never rejects. */
+  /** One look at clock and board, as the timer brings it about by itself. Never rejects. */
   beat(): Promise<void> {
     return this.#scheduler.beat()
   }
 
+  /** Before the host makes its agents: who is offered the tools. */
+  configure(config: AgentConfig): void {
+    gateTools(config, this.#setup.options.agents)
+  }
+
+  /** The `<Task>` block for a session's next request; undefined where it is no thread. Never rejects. */
+  system(sessionID: string): Promise<string | undefined> {
+    return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
+  }
+
+  /** A request of this turn is about to be made: what has changed since the turn's block, if anything. Never rejects. */
+  changed(sessionID: string, turn: string): Promise<string | undefined> {
+    return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
+  }
+
+  /** A user message was stored in a session: if that is a thread, and it is a person's, its task is touched. Never rejects. */
+  async written(sessionID: string, messageID: string): Promise<void> {
+    await this.#quietly("hearing of a message", async () => {
+      if (this.#setup.runs.wrote(messageID)) return
+      if (threadTask(await this.#store.read(), sessionID)) await this.#do({ type: "written", threadId: sessionID })
+    })
+  }
+
   async list(): Promise<readonly BoardTask[]> {
-    const { tasks } = await this.#read()
-    return tasks.map(frozen)
+    return (await this.#read()).tasks.map(frozen)
   }
 
   async get(id: string): Promise<BoardTask> {
     const wanted = plainID(id)
-    const task = findTask(await this.#read(), wanted) ?? (await this.#ports.store.find(wanted))
+    const task = findTask(await this.#read(), wanted) ?? (await this.#store.find(wanted))
     if (!task) throw noSuchTask(wanted)
     return frozen(task)
   }
@@ -108,12 +151,12 @@ export class TaskBoard implements Board {
   async history(limit = DEFAULT_HISTORY): Promise<readonly BoardTask[]> {
     if (!Number.isInteger(limit) || limit < 1 || limit > MOST_HISTORY)
       throw new BoardError("invalid", `\`limit\` must be a whole number from 1 to ${MOST_HISTORY}.`)
-    await this.#ports.store.read()
-    return (await this.#ports.store.newest(limit)).map(frozen)
+    await this.#store.read()
+    return (await this.#store.newest(limit)).map(frozen)
   }
 
   async create(input: NewTask, by: Actor): Promise<BoardTask> {
-    return taskOf(await this.#do({ type: "create", input, by }))
+    return taskOf(await this.#make({ type: "create", input, by }))
   }
 
   async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
@@ -139,7 +182,7 @@ export class TaskBoard implements Board {
   }
 
   async createSubtask(id: string, index: number, input: NewSubtask, by: Actor) {
-    const change = await this.#do({ type: "create subtask", id: plainID(id), index, input, by })
+    const change = await this.#make({ type: "create subtask", id: plainID(id), index, input, by })
     return { parent: taskOf(change), subtask: frozen(change.subtask as BoardTask) }
   }
 
@@ -153,11 +196,7 @@ export class TaskBoard implements Board {
 
   async notifyUser(message: string, by: Actor): Promise<BoardTask> {
     const task = taskOf(await this.#do({ type: "notify", message, by }))
-    this.#ports.surroundings.toast({
-      title: headOf(task),
-      message: oneLine(message, message.length),
-      variant: "warning",
-    })
+    this.#setup.host.toast({ title: headOf(task), message: oneLine(message, message.length), variant: "warning" })
     return task
   }
 
@@ -165,17 +204,34 @@ export class TaskBoard implements Board {
     await this.#do({ type: "run", id: plainID(id) })
   }
 
+  async accept(): Promise<void> {
+    await this.#do({ type: "accept" })
+  }
+
+  lost(): readonly BoardTask[] {
+    return this.#store.latest.lost.map(frozen)
+  }
+
+  async restore(): Promise<void> {
+    await this.#do({ type: "restore" })
+    await this.#store.restoreHistory()
+  }
+
+  async forget(): Promise<void> {
+    await this.#do({ type: "forget" })
+  }
+
   state(task: BoardTask): TaskState {
-    return stateOf(this.#ports.store.latest, task, this.#present.moment())
+    return stateOf(this.#store.latest, task, this.#world.moment())
   }
 
   agents(): Promise<readonly BoardAgent[]> {
-    return this.#present.agents()
+    return this.#world.agents()
   }
 
   inFlight(): readonly string[] {
-    const tasks = this.#ports.store.latest.tasks.filter(
-      (task) => this.#present.isRunning(task) || this.state(task).state === "queued",
+    const tasks = this.#store.latest.tasks.filter(
+      (task) => this.#world.isRunning(task) || this.state(task).state === "queued",
     )
     return tasks.map(({ id }) => id)
   }
@@ -185,59 +241,34 @@ export class TaskBoard implements Board {
     return () => void this.#listeners.delete(listener)
   }
 
-  /**
-   * The `<Task>` block for a session's next request: that of the beginning of its turn, since what stands so far in front
-   * costs the provider's cache of all that follows. Undefined where it is no thread.
-   */
-  async blockFor(sessionID: string): Promise<string | undefined> {
-    const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
-    return sections && taskBlock(sections)
-  }
-
-  /**
-   * A request of this turn is about to be made in a session. Returns what differs from the turn's block by now, which
-   * stands as the last message of that request; undefined for nothing.
-   */
-  async changesFor(sessionID: string, turn: string): Promise<string | undefined> {
-    const begun = this.#turns.get(sessionID)
-    const task = begun?.turn === turn ? begun.sections : undefined
-    const sections = await this.#sectionsFor(sessionID, task?.id)
-    if (task) return sections && taskNow(task, sections)
-    if (sections) remember(this.#turns, sessionID, { turn, sections }, MOST_TURNS)
-    else this.#turns.delete(sessionID)
-    return undefined
-  }
-
-  /** `id`: the task whose thread it was when the turn began: it may have left the board since. */
-  async #sectionsFor(sessionID: string, id?: string): Promise<Sections | undefined> {
-    const { store } = this.#ports
-    const isThread = threadTask(await store.read(), sessionID) !== undefined
-    const task = isThread ? threadTask(await this.#read(), sessionID) : id && (await store.find(id))
-    return task ? sectionsOf({ task, subtask: await this.subtasksIn(task), state: this.state(task) }) : undefined
-  }
-
-  /** What is known of the subtasks of a task's steps. */
-  async subtasksIn(task: BoardTask): Promise<BlockInput["subtask"]> {
+  async subtasksIn(task: BoardTask): Promise<Subtasks> {
     const known = new Map<string, { owner: string; text: string }>()
-    const state = this.#ports.store.latest
+    const state = this.#store.latest
     for (const { taskId } of task.steps) {
       if (taskId === undefined) continue
-      const subtask = findTask(state, taskId) ?? (await this.#ports.store.find(taskId))
+      const subtask = findTask(state, taskId) ?? (await this.#store.find(taskId))
       if (subtask) known.set(taskId, { owner: subtask.owner, text: this.state(subtask).text })
     }
     return (id) => known.get(id)
   }
 
-  /** A message was written in a session: if it is a thread, and the message a person's, its task is touched. */
-  async written(sessionID: string, messageID: string): Promise<void> {
-    const { store, runs } = this.#ports
-    if (runs.wrote(messageID)) return
-    if (threadTask(await store.read(), sessionID)) await this.#do({ type: "written", threadId: sessionID })
+  /** Makes a task in a thread of its own. The host is asked for that between two changes: it may take its time. */
+  async #make(command: Of<"create"> | Of<"create subtask">): Promise<Change> {
+    const decided = await this.#store.preview(command, await this.#world.facts())
+    const as = await this.#store.reserve()
+    const made = { ...((decided.subtask ?? decided.task) as BoardTask), id: as }
+    const threadId = await this.#threads.forNew(made, command.by)
+    try {
+      return await this.#do({ ...command, as, threadId })
+    } catch (error) {
+      if (threadId !== undefined) await this.#threads.drop(threadId)
+      throw error
+    }
   }
 
   async #do(command: Command): Promise<Change> {
     await this.#refresh()
-    const change = await this.#changes.carryOut(command)
+    const change = await this.#store.carryOut(command, await this.#world.facts())
     if ("by" in command && command.by.kind === "agent") {
       const { sessionID } = command.by
       if (change.archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
@@ -249,12 +280,12 @@ export class TaskBoard implements Board {
 
   async #read(): Promise<BoardState> {
     await Promise.all([this.agents().catch(() => []), this.#refresh()])
-    return this.#ports.store.read()
+    return this.#store.read()
   }
 
-  /** Who runs tasks hears of all that runs. */
+  /** Looks at what other processes run, of which nothing is heard here. Who runs tasks hears of all that runs. */
   async #refresh(): Promise<void> {
-    if (!this.#scheduler.leads) await this.#present.refresh()
+    if (!this.#scheduler.leads) await this.#world.refresh()
   }
 
   async #threadOf(task: BoardTask): Promise<string> {
@@ -263,9 +294,38 @@ export class TaskBoard implements Board {
     return threadId
   }
 
+  async #quietly<Value>(what: string, work: () => Promise<Value>): Promise<Value | undefined> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#setup.host.log("warn", `the board: ${what} failed`, { error: String(error) })
+      return undefined
+    }
+  }
+
   #tell(): void {
     for (const listener of this.#listeners) listener()
   }
 }
 
 const plainID = (id: string): string => String(id).trim().replace(/^#/, "")
+
+/** The task that a change was about, as it is handed out. */
+const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
+
+function archivedBy(change: Change): Archived {
+  const [, ...canceled] = change.archived
+  const task = taskOf(change)
+  return Object.freeze({
+    task,
+    canceled: canceled.map(frozen),
+    open: task.status === "done" ? subtasksOf(change.state, task).map(frozen) : [],
+  })
+}
+
+/** What is on the board is never changed in place: it is frozen where it stands, once. */
+function frozen(task: BoardTask): BoardTask {
+  if (Object.isFrozen(task)) return task
+  for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)
+  return Object.freeze(task)
+}

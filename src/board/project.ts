@@ -1,4 +1,5 @@
 import { readFileSync, realpathSync, statSync } from "node:fs"
+import { homedir } from "node:os"
 import { basename, dirname, isAbsolute, join, resolve } from "node:path"
 
 /**
@@ -12,6 +13,10 @@ export function mainCheckout(worktree: string, directory: string): string {
 }
 
 export const boardFolder = (project: string, dir: string): string => (isAbsolute(dir) ? dir : join(project, dir))
+
+/** OpenCode's own state; what is ours in it lies in a folder of our name. */
+export const stateFolder = (env: NodeJS.ProcessEnv = process.env): string =>
+  join(env.XDG_STATE_HOME || join(env.HOME || homedir(), ".local", "state"), "opencode", "superagents")
 
 /** Whether two names mean the same folder. */
 export const isSameFolder = (one: string, other: string): boolean => real(one) === real(other)

@@ -1,13 +1,15 @@
-import type { FSWatcher } from "node:fs"
 import { messageOf } from "../core/errors.ts"
+import type { Clock, Host } from "../core/ports.ts"
 import type { Claim } from "../lib/lock.ts"
-import type { Clock, Runs, RunView, Surroundings } from "./ports.ts"
+import { Notices } from "./notices.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
 import type { Command, RunResult } from "./rules/command.ts"
+import type { Runs, RunView } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
-import { type BoardState, findTask, pulseOf } from "./state.ts"
+import { type BoardState, findTask, isOutside, pulseOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
 import type { Store } from "./store/store.ts"
+import type { Watch } from "./store/watch.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
 /** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
@@ -16,9 +18,9 @@ const HEARTBEAT_MS = 20_000
 const LATE_MS = 120_000
 
 export type SchedulerPorts = {
-  readonly store: Pick<Store, "read" | "exists" | "watch" | "lease" | "isLeased" | "find">
+  readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
   readonly runs: Runs
-  readonly surroundings: Surroundings
+  readonly host: Pick<Host, "toast" | "log">
   readonly clock: Clock
   readonly schedule: Schedule
   /** The most runs at once; 0 for any. */
@@ -48,7 +50,8 @@ export class Scheduler {
   #countedFrom = Number.POSITIVE_INFINITY
   #lease?: Claim
   /** Of the board's folder, or of the one that it will be made in. */
-  #watcher?: FSWatcher
+  #watcher?: Watch
+  readonly #notices: Notices
   #exists = false
   #cancelTimer?: () => void
   #beating?: Promise<void>
@@ -58,6 +61,7 @@ export class Scheduler {
 
   constructor(ports: SchedulerPorts) {
     this.#ports = ports
+    this.#notices = new Notices(ports.host)
     ports.runs.listen(() => {
       this.look()
       ports.changed()
@@ -102,7 +106,7 @@ export class Scheduler {
     try {
       await this.#lookAround()
     } catch (error) {
-      this.#ports.surroundings.log("warn", "the board could not be looked at", { error: messageOf(error) })
+      this.#ports.host.log("warn", "the board could not be looked at", { error: messageOf(error) })
     }
     if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
   }
@@ -132,7 +136,7 @@ export class Scheduler {
       try {
         if (this.#lease && !this.#stopped) await this.#look()
       } catch (error) {
-        this.#ports.surroundings.log("warn", "the board could not be worked on", { error: messageOf(error) })
+        this.#ports.host.log("warn", "the board could not be worked on", { error: messageOf(error) })
         return
       }
     } while (this.#again)
@@ -150,7 +154,10 @@ export class Scheduler {
       void (this.#lease && this.#exists ? this.look() : this.beat())
       if (this.#exists) changed()
     })
-    if (!exists) return
+    if (!exists) {
+      if (home.isHere) this.#notices.tell(await store.look())
+      return
+    }
     if (!home.isHere) {
       if (!(await store.isLeased())) await home.wake()
       return
@@ -167,7 +174,7 @@ export class Scheduler {
   }
 
   async #holdLease(): Promise<void> {
-    const { store, runs, surroundings } = this.#ports
+    const { store, runs, host } = this.#ports
     if (this.#lease) {
       if (await this.#lease.holds()) return this.#lease.renew()
       this.#lease = undefined
@@ -179,7 +186,7 @@ export class Scheduler {
     await runs.refresh()
     if (this.#stopped) return lease.release()
     this.#lease = lease
-    surroundings.log("info", "this process runs the board's tasks")
+    host.log("info", "this process runs the board's tasks")
   }
 
   async #tickWhenDue(): Promise<void> {
@@ -202,16 +209,17 @@ export class Scheduler {
   }
 
   #sayMissed(due: number, now: number): void {
-    const { surroundings, schedule } = this.#ports
+    const { host, schedule } = this.#ports
     const message = `The round of ${schedule.text(due, now)} was missed; it is made up for now.`
-    surroundings.log("info", message)
-    surroundings.toast({ title: "Board", message, variant: "info" })
+    host.log("info", message)
+    host.toast({ title: "Board", message, variant: "info" })
   }
 
   async #look(): Promise<void> {
     const { store, maxConcurrentRuns } = this.#ports
     await this.#recordEnds(await store.read())
     const state = await store.read()
+    this.#notices.tell(state)
     await this.#stopWhatIsOver(state)
     const moment = await this.#ports.moment()
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
@@ -257,18 +265,19 @@ export class Scheduler {
   }
 
   async #begin(state: BoardState, task: BoardTask): Promise<void> {
-    const { runs, clock, change, surroundings, store, threadOf } = this.#ports
+    const { runs, clock, change, host, store, threadOf } = this.#ports
     const { id } = task
     const byClock = pulseOf(state, id).wake?.cause === "clock"
     let sessionID = ""
     try {
       sessionID = await threadOf(task)
       // It may have ended, or got another owner, while its thread was looked for.
-      const present = findTask(await store.read(), id)
-      if (present?.status !== "active" || present.threadId !== sessionID) return
+      const now = await store.read()
+      const present = findTask(now, id)
+      if (present?.status !== "active" || present.threadId !== sessionID || isOutside(now, id)) return
       this.#flights.set(sessionID, { id, byClock })
       await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
-      surroundings.log("info", "a run of a board task has begun", { task: id, session: sessionID })
+      host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
       const startedAt = new Date(clock.now()).toISOString()

@@ -1,4 +1,4 @@
-import type { BoardStatus, BoardTask, Resource, TaskState } from "./task.ts"
+import type { BoardStatus, BoardTask, NewStep, Resource, TaskState } from "./task.ts"
 
 /** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
 export type Actor =
@@ -6,8 +6,6 @@ export type Actor =
   | { readonly kind: "user" }
 
 export const USER: Actor = Object.freeze({ kind: "user" })
-
-export type NewStep = { readonly title: string; readonly details?: string; readonly done?: boolean }
 
 export type NewTask = {
   readonly title: string
@@ -28,7 +26,7 @@ export type TaskPatch = {
   readonly status?: BoardStatus
 }
 
-export type StepPatch = { readonly title?: string; readonly details?: string; readonly done?: boolean }
+export type StepPatch = Partial<NewStep>
 
 export type NewSubtask = { readonly title: string; readonly description?: string; readonly owner: string }
 
@@ -56,6 +54,9 @@ export type Archived = {
   /** Subtasks that go on although it is done. */
   readonly open: readonly BoardTask[]
 }
+
+/** A step's subtask: its owner and state, or how it ended. */
+export type Subtasks = (id: string) => { readonly owner: string; readonly text: string } | undefined
 
 /** An agent that may own tasks. */
 export type BoardAgent = { readonly name: string; readonly description: string }
@@ -94,11 +95,21 @@ export interface Board {
   /** Reaches the person; only from a task's thread. */
   notifyUser(message: string, by: Actor): Promise<BoardTask>
 
-  /** Has the owner work on it now; rejects with the reason why not. */
+  /** Has the owner work on it now, as it stands there; rejects with the reason why not. For a person alone. */
   run(id: string): Promise<void>
+  /** Believes all tasks as they stand there, whoever wrote them. For a person alone. */
+  accept(): Promise<void>
+  /** The tasks of a board whose file has gone, oldest first. They are kept until a person wants them back or not. */
+  lost(): readonly BoardTask[]
+  /** Brings them back, with the history. For a person alone. */
+  restore(): Promise<void>
+  /** Lets them go. For a person alone. */
+  forget(): Promise<void>
 
   /** Of a task as just read. Never throws. */
   state(task: BoardTask): TaskState
+  /** What is known of the subtasks of a task's steps. */
+  subtasksIn(task: BoardTask): Promise<Subtasks>
   /** The agents that may own tasks. */
   agents(): Promise<readonly BoardAgent[]>
   /** The ids of the tasks that run or are queued to run. */
@@ -107,4 +118,4 @@ export interface Board {
   subscribe(listener: () => void): () => void
 }
 
-export type { BoardTask, Resource, TaskState }
+export type { BoardTask, NewStep, Resource, TaskState }

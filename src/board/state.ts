@@ -1,3 +1,4 @@
+import { DAY_MS } from "../core/bill.ts"
 import type { BoardTask } from "./task.ts"
 
 /** Why a task's owner is to be woken. */
@@ -20,7 +21,7 @@ export type Pulse = {
   readonly needs?: string
 }
 
-/** The whole of `tasks.json`. All of it changes in one write. */
+/** The whole board. All of it changes in one write. */
 export type BoardState = {
   readonly tasks: readonly BoardTask[]
   /** More than any id ever used. */
@@ -29,9 +30,19 @@ export type BoardState = {
   readonly tick?: string
   /** By task id. */
   readonly pulses: Readonly<Record<string, Pulse>>
+  /**
+   * The tasks that another hand wrote or changed, by id, with what was believed of them before; null for one that is
+   * new. They wait for a person: neither clock nor event nor agent starts them.
+   */
+  readonly outside: Readonly<Record<string, BoardTask | null>>
+  /** The tasks of a board whose file has gone, until a person brings them back or lets them go. */
+  readonly lost: readonly BoardTask[]
 }
 
-export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {} })
+export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {}, outside: {}, lost: [] })
+
+/** How far back another process's runs are looked for: one that goes on has its session written to every few minutes. */
+export const LOOK_BACK_MS = DAY_MS
 
 /** After so many failed runs in a row a task rests until it is touched. */
 export const MOST_FAILURES = 3
@@ -39,11 +50,29 @@ export const MOST_FAILURES = 3
 export const findTask = (state: BoardState, id: string): BoardTask | undefined =>
   state.tasks.find((task) => task.id === id)
 
+/** What is remembered by task id, of some of the tasks alone. */
+export const keeping = <Value>(record: Readonly<Record<string, Value>>, isKept: (id: string) => boolean) =>
+  Object.fromEntries(Object.entries(record).filter(([id]) => isKept(id)))
+
 export const pulseOf = (state: BoardState, id: string): Pulse => state.pulses[id] ?? {}
 
-/** The task whose step this one does. */
-export const parentOf = (state: BoardState, id: string): BoardTask | undefined =>
-  state.tasks.find(({ steps }) => steps.some((step) => step.taskId === id))
+/** Whether a task waits for a person because another hand wrote or changed it. */
+export const isOutside = (state: BoardState, id: string): boolean => Object.hasOwn(state.outside, id)
+
+/** A task as it is believed: before another hand changed it, where one did; undefined where nothing of it is. */
+export const believed = (state: BoardState, task: BoardTask): BoardTask | undefined =>
+  isOutside(state, task.id) ? (state.outside[task.id] ?? undefined) : task
+
+/** The task whose step this one does. A link that is believed comes before one that a hand has drawn. */
+export function parentOf(state: BoardState, id: string): BoardTask | undefined {
+  const links = ({ steps }: BoardTask) => steps.some((step) => step.taskId === id)
+  return (
+    state.tasks.find((task) => {
+      const known = believed(state, task)
+      return known !== undefined && links(known)
+    }) ?? state.tasks.find(links)
+  )
+}
 
 /** The subtasks of a task that are not archived. */
 export const subtasksOf = (state: BoardState, task: BoardTask): readonly BoardTask[] =>
@@ -58,5 +87,7 @@ export function waitsFor(state: BoardState, task: BoardTask): BoardTask | undefi
 /** Whether the clock passes this task by: it waits for somebody or something, or rests. */
 export function isHeld(state: BoardState, task: BoardTask): boolean {
   const { needs, failures = 0 } = pulseOf(state, task.id)
-  return needs !== undefined || failures >= MOST_FAILURES || waitsFor(state, task) !== undefined
+  return (
+    isOutside(state, task.id) || needs !== undefined || failures >= MOST_FAILURES || waitsFor(state, task) !== undefined
+  )
 }

@@ -1,7 +1,6 @@
-import { DAY_MS } from "../core/bill.ts"
 import { cut, oneLine } from "../lib/text.ts"
-import type { RunView } from "./ports.ts"
-import { type BoardState, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
+import type { RunView } from "./runs.ts"
+import { type BoardState, isOutside, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
 import type { BoardTask, TaskState } from "./task.ts"
 
 /** What is known of the moment, beside the board. */
@@ -17,9 +16,7 @@ export type Moment = {
 }
 
 const MOST_REASON_CHARS = 160
-
-/** How far back another process's runs are looked for: one that goes on has its session written to every few minutes. */
-export const LOOK_BACK_MS = DAY_MS
+const CHANGED_OUTSIDE = "changed outside; look at it and start it"
 
 /** Whether a run of the task is under way, or handed to the manager. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
@@ -36,13 +33,18 @@ export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOSt
 
 /** What a task is doing, with the reason. Pure: the same for tool, screen, page and HTTP. */
 export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
-  if (task.status !== "active") return { state: task.status, reason: "", text: task.status }
+  const waits = isOutside(state, task.id)
+  if (task.status !== "active") {
+    const reason = waits ? CHANGED_OUTSIDE : ""
+    return { state: task.status, reason, text: [task.status, reason].filter(Boolean).join(": ") }
+  }
   const run = moment.runOf(task)
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
     return plain(run.state === "queued" ? "queued" : "running")
   }
+  if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
   const { wake, needs, failures = 0, failure } = pulseOf(state, task.id)
   if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
@@ -67,7 +69,8 @@ export function dueTasks(
 ): readonly BoardTask[] {
   const due = state.tasks.filter((task) => {
     const pulse = pulseOf(state, task.id)
-    if (!pulse.wake || task.status !== "active" || (pulse.failures ?? 0) >= MOST_FAILURES) return false
+    if (!pulse.wake || task.status !== "active" || isOutside(state, task.id) || (pulse.failures ?? 0) >= MOST_FAILURES)
+      return false
     const run = moment.runOf(task)
     return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
   })
@@ -85,7 +88,7 @@ const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
 
 const plain = (state: "queued" | "running"): TaskState => ({ state, reason: "", text: state })
 
-const told = (state: "needs you" | "rests", reason: string): TaskState => ({
+const told = (state: "needs you" | "rests" | "waiting for a person", reason: string): TaskState => ({
   state,
   reason: clipped(reason),
   text: `${state}: ${clipped(reason)}`,

@@ -1,3 +1,4 @@
+import { z } from "zod"
 import { oneLine } from "../lib/text.ts"
 
 /**
@@ -20,47 +21,86 @@ export const MOST_STEP_TITLE_CHARS = 60
 /** Of one task's steps, and of its resources. */
 export const MOST_ITEMS = 100
 
-export type Step = {
-  readonly title: string
-  readonly details?: string
-  readonly done: boolean
-  /** The subtask that does this step. */
-  readonly taskId?: string
-}
+/** One form everywhere: it stands in commands that people copy. */
+export const IS_SESSION = /^ses_\w{1,80}$/
 
-export type Resource = {
-  readonly type: "url" | "file"
-  /** A URL or an absolute path. */
-  readonly value: string
-  readonly label?: string
-}
+/** What a hand leaves out, or sets to null, is not there. */
+const absent = <Schema extends z.ZodType>(schema: Schema) =>
+  schema
+    .nullish()
+    .transform((value) => value ?? undefined)
+    .optional()
 
-export type BoardTask = {
-  /** A numeric string, never used twice. */
-  readonly id: string
-  readonly title: string
-  readonly description: string
+const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
+
+/** A step, as it is stored; `taskId` is the subtask that does it. Lengths are for the rules to check. */
+export const stepSchema = z.object({
+  title: z.string(),
+  details: absent(z.string()),
+  done: z.boolean().default(false),
+  taskId: absent(ID),
+})
+
+/** A step as callers give it: its link to a subtask is not theirs to draw. */
+export const newStepSchema = z.strictObject({
+  title: z.string().describe(`At most ${MOST_STEP_TITLE_CHARS} characters.`),
+  details: z.string().optional(),
+  done: z.boolean().optional(),
+})
+
+/** `value` is a URL or an absolute path. */
+export const resourceSchema = z.object({
+  type: z.enum(["url", "file"]),
+  value: z.string(),
+  label: absent(z.string()),
+})
+
+/** A task, as it is stored. Times are ISO; `archivedAt` is that of a task in history. */
+export const taskSchema = z.object({
+  /** Never used twice. */
+  id: ID,
+  title: z.string(),
+  description: z.string().default(""),
   /** The agent that works on it. */
-  readonly owner: string
+  owner: z.string(),
   /** The agent whose session made it, or `user`. */
-  readonly createdBy: string
-  readonly status: BoardStatus
-  readonly steps: readonly Step[]
-  readonly resources: readonly Resource[]
-  readonly threadId?: string
-  /** ISO times. */
-  readonly createdAt: string
-  readonly updatedAt: string
-  /** Of a task in history. */
-  readonly archivedAt?: string
-}
+  createdBy: z.string().default("user"),
+  status: z.enum(BOARD_STATUSES),
+  steps: z.array(stepSchema).default([]),
+  resources: z.array(resourceSchema).default([]),
+  threadId: z.string().regex(IS_SESSION).optional().catch(undefined),
+  createdAt: z.string().default(""),
+  updatedAt: z.string().default(""),
+  archivedAt: absent(z.string()),
+})
+
+type Frozen<Value> = Value extends readonly (infer Item)[]
+  ? readonly Frozen<Item>[]
+  : Value extends object
+    ? { readonly [Key in keyof Value]: Frozen<Value[Key]> }
+    : Value
+
+export type Step = Frozen<z.output<typeof stepSchema>>
+export type NewStep = Frozen<z.input<typeof newStepSchema>>
+export type Resource = Frozen<z.output<typeof resourceSchema>>
+export type BoardTask = Frozen<z.output<typeof taskSchema>>
 
 /** `#5 Title`, on one line: how a task is named to people and models. */
 export const headOf = ({ id, title }: Pick<BoardTask, "id" | "title">): string => `#${id} ${oneLine(title)}`
 
 /** What a task is doing, and why: the same for tools, screen, page and HTTP. */
 export type TaskState = {
-  readonly state: "draft" | "done" | "canceled" | "running" | "queued" | "waits" | "needs you" | "next run" | "rests"
+  readonly state:
+    | "draft"
+    | "done"
+    | "canceled"
+    | "running"
+    | "queued"
+    | "waits"
+    | "needs you"
+    | "waiting for a person"
+    | "next run"
+    | "rests"
   /** What it waits for, what is needed, when it runs next, why it rests; empty where there is nothing to say. */
   readonly reason: string
   /** Both in one line, as it is shown: `waits for #6`, `needs you: …`, `next run 14:00`. */

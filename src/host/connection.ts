@@ -1,10 +1,11 @@
-import type { Threads } from "../board/ports.ts"
+import type { Threads } from "../board/threads.ts"
 import type { Host } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { Hand } from "./person.ts"
+import type { Signer } from "./record/signature.ts"
 
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<
@@ -18,6 +19,8 @@ export type Notice = { readonly title: string; readonly message: string }
 export type Connection = {
   readonly host: Host
   readonly forks: ForkHost
+  /** Signs what this installation writes. */
+  readonly signer: Signer
   /** Writes a warning to the log, and shows it to the user as soon as there is a screen. */
   warn(notice: Notice): void
   /** What the user has to know of records that are not believed. Asked once the records have been read. */

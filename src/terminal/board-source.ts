@@ -1,18 +1,18 @@
-import type { FSWatcher } from "node:fs"
-import { join } from "node:path"
+import { randomBytes } from "node:crypto"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
-import { boardFolder, mainCheckout } from "../board/project.ts"
-import { type BoardState, EMPTY } from "../board/state.ts"
-import { LOOK_BACK_MS, stateOf } from "../board/status.ts"
-import { BOARD_FILE, parseBoard } from "../board/store/format.ts"
-import { boardText } from "../board/store/text.ts"
-import { watchNearest } from "../board/store/watch.ts"
+import { boardFolder, mainCheckout, stateFolder } from "../board/project.ts"
+import { type BoardState, EMPTY, LOOK_BACK_MS } from "../board/state.ts"
+import { stateOf } from "../board/status.ts"
+import { Store } from "../board/store/store.ts"
+import type { Watch } from "../board/store/watch.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { isActive, isQueued } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/opencode/asks.ts"
 import { decodeRecord } from "../host/record/codec.ts"
+import { processLives, processMark } from "../host/record/owner.ts"
+import { installationKey, type Signer, signerOf } from "../host/record/signature.ts"
 import type { BoardOptions } from "../options.ts"
 
 /** How often a look is taken at what other processes run, and at what was not heard of. */
@@ -25,8 +25,8 @@ const LIST_LIMIT_MS = 5000
 export type BoardSource = ReturnType<typeof createBoardSource>
 
 /**
- * The board as the terminal shows it: read from its file, since the terminal runs on the machine where the work is, and
- * never written. What runs is read from the threads' records. Nothing is read, heard or timed where the option `board`
+ * The board as the terminal shows it: read from its files, since the terminal runs on the machine where the work is.
+ * What runs is read from the threads' records. Nothing is read, heard or timed where the option `board`
  * is not there; the host may tell of it later.
  */
 export function createBoardSource(
@@ -41,12 +41,15 @@ export function createBoardSource(
   const touch = () => void setVersion((count) => count + 1)
   /** Threads as they were read: other processes' runs are told of in no event here. */
   const threads = new Map<string, Session>()
-  let watcher: FSWatcher | undefined
+  let watcher: Watch | undefined
   let told = new Map<string, string | undefined>()
   let first = true
   let readSince: number | undefined
-  /** The file as it was read last. */
-  let text: string | undefined
+  let store: { readonly files: Store; readonly folder: string } | undefined
+  /** The board as it was read last. */
+  let present: BoardState | undefined
+  /** Whether there was a board at the last look. */
+  let existed = false
   /** What other processes run is to be looked at, too. */
   let isDue = false
   let on = false
@@ -76,34 +79,32 @@ export function createBoardSource(
   }
 
   async function lookOnce(): Promise<void> {
+    const files = on ? filesNow() : undefined
     const given = options()
-    if (!on || !given) return
-    const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
+    if (!files || !given) return
     // While there is none, the folders above may have come or gone: another one may be the nearest by now.
-    if (text === undefined) unwatch()
-    watcher ??= heard(folder)
-    try {
-      const present = await boardText(join(folder, BOARD_FILE))
-      if (!on || typeof present !== "string" || (present === text && !isDue)) return
-      text = present
-      isDue = false
-      const parsed = parseBoard(present, "")
-      if ("state" in parsed) take(parsed.state)
-      const { scheduleOf } = await import("../board/schedule.ts")
-      setNextTick(scheduleOf(given.schedule).round(Date.now()).text)
-      await readThreads()
-    } catch (error) {
-      // No board (any more), or one that is being mended: there is another look.
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || text === undefined) return
-      gone()
-      lookAgain = true
-    }
+    const exists = await files.exists()
+    if (!on) return
+    if (!existed || !exists) unwatch()
+    existed = exists
+    watcher ??= files.watch(() => void lookAtFile())
+    const state = await files.look().catch(() => undefined)
+    // One that is being mended: there is another look.
+    if (!on || !state || (state === present && !isDue)) return
+    present = state
+    isDue = false
+    take(state)
+    const { scheduleOf } = await import("../board/schedule.ts")
+    setNextTick(scheduleOf(given.schedule).round(Date.now()))
+    await readThreads()
   }
 
-  function heard(folder: string): FSWatcher | undefined {
-    const made = watchNearest(folder, () => void lookAtFile())
-    made?.on("error", unwatch)
-    return made
+  function filesNow(): Store | undefined {
+    const given = options()
+    if (!given) return undefined
+    const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
+    if (store?.folder !== folder) store = { files: openFiles(folder), folder }
+    return store.files
   }
 
   function unwatch(): void {
@@ -113,7 +114,8 @@ export function createBoardSource(
 
   function gone(): void {
     unwatch()
-    text = undefined
+    existed = false
+    present = undefined
     setBoard(EMPTY)
   }
 
@@ -195,5 +197,25 @@ export function createBoardSource(
     isOn: () => options() !== undefined,
     look,
     dispose,
+  }
+}
+
+const openFiles = (folder: string): Store =>
+  new Store({
+    folder,
+    state: stateFolder(),
+    signer: signerHere(),
+    processes: { self: processMark, isAlive: processLives },
+    now: Date.now,
+    // The server half says so in the log.
+    warn: () => {},
+  })
+
+/** Without its key nothing of the board is believed: it is shown all the same. */
+function signerHere(): Signer {
+  try {
+    return signerOf(installationKey())
+  } catch {
+    return signerOf(randomBytes(32))
   }
 }

@@ -1,11 +1,17 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { type BoardSetup, openBoard } from "../../src/board/index.ts"
-import type { NewThread, RunRequest, Runs, RunView, Surroundings, Threads } from "../../src/board/ports.ts"
+import { type BoardSetup, TaskBoard } from "../../src/board/board.ts"
+import type { RunRequest, Runs, RunView } from "../../src/board/runs.ts"
 import type { Actor } from "../../src/board/service.ts"
+import type { BoardState } from "../../src/board/state.ts"
+import { formatBoard } from "../../src/board/store/format.ts"
+import { digestOf, Keep } from "../../src/board/store/keep.ts"
+import type { BoardTask } from "../../src/board/task.ts"
+import type { FoundThread, NewThread, Threads } from "../../src/board/threads.ts"
 import type { Clock } from "../../src/core/ports.ts"
 import { FakeClock } from "./fake-clock.ts"
+import { SIGNER } from "./records.ts"
 
 type Result = NonNullable<RunView["result"]>
 const DONE: Result = { status: "completed", begun: true, refused: [] }
@@ -88,6 +94,9 @@ export class FakeThreads implements Threads {
   /** Of sessions that work in another folder than the project's. */
   readonly folders = new Map<string, string>()
   readonly titles = new Map<string, string>()
+  /** The tasks that sessions name which this installation did not make, as if it had. */
+  readonly named = new Map<string, string>()
+  readonly removed: string[] = []
   /** Rejects with this text. */
   fails?: string
   /** Is not done before `giveUp`: the real host's calls have a limit, too. */
@@ -104,7 +113,9 @@ export class FakeThreads implements Threads {
     if (this.fails !== undefined) throw new Error(this.fails)
     if (this.hangs) return new Promise((_resolve, reject) => void this.#waiting.push(reject))
     this.made.push(thread)
-    return `ses_${this.#prefix}thread${this.made.length}`
+    const id = `ses_${this.#prefix}thread${this.made.length}`
+    threadsOf(this.#project).set(id, thread.taskID)
+    return id
   }
 
   /** What hangs is not waited for any longer. */
@@ -113,8 +124,14 @@ export class FakeThreads implements Threads {
     for (const reject of this.#waiting.splice(0)) reject(new Error("no answer"))
   }
 
-  async folderOf(sessionID: string): Promise<string | undefined> {
-    return this.gone.has(sessionID) ? undefined : (this.folders.get(sessionID) ?? this.#project)
+  async find(sessionID: string): Promise<FoundThread | undefined> {
+    if (this.gone.has(sessionID)) return undefined
+    const taskID = this.named.get(sessionID) ?? threadsOf(this.#project).get(sessionID)
+    return { folder: this.folders.get(sessionID) ?? this.#project, taskID }
+  }
+
+  async remove(sessionID: string): Promise<void> {
+    this.removed.push(sessionID)
   }
 
   async rename(sessionID: string, title: string): Promise<void> {
@@ -131,7 +148,15 @@ export class FakeThreads implements Threads {
   }
 }
 
-class FakeSurroundings implements Surroundings {
+/** Sessions are seen by all processes: the tasks that those of a project name. */
+const projects = new Map<string, Map<string, string>>()
+const threadsOf = (project: string): Map<string, string> => {
+  const found = projects.get(project) ?? new Map<string, string>()
+  projects.set(project, found)
+  return found
+}
+
+class FakeSurroundings {
   names: string[] = ["build", "librarian", "tester"]
   fails = false
   readonly toasts: string[] = []
@@ -160,6 +185,7 @@ type RigOptions = {
   runs?: FakeRuns
   clock?: FakeClock
   directory?: string
+  state?: string
 }
 
 /** A whole board on a folder of its own, or on that of another rig, with everything outside of it in the test's hand. */
@@ -169,24 +195,29 @@ export class BoardRig {
   readonly threads: FakeThreads
   readonly surroundings = new FakeSurroundings()
   readonly folder: string
-  readonly open: ReturnType<typeof openBoard>
+  readonly open: TaskBoard
+  /** Where this installation keeps what is its own. */
+  readonly state: string
   readonly #pid = ++pids
   readonly #owns: boolean
 
-  constructor({ options = {}, folder, runs, clock, directory }: RigOptions = {}) {
+  constructor({ options = {}, folder, runs, clock, directory, state }: RigOptions = {}) {
     this.clock = clock ?? new FakeClock(Date.parse("2026-03-02T08:20:00Z"))
     this.runs = runs ?? new FakeRuns(this.clock)
     this.#owns = folder === undefined
     this.folder = folder ?? mkdtempSync(join(tmpdir(), "superagents-board-"))
+    this.state = state ?? `${this.folder}-state`
     this.threads = new FakeThreads(this.#owns ? "" : `${this.#pid}_`, this.folder)
     processes.set(this.#pid, true)
-    this.open = openBoard({
+    this.open = new TaskBoard({
       options: { dir: ".opencode/tasks", agents: null, schedule: "0 * * * *", maxConcurrentRuns: 3, ...options },
       project: this.folder,
       directory: directory ?? this.folder,
+      state: this.state,
+      signer: SIGNER,
       threads: this.threads,
       runs: this.runs,
-      surroundings: this.surroundings,
+      host: this.surroundings,
       clock: this.clock,
       processes: {
         self: { place: "here", pid: this.#pid, started: "1" },
@@ -197,7 +228,17 @@ export class BoardRig {
   }
 
   get board() {
-    return this.open.service
+    return this.open
+  }
+
+  /** What this installation believes of the board, as it keeps it. */
+  get kept(): BoardState {
+    return keptIn(this.state)
+  }
+
+  /** Changes what this installation believes of the board, as an earlier process may have left it. */
+  rewrite(change: (kept: BoardState) => BoardState): void {
+    rewriteKept(this.state, change)
   }
 
   /** Lets everything follow that has been set off: until several looks in a row have changed nothing. */
@@ -208,6 +249,7 @@ export class BoardRig {
         this.runs.started.length,
         this.runs.stopped.length,
         existsSync(file) && readFileSync(file, "utf8"),
+        existsSync(this.state) && readdirSync(this.state).length > 0 && JSON.stringify(this.kept),
       ])
     for (let quiet = 0, before = ""; quiet < 4; ) {
       await this.open.beat()
@@ -215,6 +257,17 @@ export class BoardRig {
       quiet = before === seen() ? quiet + 1 : 0
       before = seen()
     }
+  }
+
+  /** A task that its owner has made and worked on once. */
+  async mine(title: string, more: { owner?: string; steps?: { title: string }[] } = {}): Promise<BoardTask> {
+    const made = await this.board.create({ title, ...more }, agentIn("build"))
+    await this.settle()
+    this.runs.end(made.threadId as string)
+    await this.settle()
+    this.runs.started.length = 0
+    await this.clock.advance(1)
+    return this.board.get(made.id)
   }
 
   /** A tool of the board, called by this agent. */
@@ -240,7 +293,8 @@ export class BoardRig {
   async close(): Promise<void> {
     this.threads.giveUp()
     await this.open.stop()
-    if (this.#owns) rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 })
+    if (!this.#owns) return
+    for (const folder of [this.folder, this.state]) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   }
 }
 
@@ -250,3 +304,34 @@ export const agentIn = (agent: string, sessionID = `ses_of_${agent}`): Actor => 
   sessionID,
   messageID: "msg_call",
 })
+
+const keptFile = (state: string): string => {
+  const [folder = ""] = readdirSync(state).filter((name) => name.startsWith("board-"))
+  return join(state, folder, "board.json")
+}
+
+/** The board that is kept in a state folder. */
+export const keptIn = (state: string): BoardState => JSON.parse(bodyOf(keptFile(state))).state
+
+/** A board as the installation of `SIGNER` has last written it: in the project's folder, and kept in `state`. */
+export function keepBoard(state: string, folder: string, board: BoardState): void {
+  const text = formatBoard({ ...board, others: {} })
+  const { folder: where, file } = new Keep(state, folder, SIGNER, () => {})
+  for (const each of [where, folder]) mkdirSync(each, { recursive: true })
+  const kept = { state: board, others: {}, text: digestOf(text), before: "" }
+  writeFileSync(file, signed({ version: 1, board: folder, ...kept }))
+  writeFileSync(join(folder, "tasks.json"), text)
+}
+
+function signed(kept: object): string {
+  const body = JSON.stringify(kept)
+  return `${SIGNER.sign(body)}\n${body}`
+}
+
+const bodyOf = (file: string): string => readFileSync(file, "utf8").split("\n")[1] as string
+
+function rewriteKept(state: string, change: (kept: BoardState) => BoardState): void {
+  const file = keptFile(state)
+  const kept = JSON.parse(bodyOf(file))
+  writeFileSync(file, signed({ ...kept, state: change(kept.state) }))
+}

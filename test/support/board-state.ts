@@ -76,16 +76,22 @@ export class RuledBoard {
     return task
   }
 
-  /** Makes a task that is owned by `owner`, by its own hand unless said; returns its id. */
+  /**
+   * Makes a task that is owned by `owner`; returns its id. Unless it is said who makes it, its owner has, and has heard
+   * of it by now.
+   */
   make(owner = "build", more: { by?: Actor; status?: "draft"; steps?: string[]; threadId?: string } = {}): string {
     const { by = agent(owner), status, steps = [], threadId } = more
     const input = { title: `work for ${owner}`, owner, status, steps: steps.map((title) => ({ title })) }
-    return this.do({ type: "create", input, by, threadId }).task?.id ?? ""
+    const id = this.do({ type: "create", input, by, threadId }).task?.id ?? ""
+    const { [id]: _wake, ...pulses } = this.state.pulses
+    if (more.by === undefined) this.state = { ...this.state, pulses }
+    return id
   }
 
-  /** Gives a step of a task to another agent; returns the subtask's id. */
+  /** Gives a step of a task to another agent, in its thread; returns the subtask's id. */
   give(id: string, index: number, owner: string): string {
-    const by = agent(this.task(id).owner)
+    const by = agent(this.task(id).owner, this.task(id).threadId)
     const input = { title: `for ${owner}`, owner }
     return this.do({ type: "create subtask", id, index, input, by }).subtask?.id ?? ""
   }

@@ -118,6 +118,16 @@ export class FakeBoard implements Board {
     return () => void this.#listeners.delete(listener)
   }
 
+  accepted = 0
+  subtasksIn = () => this.#unused()
+
+  async accept() {
+    this.accepted++
+  }
+
+  lost = () => []
+  restore = () => this.#unused()
+  forget = () => this.#unused()
   updateSteps = () => this.#unused()
   updateStep = () => this.#unused()
   createSubtask = () => this.#unused()

@@ -52,9 +52,9 @@ describe("a new task", () => {
     })
   })
 
-  test("wakes its owner if a person or another agent made it, and not if the owner did", () => {
+  test("wakes its owner, whoever made it: its thread is another conversation", () => {
     const board = new RuledBoard()
-    expect(board.wake(board.make("build"))).toBeUndefined()
+    expect(board.wake(board.make("build", { by: build }))).toBe("created")
     expect(board.wake(board.make("librarian", { by: build }))).toBe("created")
     expect(board.wake(board.make("build", { by: USER }))).toBe("created")
     expect(board.wake(board.make("build", { by: USER, status: "draft" }))).toBeUndefined()
@@ -343,11 +343,15 @@ describe("a subtask", () => {
     expect(board.refusal({ type: "create subtask", id: "9", index: 0, input, by: build })).toMatch(/^not found/)
   })
 
-  test("that is done wakes the parent's owner; canceled by that owner it does not, by anyone else it does", () => {
+  test("that is done wakes the parent's owner; canceled in the parent's own thread it does not, elsewhere it does", () => {
     const board = new RuledBoard()
-    const id = board.make("build", { steps: ["one", "two", "three"] })
-    board.do({ type: "cancel", id: board.give(id, 0, "tester"), by: build })
+    const id = board.make("build", { steps: ["one", "two", "three", "four"], threadId: "ses_t" })
+    board.do({ type: "cancel", id: board.give(id, 0, "tester"), by: agent("build", "ses_t") })
     expect(board.wake(id)).toBeUndefined()
+    // The same agent in another conversation: the thread has not heard of it.
+    board.do({ type: "cancel", id: board.give(id, 3, "tester"), by: build })
+    expect(board.wake(id)).toBe("subtask")
+    board.runs(id)
     board.do({ type: "cancel", id: board.give(id, 1, "tester"), by: agent("tester") })
     expect(board.wake(id)).toBe("subtask")
     board.runs(id)

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { RunView } from "../../src/board/ports.ts"
+import type { RunView } from "../../src/board/runs.ts"
 import { Schedule } from "../../src/board/schedule.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import type { BoardTask } from "../../src/board/task.ts"
@@ -84,10 +84,12 @@ describe("a task that is made", () => {
     expect(rig.board.inFlight()).toEqual(["1"])
   })
 
-  test("for the caller itself waits for the clock", async () => {
+  test("for the caller itself wakes it too: the thread is another conversation", async () => {
     await rig.board.create({ title: "mine" }, build)
     await rig.settle()
-    expect(rig.runs.started).toEqual([])
+    expect(rig.runs.titles).toEqual(["#1 mine"])
+    rig.runs.end("ses_thread1")
+    await rig.settle()
     expect(await state("1")).toBe("next run 09:00")
   })
 
@@ -149,10 +151,11 @@ describe("calls", () => {
   })
 
   test("of a thousand tasks has their states without a look at the calendar for each", async () => {
-    await rig.board.create({ title: "mine" }, build)
+    await rig.mine("mine")
     const hand = tasksFile()
     const tasks = Array.from({ length: 1000 }, (_, index) => ({ ...hand.tasks[0], id: `${index + 1}`, threadId: null }))
     writeFileSync(file(), JSON.stringify({ ...hand, tasks }))
+    await rig.board.accept()
     const next = vi.spyOn(Schedule.prototype, "next")
     const text = vi.spyOn(Schedule.prototype, "text")
     const states = () => new Set(listed.map((task) => rig.board.state(task).text))
@@ -184,7 +187,7 @@ describe("runs", () => {
   })
 
   test("keep a wake that comes meanwhile, once, for after", async () => {
-    const parent = await rig.board.create({ title: "parent", steps: [{ title: "a" }, { title: "b" }] }, build)
+    const parent = await rig.mine("parent", { steps: [{ title: "a" }, { title: "b" }] })
     const [a, b] = [0, 1].map((index) => rig.board.createSubtask("1", index, { title: "sub", owner: "tester" }, build))
     await Promise.all([a, b])
     await rig.board.run("1")
@@ -249,10 +252,7 @@ describe("runs", () => {
     await rig.settle()
     rig.runs.end(thread(task))
     await rig.settle()
-    const file = join(rig.folder, ".opencode/tasks/tasks.json")
-    const hand = JSON.parse(readFileSync(file, "utf8"))
-    hand.runtime.tasks["1"].ran = "2099-01-01T00:00:00.000Z"
-    writeFileSync(file, JSON.stringify(hand))
+    rig.rewrite((kept) => ({ ...kept, pulses: { 1: { ran: "2099-01-01T00:00:00.000Z" } } }))
     await rig.clock.advance(1000)
     await rig.board.run("1")
     await rig.settle()
@@ -269,21 +269,21 @@ describe("runs", () => {
     await rig.settle()
     rig.runs.fail(thread(task))
     await rig.settle()
-    const written = tasksFile()
+    const written = rig.kept
     rig.clock.setBack(HOUR / 6)
     for (let look = 0; look < 10; look++) await rig.open.beat()
     await rig.settle()
-    expect(tasksFile()).toEqual(written)
+    expect(rig.kept).toEqual(written)
   })
 
   test.each(["complete", "cancel"] as const)(
     "do not begin where the task ends as they are about to: %s",
     async (end) => {
-      const folderOf = rig.threads.folderOf
-      rig.threads.folderOf = async (sessionID) => {
-        rig.threads.folderOf = folderOf
+      const find = rig.threads.find
+      rig.threads.find = async (sessionID) => {
+        rig.threads.find = find
         await rig.board[end]("1", USER)
-        return folderOf.call(rig.threads, sessionID)
+        return find.call(rig.threads, sessionID)
       }
       await make("build")
       await rig.settle()
@@ -314,11 +314,11 @@ describe("runs", () => {
   })
 
   test("are the new owner's where it changes as they are about to begin", async () => {
-    const folderOf = rig.threads.folderOf
-    rig.threads.folderOf = async (sessionID) => {
-      rig.threads.folderOf = folderOf
+    const find = rig.threads.find
+    rig.threads.find = async (sessionID) => {
+      rig.threads.find = find
       await rig.board.update("1", { owner: "tester" }, USER)
-      return folderOf.call(rig.threads, sessionID)
+      return find.call(rig.threads, sessionID)
     }
     await make("build")
     await rig.settle()
@@ -326,7 +326,7 @@ describe("runs", () => {
   })
 
   test("make the thread anew where it was deleted", async () => {
-    const task = await rig.board.create({ title: "mine" }, build)
+    const task = await rig.mine("mine")
     rig.threads.gone.add(thread(task))
     await rig.board.run("1")
     await rig.settle()
@@ -343,7 +343,7 @@ describe("runs", () => {
   })
 
   test("go on by the new owner in the old thread", async () => {
-    await rig.board.create({ title: "mine" }, build)
+    await rig.mine("mine")
     await rig.board.update("1", { owner: "tester" }, build)
     await rig.board.run("1")
     await rig.settle()
@@ -441,7 +441,7 @@ describe("a person", () => {
 })
 
 describe("the clock", () => {
-  const mine = (title: string) => rig.board.create({ title, owner: "build" }, build)
+  const mine = (title: string) => rig.mine(title)
 
   test("has active tasks worked on, one after the other, besides what events bring", async () => {
     const [a, b] = [await mine("a"), await mine("b")]
@@ -479,8 +479,7 @@ describe("the clock", () => {
     "has its rounds, one each, where the file names as the last one %s",
     async (tick) => {
       const task = await mine("a")
-      const hand = tasksFile()
-      writeFileSync(file(), JSON.stringify({ ...hand, runtime: { ...hand.runtime, tick } }))
+      rig.rewrite((kept) => ({ ...kept, tick }))
       await rig.settle()
       await rig.clock.advance(HOUR)
       await rig.settle()
@@ -548,7 +547,7 @@ describe("two processes", () => {
   })
 
   test("tell a thread the same of its task, also the one in which nothing else of the board was asked for", async () => {
-    const { threadId } = await rig.board.create({ title: "a", steps: [{ title: "s" }] }, build)
+    const { threadId } = await rig.mine("a", { steps: [{ title: "s" }] })
     await rig.board.createSubtask("1", 0, { title: "b", owner: "tester" }, USER)
     await rig.settle()
     const runs = new FakeRuns(rig.clock)
@@ -561,8 +560,7 @@ describe("two processes", () => {
   })
 
   test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {
-    await rig.board.create({ title: "a" }, build)
-    await rig.settle()
+    await rig.mine("a")
     const other = await another()
     await rig.kill()
     await other.board.run("1")
@@ -580,9 +578,7 @@ describe("two processes", () => {
     await next.settle()
     await next.settle()
     expect(await state("1", next)).toMatch(/the last run failed: the model was out/)
-    expect(
-      JSON.parse(readFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), "utf8")).runtime.tasks["1"].failures,
-    ).toBe(1)
+    expect(rig.kept.pulses["1"]?.failures).toBe(1)
     expect(rig.runs.started).toHaveLength(1)
   })
 
@@ -615,8 +611,7 @@ describe("two processes", () => {
   })
 
   test("an instance for another folder runs nothing, and has the main one loaded where nobody runs the board", async () => {
-    await rig.board.create({ title: "a" }, build)
-    await rig.settle()
+    await rig.mine("a")
     const aside = await another({ directory: join(rig.folder, "..") })
     expect(aside.threads.woken).toBe(0)
     await rig.open.stop()

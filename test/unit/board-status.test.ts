@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { RunView } from "../../src/board/ports.ts"
+import type { RunView } from "../../src/board/runs.ts"
 import { EMPTY, MOST_FAILURES, type Pulse } from "../../src/board/state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment, stateOf } from "../../src/board/status.ts"
 import type { BoardTask } from "../../src/board/task.ts"

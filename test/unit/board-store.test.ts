@@ -22,7 +22,9 @@ import { parseLine } from "../../src/board/store/format.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import { Lock, type Processes, type ProcessMark } from "../../src/lib/lock.ts"
+import { keptIn } from "../support/board-rig.ts"
 import { eventually } from "../support/eventually.ts"
+import { SIGNER } from "../support/records.ts"
 
 const NOW = Date.parse("2026-03-02T08:00:00Z")
 const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
@@ -39,15 +41,11 @@ const processesOf = (self: ProcessMark): Processes => ({
 const open = (self = SELF) =>
   new Store({
     folder,
+    state: stateFolder(),
+    signer: SIGNER,
     processes: processesOf(self),
     now: () => NOW,
     warn: (message) => warnings.push(message),
-    settle: (state, archived) => {
-      const facts = { now: new Date(NOW).toISOString(), agents: [], isRunning: () => false, ended: () => undefined }
-      const settled = decide(state, { type: "settle", archived }, facts)
-      if (!settled.ok) throw new Error(settled.message)
-      return settled
-    },
   })
 
 const facts = { now: new Date(NOW).toISOString(), agents: ["build"], isRunning: () => false, ended: () => undefined }
@@ -65,6 +63,9 @@ const make = (store: Store, title = "t") =>
 const complete = (store: Store, id: string) => carryOut(store, { type: "complete", id, by: USER })
 
 const file = (name: string) => join(folder, name)
+/** Where this installation keeps what is its own: never in the project. */
+const stateFolder = () => `${join(folder, "..", "..")}-state`
+const kept = () => keptIn(stateFolder())
 const board = () => JSON.parse(readFileSync(file("tasks.json"), "utf8"))
 const lines = () => readFileSync(file("history.jsonl"), "utf8").split("\n")
 const problemOf = async (work: Promise<unknown>) => {
@@ -81,7 +82,9 @@ beforeEach(() => {
   dead = new Set()
 })
 
-afterEach(() => rmSync(join(folder, "..", ".."), { recursive: true, force: true }))
+afterEach(() => {
+  for (const each of [join(folder, "..", ".."), stateFolder()]) rmSync(each, { recursive: true, force: true })
+})
 
 describe("the board's file", () => {
   test("is made with the first task, in the form that is promised, ignored by git, and nothing before", async () => {
@@ -180,6 +183,7 @@ describe("the board's file", () => {
     hand.tasks[0].note = "x".repeat(8 * 1024 * 1024)
     writeFileSync(file("tasks.json"), JSON.stringify(hand))
     await carryOut(store, { type: "tick" })
+    expect(kept().tick).toBe(facts.now)
     expect(await problemOf(make(store))).toBe(
       "conflict: The board is full: with this change its file would have 9 MB, and at most 8 are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.",
     )
@@ -192,7 +196,9 @@ describe("the board's file", () => {
     // With the indents it would be one that is not read any more.
     const note = Array(2_000_000).fill(0)
     writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [{ ...board().tasks[0], note }] }))
-    expect(await problemOf(carryOut(store, { type: "tick" }))).toMatch(/its file would have \d\d MB/)
+    expect(await problemOf(carryOut(store, { type: "update", id: "3", patch: { title: "T" }, by: USER }))).toMatch(
+      /its file would have \d\d MB/,
+    )
     expect((await store.read()).tasks).toHaveLength(1)
   })
 
@@ -201,35 +207,17 @@ describe("the board's file", () => {
     expect(await problemOf(make(open()))).toMatch(/^unavailable: The board's files in .* cannot be used: ENOTDIR/)
   })
 
-  test("keeps wakes and the rest of what is remembered; broken ones are dropped alone", async () => {
+  test("has no say in what is remembered: that is kept where only this installation writes", async () => {
     const store = open()
     await make(store)
-    const hand = board()
-    expect(hand.runtime).toMatchObject({ tick: facts.now, tasks: { 1: { wake: { cause: "created" } } } })
-    hand.runtime = { tick: facts.now, tasks: { 1: { wake: "x", failures: 2, needs: "you" }, 99: { failures: 1 } } }
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
-    expect((await store.read()).pulses).toEqual({ 1: { failures: 2, needs: "you" } })
-    writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, runtime: 7 }))
-    expect((await store.read()).pulses).toEqual({})
-  })
-
-  test("loses no wake to one that is broken, nor to a round that is no time", async () => {
-    const store = open()
+    expect(board()).not.toHaveProperty("runtime")
+    expect(kept()).toMatchObject({ tick: facts.now, pulses: { 1: { wake: { cause: "created" } } } })
+    const { pulses } = await store.read()
+    const runtime = { tick: "2020-01-01T00:00:00.000Z", tasks: { 1: { needs: "x" }, 99: { failures: 1 } } }
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), runtime }))
+    expect(await store.read()).toMatchObject({ tick: facts.now, pulses })
     await make(store)
-    const { wake } = board().runtime.tasks[1]
-    const hand = { ...board(), runtime: { tick: 5, tasks: { 1: { wake }, 2: null } } }
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
-    expect((await store.read()).pulses).toEqual({ 1: { wake } })
-  })
-
-  test("in which a task was copied with its thread leaves that to the first of both", async () => {
-    const store = open()
-    await make(store)
-    const hand = board()
-    const [task] = hand.tasks
-    hand.tasks = ["1", "7"].map((id) => ({ ...task, id, threadId: "ses_1" }))
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
-    expect((await store.read()).tasks.map(({ threadId }) => threadId)).toEqual(["ses_1", undefined])
+    expect(board()).not.toHaveProperty("runtime")
   })
 
   test("may begin with the mark that some editors put there, and have keys that mean something to JavaScript", async () => {
@@ -287,7 +275,7 @@ describe("the board's file", () => {
       const hand = board()
       if (++turns === 1)
         writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, tasks: [{ ...hand.tasks[0], title: "by hand" }] }))
-      return { state: { ...state, nextId: 50 }, archived: [], value: undefined }
+      return { state: { ...state, tasks: [...state.tasks], nextId: 50 }, archived: [], value: undefined }
     })
     expect(turns).toBe(2)
     expect(board()).toMatchObject({ nextId: 50, tasks: [{ title: "by hand" }] })
@@ -319,7 +307,7 @@ describe("ids", () => {
     writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [], nextId: 1 }))
     expect((await make(store)).id).toBe("3")
     rmSync(file("tasks.json"))
-    expect((await make(open())).id).toBe("3")
+    expect((await make(open())).id).toBe("4")
     writeFileSync(file("history.jsonl"), `${lines()[0]?.replace('"2"', '"40"')}\n`)
     expect((await make(store)).id).toBe("41")
     const hand = board()
@@ -399,7 +387,7 @@ describe("history", () => {
       Array.from({ length: 20 }, (_, index) => 20 - index),
     )
     const fresh = open()
-    for (const id of ["1", "11", "20"])
+    for (const id of ["2", "11", "20"])
       expect(await fresh.find(id)).toMatchObject({ id, description: "ä€".repeat(9000) })
   })
 
@@ -419,7 +407,8 @@ describe("history", () => {
     const [one, two, three] = lines()
     writeFileSync(file("history.jsonl"), `${one}\n{"id":"2", half\nnonsense\n${three}\n`)
     expect((await store.newest(10)).map(({ id }) => id)).toEqual(["3", "1"])
-    expect(await store.find("2")).toBeUndefined()
+    // What is kept elsewhere has it still.
+    expect(await store.find("2")).toMatchObject({ id: "2", status: "done" })
     await complete(store, (await make(store)).id)
     await store.newest(10)
     expect(lines()[1]).toBe('{"id":"2", half')
@@ -478,7 +467,7 @@ describe("history", () => {
     await complete(one, (await make(one)).id)
     expect(await other.find("2")).toBeDefined()
     writeFileSync(file("history.jsonl"), `${lines()[1]?.replace('"2"', '"9"')}\n`)
-    expect([await other.find("1"), await other.find("2")]).toEqual([undefined, undefined])
+    expect((await other.newest(5)).map(({ id }) => id)).toEqual(["9"])
     expect(await other.find("9")).toBeDefined()
     rmSync(file("history.jsonl"))
     expect(await other.find("9")).toBeUndefined()
@@ -614,10 +603,11 @@ describe("the lock", () => {
     expect(await lock.attempt()).toBeDefined()
     const store = new Store({
       folder,
+      state: stateFolder(),
+      signer: SIGNER,
       processes: processesOf(SELF),
       now: () => NOW,
       warn: () => {},
-      settle: (state, archived) => ({ state, archived }),
       patienceMs: 20,
     })
     expect(await problemOf(make(store))).toBe(

@@ -37,7 +37,7 @@ describe("an answer", () => {
       [
         "Task #1 was made.",
         "#1 Migrate",
-        "Status: active, next run 09:00. Owner: build. Created by: build.",
+        "Status: active, queued. Owner: build. Created by: build.",
         "Thread: ses_thread1",
         "Description:\nall\nof it",
         "Steps:",
@@ -100,7 +100,8 @@ describe("an answer", () => {
     expect(await rig.call("list_history", {})).toBe("No task has ended yet.")
     await rig.call("create_task", { title: "mine", steps: [{ title: "a", done: true }, { title: "b" }] })
     await rig.call("create_task", { title: "theirs", owner: "tester" })
-    expect(await rig.call("list_tasks", {})).toBe('1 open task of "build":\n#1 mine 1/2 next run 09:00')
+    await rig.settle()
+    expect(await rig.call("list_tasks", {})).toBe('1 open task of "build":\n#1 mine 1/2 running')
     await rig.call("complete_task", { task_id: "1" })
     await rig.call("cancel_task", { task_id: "2" })
     expect(await rig.call("list_history", { limit: 1 })).toMatch(
@@ -110,7 +111,7 @@ describe("an answer", () => {
   })
 
   test("of notify_user, from a thread, says what comes of it", async () => {
-    await rig.call("create_task", { title: "mine" })
+    await rig.mine("mine")
     const by = agentIn("build", await thread("1"))
     expect(await rig.call("notify_user", { message: "Which one?" }, by)).toContain(
       "shown as needing them until somebody writes here",

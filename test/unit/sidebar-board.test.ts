@@ -1,34 +1,45 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import { stateFolder } from "../../src/board/project.ts"
+import { type BoardState, EMPTY } from "../../src/board/state.ts"
+import type { BoardTask } from "../../src/board/task.ts"
 import type { Task } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
 import { type BoardSource, createBoardSource } from "../../src/terminal/board-source.ts"
+import { keepBoard } from "../support/board-rig.ts"
+import { boardTaskOf } from "../support/board-state.ts"
 import { eventually } from "../support/eventually.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 
+vi.mock("../../src/host/record/signature.ts", async (importActual) => ({
+  ...(await importActual<object>()),
+  installationKey: () => new Uint8Array(32).fill(7),
+}))
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
 vi.mock("../../src/board/store/watch.ts", async () => {
-  const { watchNearest } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
+  const { watchBoth } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
     "../../src/board/store/watch.ts",
   )
   return {
-    watchNearest: (...given: Parameters<typeof watchNearest>) => {
-      const watcher = watchNearest(...given)
+    watchBoth: (...given: Parameters<typeof watchBoth>) => {
+      const watcher = watchBoth(...given)
       if (!watcher) return undefined
-      heard = given[1]
+      heard = given[2]
       const close = watcher.close.bind(watcher)
-      watcher.close = () => {
-        watchers.delete(watcher)
-        close()
+      const watch = {
+        close() {
+          watchers.delete(watch)
+          close()
+        },
       }
-      watchers.add(watcher)
-      return watcher
+      watchers.add(watch)
+      return watch
     },
   }
 })
@@ -75,10 +86,10 @@ const stateText = () => {
   return task && source.state(task).text
 }
 
-const write = (more: object, runtime: object = {}) => {
-  const tasks = [{ id: "5", title: "Migrate", owner: "build", status: "active", threadId: "ses_t", ...more }]
-  mkdirSync(join(folder, ".opencode", "tasks"), { recursive: true })
-  writeFileSync(join(folder, ".opencode", "tasks", "tasks.json"), JSON.stringify({ tasks, nextId: 6, runtime }))
+/** The board as this installation writes it. */
+const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}) => {
+  const tasks = [boardTaskOf("5", "", { title: "Migrate", threadId: "ses_t", ...more })]
+  keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 6, pulses })
 }
 
 const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS) => {
@@ -90,12 +101,14 @@ const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | unde
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "superagents-sidebar-"))
+  vi.stubEnv("XDG_STATE_HOME", join(folder, "state"))
   needed = []
   sessions.clear()
   for (const list of [stored, permissions, questions]) list.length = 0
 })
 afterEach(() => {
   source.dispose()
+  vi.unstubAllEnvs()
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -128,10 +141,10 @@ test("it shows nothing where the board is off, is not there yet or is being mend
 })
 
 test("it tells when a task comes to need somebody, once, and not of what was so before", async () => {
-  write({}, { tasks: { 5: { needs: "old" } } })
+  write({}, { 5: { needs: "old" } })
   await open()
   expect(needed).toEqual([])
-  write({}, { tasks: { 5: { needs: "Which license?" } } })
+  write({}, { 5: { needs: "Which license?" } })
   await source.look()
   await source.look()
   expect(needed).toEqual(["#5 Which license?"])

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { ManagerRuns } from "../../src/board/manager-runs.ts"
+import { ManagerRuns } from "../../src/board/runs.ts"
 import { taskOfMessage } from "../../src/core/ids.ts"
 import { flush } from "../support/fake-clock.ts"
 import { Rig } from "../support/rig.ts"

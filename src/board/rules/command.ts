@@ -3,9 +3,12 @@ import type { BoardState } from "../state.ts"
 import type { BoardStatus, BoardTask, Resource } from "../task.ts"
 import type { ArchivedTask } from "./archive.ts"
 
-/** What may be done with a board. `threadId` of a new task is that of a session made for it beforehand. */
+/** A new task's id, and the session that was made for it, both before it stands on the board. */
+type Prepared = { readonly as?: string; readonly threadId?: string }
+
+/** What may be done with a board. */
 export type Command =
-  | { readonly type: "create"; readonly input: NewTask; readonly by: Actor; readonly threadId?: string }
+  | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
   | { readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor }
   | { readonly type: "complete"; readonly id: string; readonly by: Actor }
   | { readonly type: "cancel"; readonly id: string; readonly by: Actor }
@@ -17,14 +20,13 @@ export type Command =
       readonly patch: StepPatch
       readonly by: Actor
     }
-  | {
+  | ({
       readonly type: "create subtask"
       readonly id: string
       readonly index: number
       readonly input: NewSubtask
       readonly by: Actor
-      readonly threadId?: string
-    }
+    } & Prepared)
   | { readonly type: "add resource"; readonly id: string; readonly resource: Resource; readonly by: Actor }
   | { readonly type: "remove resource"; readonly id: string; readonly index: number; readonly by: Actor }
   | { readonly type: "notify"; readonly message: string; readonly by: Actor }
@@ -32,8 +34,12 @@ export type Command =
   | { readonly type: "written"; readonly threadId: string }
   /** A thread that was missing has been made. */
   | { readonly type: "thread"; readonly id: string; readonly threadId: string }
-  /** Somebody wants the task worked on now. */
+  /** A person wants the task worked on now, as it stands there. */
   | { readonly type: "run"; readonly id: string }
+  /** A person has looked at the board and believes all of it, whoever wrote it. */
+  | { readonly type: "accept" }
+  /** A person wants the tasks back whose file has gone, or lets them go. */
+  | { readonly type: "restore" | "forget" }
   /** A run has ended that began at `startedAt`, an ISO time. */
   | { readonly type: "ran"; readonly id: string; readonly startedAt: string; readonly result: RunResult }
   /** A round of the clock. */

@@ -1,7 +1,8 @@
 import { BoardError } from "../service.ts"
-import type { BoardState } from "../state.ts"
+import { type BoardState, isOutside } from "../state.ts"
 import type { Change, Command, Facts, Refusal } from "./command.ts"
 import { openTask } from "./common.ts"
+import { accept, forget, restore } from "./person.ts"
 import { notify, ran, run, setThread, settle, tick, written } from "./runs.ts"
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
@@ -9,6 +10,7 @@ import { create, end, update } from "./tasks.ts"
 /** The only door through which a board changes. Pure and total: what is not allowed is a refusal with its reason. */
 export function decide(state: BoardState, command: Command, facts: Facts): Change | Refusal {
   try {
+    refuseOutside(state, command)
     return carryOut(state, command, facts)
   } catch (error) {
     // What is no object, or no list, where one was to be.
@@ -16,6 +18,13 @@ export function decide(state: BoardState, command: Command, facts: Facts): Chang
       return { ok: false, code: "invalid", message: "The arguments are not of the right shape." }
     return { ok: false, code: error.code, message: error.message }
   }
+}
+
+/** The same for who wants a refusal thrown. */
+export function decideOrThrow(state: BoardState, command: Command, facts: Facts): Change {
+  const decided = decide(state, command, facts)
+  if (decided.ok) return decided
+  throw new BoardError(decided.code, decided.message)
 }
 
 function carryOut(state: BoardState, command: Command, facts: Facts): Change {
@@ -46,6 +55,12 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
       return setThread(state, command.id, command.threadId)
     case "run":
       return run(state, command.id, facts)
+    case "accept":
+      return accept(state)
+    case "restore":
+      return restore(state)
+    case "forget":
+      return forget(state)
     case "ran":
       return ran(state, command, facts)
     case "tick":
@@ -53,4 +68,13 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
     case "settle":
       return settle(state, command.archived, facts)
   }
+}
+
+/** What another hand has written is no agent's to change, lest it be believed because we have written it since. */
+function refuseOutside(state: BoardState, command: Command): void {
+  if (!("id" in command && "by" in command) || command.by.kind === "user" || !isOutside(state, command.id)) return
+  throw new BoardError(
+    "conflict",
+    `Task #${command.id} was changed outside the board: somebody has written to its file. A person has to look at it and start it; until then it can be read, and no more.`,
+  )
 }

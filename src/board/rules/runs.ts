@@ -1,9 +1,10 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, pulseOf } from "../state.ts"
-import { type ArchivedTask, archive, follow, setPulse, touch, wake, wokenAt } from "./archive.ts"
+import { type ArchivedTask, archive, follow, OUTSIDE, setPulse, touch, wake, wokenAt } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of, RunResult } from "./command.ts"
 import { openTask, put, threadTask, unchanged } from "./common.ts"
+import { believedNow } from "./person.ts"
 
 /** What has to do with threads, runs and the clock. */
 
@@ -42,7 +43,7 @@ export function run(state: BoardState, id: string, facts: Facts): Change {
       "conflict",
       `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
     )
-  return { ok: true, archived: [], task, state: wake(touch(state, id), id, "hand", facts.now) }
+  return { ok: true, archived: [], task, state: wake(touch(believedNow(state, id), id), id, "hand", facts.now) }
 }
 
 /**
@@ -92,7 +93,7 @@ export function settle(state: BoardState, archived: readonly ArchivedTask[], { n
   for (const task of next.tasks) {
     const { status } = task
     if ((status !== "done" && status !== "canceled") || !findTask(next, task.id)) continue
-    const left = archive(next, task, { status, by: "user", at: now })
+    const left = archive(next, task, { status, by: OUTSIDE, at: now })
     next = left.state
     leaving.push(...left.archived)
   }

@@ -1,5 +1,6 @@
 import { BoardError } from "../service.ts"
-import { type BoardState, findTask, subtasksOf } from "../state.ts"
+import { type BoardState, findTask, parentOf, subtasksOf } from "../state.ts"
+import type { BoardTask } from "../task.ts"
 import { wake } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of } from "./command.ts"
@@ -28,7 +29,7 @@ export function updateStep(state: BoardState, { id, index, patch, by }: Of<"upda
 
 export function createSubtask(
   state: BoardState,
-  { id, index, input, by, threadId }: Of<"create subtask">,
+  { id, index, input, by, ...prepared }: Of<"create subtask">,
   facts: Facts,
 ): Change {
   const parent = openTask(state, id, facts)
@@ -39,13 +40,29 @@ export function createSubtask(
     )
   const step = check.entryAt("step", parent.steps, index)
   refuseSecondSubtask(state, step.taskId, index, facts)
+  refuseTooDeep(state, parent)
   const owner = check.owner(input.owner, facts.agents)
   const { title, description } = input
-  const added = add(state, { title, description, owner, status: "active" }, by, threadId, facts)
+  const added = add(state, { title, description, owner, status: "active" }, by, prepared, facts)
   const { task: subtask } = added
   const linked = { ...parent, steps: parent.steps.with(index, { ...step, taskId: subtask.id }) }
   const change = changed(added.state, linked, by, facts)
   return { ...change, subtask, state: wake(change.state, subtask.id, "created", facts.now) }
+}
+
+/** How deep subtasks may lie below one another. */
+export const MOST_DEPTH = 50
+
+function refuseTooDeep(state: BoardState, parent: BoardTask): void {
+  let above: BoardTask | undefined = parent
+  for (let depth = 1; above; depth++) {
+    if (depth > MOST_DEPTH)
+      throw new BoardError(
+        "conflict",
+        `Task #${parent.id} lies ${MOST_DEPTH} subtasks deep already, and no deeper one is made. Do the step yourself, or make a task beside it.`,
+      )
+    above = parentOf(state, above.id)
+  }
 }
 
 function refuseSecondSubtask(state: BoardState, taskId: string | undefined, index: number, facts: Facts): void {

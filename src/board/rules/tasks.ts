@@ -1,29 +1,24 @@
 import { type Actor, BoardError, type NewTask, type TaskPatch } from "../service.ts"
-import { type BoardState, pulseOf } from "../state.ts"
+import { type BoardState, isOutside, pulseOf } from "../state.ts"
 import { BOARD_STATUSES, type BoardStatus, type BoardTask, MOST_ID } from "../task.ts"
 import { archive, setPulse, wake } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of } from "./command.ts"
 import { nameOf, openTask, put, touchedBy } from "./common.ts"
+import { believedNow } from "./person.ts"
 
 /** Tasks: made, changed, ended. */
 
-export function create(state: BoardState, { input, by, threadId }: Of<"create">, facts: Facts): Change {
+export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: Facts): Change {
   if (by.kind === "user" && !check.isGiven(input.owner))
     throw new BoardError("invalid", "`owner` is missing: name the agent that works on the task.")
   const status = input.status ?? "active"
   if (status !== "active" && status !== "draft")
     throw new BoardError("invalid", `A new task is "active" or "draft", not ${JSON.stringify(status)}.`)
   const owner = check.owner(input.owner ?? nameOf(by), facts.agents)
-  const added = add(state, { ...input, owner, status }, by, threadId, facts)
-  const { id } = added.task
-  const wakes = by.kind === "user" || by.agent !== owner
-  return {
-    ok: true,
-    archived: [],
-    task: added.task,
-    state: wakes ? wake(added.state, id, "created", facts.now) : added.state,
-  }
+  const added = add(state, { ...input, owner, status }, by, prepared, facts)
+  // Its maker's, too: the thread is another conversation than the one in which the task was made.
+  return { ok: true, archived: [], task: added.task, state: wake(added.state, added.task.id, "created", facts.now) }
 }
 
 type Checked = NewTask & { readonly owner: string; readonly status: "active" | "draft" }
@@ -32,18 +27,18 @@ export function add(
   state: BoardState,
   input: Checked,
   by: Actor,
-  threadId: string | undefined,
+  { as = String(state.nextId), threadId }: Pick<Of<"create">, "as" | "threadId">,
   { now, agents }: Facts,
 ) {
   if (by.kind === "agent" && !agents.includes(by.agent))
     throw new BoardError("conflict", `The agent "${by.agent}" may not make tasks: it is not among the board's agents.`)
-  if (state.nextId > MOST_ID)
+  if (Number(as) > MOST_ID)
     throw new BoardError(
       "conflict",
       `No task can be made: no id is left after #${MOST_ID}. Give the task that has it a lower one in the file, by hand.`,
     )
   const task: BoardTask = {
-    id: String(state.nextId),
+    id: as,
     title: check.title(input.title),
     description: check.longText("description", input.description),
     owner: input.owner,
@@ -55,7 +50,8 @@ export function add(
     createdAt: now,
     updatedAt: now,
   }
-  return { task, state: { ...state, tasks: [...state.tasks, task], nextId: state.nextId + 1 } }
+  const nextId = Math.max(state.nextId, Number(as) + 1)
+  return { task, state: { ...state, tasks: [...state.tasks, task], nextId } }
 }
 
 export function update(state: BoardState, { id, patch, by }: Of<"update">, facts: Facts): Change {
@@ -72,8 +68,10 @@ export function update(state: BoardState, { id, patch, by }: Of<"update">, facts
     throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
   const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
   const touched = touchedBy(put(state, next), next, by)
-  const activated = task.status === "draft" && next.status === "active"
-  const cleared = next.status === "draft" ? asleep(touched, id) : touched
+  // Who activates what another hand has changed believes it from now on.
+  const activated = status === "active" && (task.status === "draft" || isOutside(state, id))
+  const known = activated ? believedNow(touched, id) : touched
+  const cleared = next.status === "draft" ? asleep(known, id) : known
   return { ok: true, archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
 }
 
@@ -109,6 +107,11 @@ export function end(
       "conflict",
       `Task #${task.id} is a draft: make it active before it is completed, or cancel it.`,
     )
-  const leaving = archive(state, task, { status, by: nameOf(by), at: now })
+  const leaving = archive(state, task, {
+    status,
+    at: now,
+    by: nameOf(by),
+    ...(by.kind === "agent" && { in: by.sessionID }),
+  })
   return { ok: true, task: leaving.archived[0], ...leaving }
 }

@@ -1,4 +1,5 @@
-import { type FileHandle, open, stat } from "node:fs/promises"
+import { type FileHandle, mkdir, open, stat } from "node:fs/promises"
+import { dirname } from "node:path"
 import { ifMissing } from "../../lib/lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
@@ -6,6 +7,8 @@ import { formatLine, parseLine } from "./format.ts"
 
 const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a
+/** So many tasks are copied in one go. */
+const LINES_AT_ONCE = 500
 /** How a line of ours begins. */
 const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
 /** So many bytes before the end of what was scanned are compared, to see whether the file has only grown. */
@@ -75,14 +78,38 @@ export class History {
 
   /** The archived task of this id, if its line can be read. */
   async find(id: string): Promise<ArchivedTask | undefined> {
-    const offset = IS_ID.test(id) ? this.#offsets.get(Number(id)) : undefined
-    if (offset === undefined) return undefined
-    const line = await this.#open((file) => lineAt(file, offset))
-    const task = parseLine(line ?? "")
-    if (task?.id === id) return task
+    return (await this.findAll([id])).get(id)
+  }
+
+  /** Those of these ids that are archived, by id. The file is opened once, and only where there is one. */
+  async findAll(ids: readonly string[]): Promise<ReadonlyMap<string, ArchivedTask>> {
+    const found = new Map<string, ArchivedTask>()
+    const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
+    if (known.length === 0) return found
+    await this.#open(async (file) => {
+      for (const id of known) {
+        const offset = this.#offsets.get(Number(id)) as number
+        const task = parseLine(await lineAt(file, offset))
+        if (task?.id === id) found.set(id, task)
+        else this.#unreadable(id, offset)
+      }
+    })
+    return found
+  }
+
+  #unreadable(id: string, offset: number): void {
     this.#bad(offset)
     this.#offsets.delete(Number(id))
-    return undefined
+  }
+
+  /** Adds what another history has and this one lacks: all of it, where this one is not there. */
+  async takeFrom(other: History): Promise<void> {
+    const missing = [...other.#offsets.keys()].map(String).filter((id) => !this.has(id))
+    for (let at = 0; at < missing.length; at += LINES_AT_ONCE) {
+      const some = await other.findAll(missing.slice(at, at + LINES_AT_ONCE))
+      if (some.size > 0) await this.append([...some.values()])
+    }
+    await this.refresh()
   }
 
   /** The newest tasks first. Reads no more of the file than it needs. */
@@ -101,6 +128,7 @@ export class History {
 
   /** Appends and flushes. To be called by the lock's holder alone. */
   async append(tasks: readonly ArchivedTask[]): Promise<void> {
+    await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 })
     const file = await open(this.#path, "a+")
     try {
       const { size } = await file.stat()

@@ -1,55 +1,48 @@
-import type { FSWatcher } from "node:fs"
-import { mkdir, open, readdir, realpath, rename, stat, unlink, writeFile } from "node:fs/promises"
-import { dirname, join } from "node:path"
+import { mkdir, writeFile } from "node:fs/promises"
+import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
-import { type Claim, ifMissing, Lock, type Processes } from "../../lib/lock.ts"
+import { type Claim, Lock, type Processes } from "../../lib/lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
+import type { Change, Command, Facts } from "../rules/command.ts"
+import { decideOrThrow } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
-import { type BoardState, EMPTY } from "../state.ts"
-import { BOARD_FILE, type BoardFile, formatBoard, highestId, parseBoard } from "./format.ts"
+import type { BoardState } from "../state.ts"
+import type { BoardStatus } from "../task.ts"
+import { BoardFiles, type FilesPorts, type Loaded, type Outcome } from "./files.ts"
+import { highestId } from "./format.ts"
 import { History } from "./history.ts"
-import { boardText, MOST_GROWN_BYTES, MOST_READ_BYTES, megabytes } from "./text.ts"
-import { watchNearest } from "./watch.ts"
+import { type Watch, watchBoth } from "./watch.ts"
 
 const HISTORY_FILE = "history.jsonl"
 /** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
 const LOCK_FOLDER = ".locks"
 const LOCK_PATIENCE_MS = 10_000
-const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
 
-/** What a change makes of the board: `archived` goes to history before the board is written. */
-export type Written<Value> = {
-  readonly state: BoardState
-  readonly archived: readonly ArchivedTask[]
-  readonly value: Value
-}
-
-export type StorePorts = {
-  readonly folder: string
+export type StorePorts = FilesPorts & {
   readonly processes: Processes
-  /** Finishes what is left of a move: these stand in history and on the board, and others have ended on the board. */
-  readonly settle: (state: BoardState, archived: readonly ArchivedTask[]) => Omit<Written<unknown>, "value">
   readonly now: () => number
-  readonly warn: (message: string) => void
   /** How long another process may hold the board, in ms. */
   readonly patienceMs?: number
 }
 
-type Loaded = BoardFile & { readonly signature: string }
+/** What a change makes of the board: `archived` goes to history before the board is written. */
+type Next = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
+type Work<Value> = (state: BoardState) => Promise<Next & { readonly value: Value }>
 
-const MISSING = "missing"
+/** What of a moment the rules have to know; how tasks have ended the store knows itself. */
+export type Moment = Omit<Facts, "ended">
 
 /**
- * The board's files. Knows nothing of tasks but how they are stored: read again when they have changed, written whole,
- * flushed and renamed, one process at a time. All that fails is a `BoardError` with the file and the reason.
+ * The board's files, and the one way to change them: one process at a time, by the rules. All that fails is a
+ * `BoardError` with the file and the reason.
  */
 export class Store {
   readonly #ports: StorePorts
-  readonly #file: string
-  readonly #history: History
+  readonly #files: BoardFiles
+  /** Ours, which is believed, and the one in the project, which is shown. */
+  readonly #history: { readonly kept: History; readonly shown: History }
   readonly #lock: Lock
   readonly #lease: Lock
-  #loaded?: Loaded
   /** More than any id that was ever read here: the file may be deleted, or its `nextId` lowered. */
   #nextId = 1
   #turn: Promise<unknown> = Promise.resolve()
@@ -57,51 +50,93 @@ export class Store {
   constructor(ports: StorePorts) {
     this.#ports = ports
     const { folder, processes, warn } = ports
-    this.#file = join(folder, BOARD_FILE)
-    const history = join(folder, HISTORY_FILE)
-    this.#history = new History(history, (offset) =>
-      warn(`${history}: the line at byte ${offset} cannot be read; skipped`),
-    )
+    this.#files = new BoardFiles(ports)
+    const historyIn = (where: string) => {
+      const path = join(where, HISTORY_FILE)
+      return new History(path, (offset) => warn(`${path}: the line at byte ${offset} cannot be read; skipped`))
+    }
+    this.#history = { kept: historyIn(this.#files.keptIn), shown: historyIn(folder) }
     this.#lock = new Lock(join(folder, LOCK_FOLDER), "board", processes)
     this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
   }
 
-  /** The board as it stands in the file, whatever was left half done finished. */
+  /** The board as it stands in the files, whatever was left half done finished. */
   async read(): Promise<BoardState> {
-    const { state } = await this.#guard(() => this.#load())
-    return this.#leftovers(state) ? this.change(async (settled) => same(settled)) : state
+    const { state, cut } = await this.#guard(() => this.#load())
+    return cut || this.#hasLeft(state) ? this.change(async (settled) => same(settled, settled)) : state
   }
 
-  /** The board as last read, without a look at the file. */
+  /** The board as it stands in the files. Writes nothing. */
+  look(): Promise<BoardState> {
+    return this.#guard(async () => (await this.#files.load()).state)
+  }
+
+  /** The board as last read, without a look at the files. */
   get latest(): BoardState {
-    return this.#loaded?.state ?? EMPTY
+    return this.#files.latest
   }
 
   /** The archived task of this id. */
   find(id: string): Promise<ArchivedTask | undefined> {
     return this.#guard(async () => {
-      await this.#history.refresh()
-      return this.#history.find(id)
+      await this.#refreshHistory()
+      return this.#find(id)
     })
   }
 
+  /** The archived tasks of the project's file, newest first, each as it is believed. */
   newest(limit: number): Promise<readonly ArchivedTask[]> {
-    return this.#guard(() => this.#history.newest(limit))
+    return this.#guard(async () => {
+      await this.#refreshHistory()
+      const shown = await this.#history.shown.newest(limit)
+      const ours = await this.#history.kept.findAll(shown.map(({ id }) => id))
+      return shown.map((task) => ours.get(task.id) ?? foreign(task))
+    })
+  }
+
+  /** Has the rules decide on what stands in the files now, and writes what they make of it. */
+  carryOut(command: Command, moment: Moment): Promise<Change> {
+    return this.change(async (state) => {
+      const decided = decideOrThrow(state, command, await this.#facts(state, command, moment))
+      return { ...decided, value: decided }
+    })
+  }
+
+  /** What `carryOut` would come to by now; nothing is written. */
+  async preview(command: Command, moment: Moment): Promise<Change> {
+    const state = await this.read()
+    return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, moment)))
+  }
+
+  /** An id for a task that is about to be made: nobody else gets it. */
+  reserve(): Promise<string> {
+    return this.change(async (state) => same({ ...state, nextId: state.nextId + 1 }, String(state.nextId)))
   }
 
   /**
    * Reads, changes and writes the board while nobody else does. Where `work` rejects, nothing is written but what was
    * left of an earlier move.
    */
-  change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {
+  change<Value>(work: Work<Value>): Promise<Value> {
     const done = this.#turn.then(() => this.#guard(() => this.#locked(() => this.#change(work))))
     this.#turn = done.catch(() => {})
     return done
   }
 
+  /** Brings the ended tasks back of a history that has gone with its board. */
+  restoreHistory(): Promise<void> {
+    return this.#guard(() =>
+      this.#locked(async () => {
+        await this.#files.prepare()
+        await this.#refreshHistory()
+        await this.#history.shown.takeFrom(this.#history.kept)
+      }),
+    )
+  }
+
   /** Whether there is a board to look after. */
-  async exists(): Promise<boolean> {
-    return (await stat(this.#file).catch(() => undefined)) !== undefined
+  exists(): Promise<boolean> {
+    return this.#files.exists()
   }
 
   /** The lease of the one process that runs tasks, where nobody living has it. */
@@ -114,100 +149,100 @@ export class Store {
   }
 
   /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
-  watch(changed: () => void): FSWatcher | undefined {
-    return watchNearest(this.#ports.folder, changed)
+  watch(changed: () => void): Watch | undefined {
+    return watchBoth(this.#ports.folder, this.#files.keptIn, changed)
   }
 
-  async #change<Value>(work: (state: BoardState) => Promise<Written<Value>>): Promise<Value> {
+  async #change<Value>(work: Work<Value>): Promise<Value> {
     for (;;) {
       const loaded = await this.#load()
-      const settled = await this.#settled(loaded.state)
+      const { left, ...settled } = await this.#settled(loaded.state)
       const numbered = this.#numbered(settled.state)
-      let written: Written<Value>
+      const isUnfinished = loaded.cut || settled.state !== loaded.state
+      let next: Awaited<ReturnType<Work<Value>>>
       try {
-        written = await work(numbered)
+        next = await work(numbered)
       } catch (error) {
-        if (settled.state !== loaded.state) await this.#write(loaded, settled)
+        if (isUnfinished) await this.#write(loaded, settled, left)
         throw error
       }
-      const { state, archived, value } = written
-      const next = { state, archived: [...settled.archived, ...archived] }
-      if (state === numbered && settled.state === loaded.state) return value
-      if (await this.#write(loaded, next)) return value
+      const { state, archived, value } = next
+      if (state === numbered && !isUnfinished) return value
+      const outcome = await this.#write(loaded, { state, archived: [...settled.archived, ...archived] }, left)
+      if (outcome === "written") return value
+      // What stands in history by now is finished as after a crash, on the file as a hand has left it.
+      if (outcome === "half") return this.#change(async (state) => same(state, value))
     }
   }
 
-  /** History first. False, with nothing written, where somebody else's hand has changed the file meanwhile. */
-  async #write(loaded: Loaded, next: { state: BoardState; archived: readonly ArchivedTask[] }): Promise<boolean> {
-    await this.#prepareFolder()
-    if ((await signatureOf(this.#file)) !== loaded.signature) return false
-    const tick = next.state.tick ?? new Date(this.#ports.now()).toISOString()
-    const file: BoardFile = { state: { ...next.state, tick }, others: loaded.others }
-    const text = formatBoard(file)
-    refuseIfFull(loaded, file, text)
-    if (next.archived.length > 0) await this.#history.append(next.archived)
-    // A link that somebody has made of it stays.
-    const target = await realpath(this.#file).catch(ifMissing(this.#file))
-    const temporary = `${target}.${process.pid}.tmp`
-    await writeFlushed(temporary, text, (await stat(target).catch(ifMissing(undefined)))?.mode)
-    // Of this very file: what a hand saves from now on is something else.
-    const signature = await signatureOf(temporary)
-    await rename(temporary, target)
-    await flushFolder(dirname(target))
-    await this.#history.refresh()
-    this.#nextId = Math.max(this.#nextId, next.state.nextId)
-    this.#loaded = { ...file, signature }
-    return true
+  /** `left` stand in our history already: of a process that was killed right after that the project's may lack them. */
+  async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<Outcome> {
+    await this.#files.prepare()
+    const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
+    const { kept, shown } = this.#history
+    const outcome = await this.#files.write(loaded, { ...state, tick }, async () => {
+      const missing = left.filter(({ id }) => !shown.has(id))
+      if (archived.length > 0) await kept.append(archived)
+      if (archived.length + missing.length > 0) await shown.append([...missing, ...archived])
+      return archived.length > 0
+    })
+    await this.#refreshHistory()
+    this.#nextId = Math.max(this.#nextId, state.nextId)
+    return outcome
   }
 
   async #load(): Promise<Loaded> {
-    const signature = await signatureOf(this.#file)
-    await this.#history.refresh()
-    if (this.#loaded?.signature === signature) return this.#loaded
-    this.#loaded = signature === MISSING ? { state: EMPTY, others: {}, signature } : await this.#parse(signature)
-    return this.#loaded
-  }
-
-  async #parse(signature: string): Promise<Loaded> {
-    const [text, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])
-    const parsed = typeof text === "string" ? parseBoard(text, mtime.toISOString()) : text
-    if ("problem" in parsed)
-      throw new BoardError(
-        "unavailable",
-        `The board cannot be read: ${this.#file}: ${parsed.problem}. It is left as it is; mend or move it, and call again.`,
-      )
-    this.#nextId = Math.max(this.#nextId, parsed.state.nextId)
-    return { ...parsed, signature }
+    await this.#refreshHistory()
+    const loaded = await this.#files.load()
+    this.#nextId = Math.max(this.#nextId, loaded.state.nextId)
+    return loaded
   }
 
   /** An id is never used twice, whatever became of the files. */
   #numbered(state: BoardState): BoardState {
-    const least = Math.max(this.#nextId, this.#history.highestId + 1, highestId(state.tasks) + 1)
+    const { kept, shown } = this.#history
+    const least = Math.max(this.#nextId, kept.highestId + 1, shown.highestId + 1, highestId(state.tasks) + 1)
     return state.nextId >= least ? state : { ...state, nextId: least }
   }
 
-  #leftovers(state: BoardState): boolean {
-    return state.tasks.some(({ id, status }) => status === "done" || status === "canceled" || this.#history.has(id))
+  #hasLeft(state: BoardState): boolean {
+    return state.tasks.some(
+      ({ id, status }) => status === "done" || status === "canceled" || this.#history.kept.has(id),
+    )
   }
 
-  async #settled(state: BoardState): Promise<Omit<Written<unknown>, "value">> {
-    if (!this.#leftovers(state)) return { state, archived: [] }
-    const archived: ArchivedTask[] = []
-    for (const { id } of state.tasks) {
-      // A line that cannot be read is no archived task: the one on the board stays.
-      const ended = this.#history.has(id) ? await this.#history.find(id) : undefined
-      if (ended) archived.push(ended)
+  /** Finishes what is left of a move: tasks that stand in our history and on the board, or that a hand has ended. */
+  async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
+    if (!this.#hasLeft(state)) return { state, archived: [], left: [] }
+    // A line that cannot be read is no archived task: the one on the board stays.
+    const left = [...(await this.#history.kept.findAll(state.tasks.map(({ id }) => id))).values()]
+    const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
+    const facts = { ...nobody, ended: () => undefined }
+    return { ...decideOrThrow(state, { type: "settle", archived: left }, facts), left }
+  }
+
+  /** How the tasks ended that a command is about is read from history; all else the caller knows. */
+  async #facts(state: BoardState, command: Command, moment: Moment): Promise<Facts> {
+    const ended = new Map<string, BoardStatus>()
+    const id = "id" in command ? command.id : undefined
+    const steps = state.tasks.find((task) => task.id === id)?.steps ?? []
+    const step = command.type === "create subtask" ? steps[command.index]?.taskId : undefined
+    for (const each of [id, step]) {
+      const found = each === undefined ? undefined : await this.#find(each)
+      if (found) ended.set(found.id, found.status)
     }
-    return this.#ports.settle(state, archived)
+    return { ...moment, ended: (wanted) => ended.get(wanted) }
   }
 
-  async #prepareFolder(): Promise<void> {
-    const { folder } = this.#ports
-    const ignore = join(folder, ".gitignore")
-    // Made with the board, and not again: who removes it wants the board in git.
-    if (!(await this.exists())) await writeFile(ignore, IGNORE_ALL, { flag: "wx" }).catch(() => {})
-    for (const name of await readdir(folder))
-      if (name.startsWith(`${BOARD_FILE}.`) && name.endsWith(".tmp")) await unlink(join(folder, name)).catch(() => {})
+  async #find(id: string): Promise<ArchivedTask | undefined> {
+    const ours = await this.#history.kept.find(id)
+    if (ours) return ours
+    const theirs = await this.#history.shown.find(id)
+    return theirs && foreign(theirs)
+  }
+
+  async #refreshHistory(): Promise<void> {
+    await Promise.all([this.#history.kept.refresh(), this.#history.shown.refresh()])
   }
 
   async #locked<Value>(work: () => Promise<Value>): Promise<Value> {
@@ -229,39 +264,7 @@ export class Store {
   }
 }
 
-async function signatureOf(path: string): Promise<string> {
-  const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
-  return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
-}
+const same = <Value>(state: BoardState, value: Value) => ({ state, archived: [], value })
 
-/** What takes off is always allowed, and so is what has to be remembered of tasks, as long as it can be read again. */
-function refuseIfFull(before: BoardFile, after: BoardFile, text: string): void {
-  const bytes = Buffer.byteLength(text)
-  if (bytes <= MOST_GROWN_BYTES) return
-  const grows = after.state.tasks !== before.state.tasks && bytes > Buffer.byteLength(formatBoard(before))
-  if (!grows && bytes <= MOST_READ_BYTES) return
-  throw new BoardError(
-    "conflict",
-    `The board is full: with this change its file would have ${megabytes(bytes)} MB, and at most ${megabytes(MOST_GROWN_BYTES)} are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.`,
-  )
-}
-
-const same = (state: BoardState): Written<BoardState> => ({ state, archived: [], value: state })
-
-/** `mode`: who may read it; absent, whoever the process lets. */
-async function writeFlushed(path: string, text: string, mode?: number): Promise<void> {
-  const file = await open(path, "w", mode)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-}
-
-/** So that the rename outlives a power cut; not all systems can. */
-async function flushFolder(folder: string): Promise<void> {
-  const handle = await open(folder, "r").catch(() => undefined)
-  await handle?.sync().catch(() => {})
-  await handle?.close()
-}
+/** A line of history that somebody else wrote has no thread that is ours. */
+const foreign = ({ threadId: _given, archivedIn: _in, ...task }: ArchivedTask): ArchivedTask => task

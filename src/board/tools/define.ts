@@ -1,13 +1,12 @@
 import type { z } from "zod"
 import { CallError, listed } from "../../core/errors.ts"
 import { type CallContext, defineTool, type Tool, type ToolResult } from "../../tools/tool.ts"
-import type { TaskBoard } from "../board.ts"
-import { type Actor, BoardError } from "../service.ts"
+import { type Actor, type Board, BoardError } from "../service.ts"
 
 export type AgentActor = Extract<Actor, { kind: "agent" }>
 
 export type BoardToolPorts = {
-  readonly board: TaskBoard
+  readonly board: Board
   /** Whether a session is that of a background task, or lies below one. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
 }

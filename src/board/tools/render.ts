@@ -1,8 +1,7 @@
 import { count, cut, oneLine } from "../../lib/text.ts"
 import type { ToolResult } from "../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
-import type { TaskBoard } from "../board.ts"
-import type { Archived } from "../service.ts"
+import type { Archived, Board } from "../service.ts"
 import { type BoardTask, headOf } from "../task.ts"
 
 /** Answers for a model. Indices are shown wherever they are needed for a further call. */
@@ -12,7 +11,7 @@ const MOST_TEXT_CHARS = 500
 
 /** `whole`: with the whole of its long texts. */
 export async function renderTask(
-  board: TaskBoard,
+  board: Board,
   task: BoardTask,
   head: string,
   { whole = false } = {},
@@ -53,7 +52,7 @@ export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   return { title: `#${task.id} ${task.status}`, output: lines.join("\n") }
 }
 
-export function renderList(board: TaskBoard, tasks: readonly BoardTask[], agent: string): ToolResult {
+export function renderList(board: Board, tasks: readonly BoardTask[], agent: string): ToolResult {
   const lines = tasks.map((task) => `${row(task)} ${board.state(task).text}`)
   const head =
     tasks.length === 0 ? `No open task is owned by "${agent}".` : `${count(tasks.length, "open task")} of "${agent}":`

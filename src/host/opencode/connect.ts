@@ -68,6 +68,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
       counter,
       usual: options.nativeTask ? {} : WITHOUT_NATIVE,
     }),
+    signer,
     warn,
     notices,
     lost() {
@@ -78,7 +79,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     worktree,
     directory,
     transport: transportOf(input.client),
-    threads: (home) => new OpencodeThreads(client, host, home),
+    threads: (home) => new OpencodeThreads(client, host, signer, home),
     hand: new OpencodeHand(client, directory),
     isKept: () => guestOf(directory) !== undefined,
     keeper: (own) => guestOf(directory)?.keeper ?? own,

@@ -1,7 +1,7 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import type { App } from "../../app.ts"
-import type { AgentConfig } from "../../board/index.ts"
+import type { AgentConfig } from "../../board/gate.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { systemClock } from "../../lib/clock.ts"
 import type { Options } from "../../options.ts"

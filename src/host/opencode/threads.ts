@@ -1,7 +1,8 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { NewThread, Threads } from "../../board/ports.ts"
+import type { FoundThread, NewThread, Threads } from "../../board/threads.ts"
 import type { Host } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
+import type { Signer } from "../record/signature.ts"
 import { call, find } from "./client.ts"
 
 /** The key under which a thread's metadata names its task on the board. */
@@ -11,11 +12,13 @@ export const THREAD_KEY = "superagentsBoard"
 export class OpencodeThreads implements Threads {
   readonly #client: OpencodeClient
   readonly #host: Host
+  readonly #signer: Signer
   readonly #home: string
 
-  constructor(client: OpencodeClient, host: Host, home: string) {
+  constructor(client: OpencodeClient, host: Host, signer: Signer, home: string) {
     this.#client = client
     this.#host = host
+    this.#signer = signer
     this.#home = home
   }
 
@@ -27,14 +30,22 @@ export class OpencodeThreads implements Threads {
         title,
         agent,
         model: model && { providerID: model.provider, id: model.id, variant: model.variant },
-        metadata: { [THREAD_KEY]: { task: taskID } },
+        metadata: { [THREAD_KEY]: { task: taskID, signature: this.#signer.sign(this.#named(taskID)) } },
       }),
     )
     return session.id
   }
 
-  async folderOf(sessionID: string): Promise<string | undefined> {
-    return (await find("read a thread", this.#client.session.get({ sessionID })))?.directory
+  async find(sessionID: string): Promise<FoundThread | undefined> {
+    const session = await find("read a thread", this.#client.session.get({ sessionID }))
+    if (!session) return undefined
+    const { task, signature } = (session.metadata?.[THREAD_KEY] ?? {}) as { task?: unknown; signature?: unknown }
+    const isOurs = typeof task === "string" && this.#signer.isSigned(this.#named(task), signature)
+    return { folder: session.directory, ...(isOurs && { taskID: task }) }
+  }
+
+  async remove(sessionID: string): Promise<void> {
+    await call("remove a thread", this.#client.session.delete({ sessionID }))
   }
 
   async rename(sessionID: string, title: string): Promise<void> {
@@ -44,6 +55,9 @@ export class OpencodeThreads implements Threads {
   async modelOf(sessionID: string, messageID: string): Promise<Model | undefined> {
     return (await this.#host.caller(sessionID, messageID))?.model
   }
+
+  /** What is signed of a thread: its task, of this project. */
+  readonly #named = (task: string) => ({ thread: task, home: this.#home })
 
   async wakeHome(): Promise<void> {
     await call("wake the project's main folder", this.#client.session.status({ directory: this.#home }))

@@ -3,8 +3,54 @@ import { isActive, isUnattended } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import type { RunRequest, Runs, RunView } from "./ports.ts"
-import { LOOK_BACK_MS } from "./status.ts"
+import { LOOK_BACK_MS } from "./state.ts"
+
+/** One run of a task in its thread: the last one there was, or the one that is. */
+export type RunView = {
+  /** When it was asked for, in ms. */
+  readonly createdAt: number
+  /** `elsewhere`: another living process runs it. */
+  readonly state: "queued" | "running" | "ended"
+  readonly elsewhere: boolean
+  /** What it waits for a person to answer, or nobody answered in time. */
+  readonly asks: readonly string[]
+  readonly result?: {
+    readonly status: "completed" | "error" | "cancelled"
+    readonly reason?: string
+    /** False where it was interrupted before its prompt reached the model. */
+    readonly begun: boolean
+    /** Questions that were refused because nobody answered. */
+    readonly refused: readonly string[]
+  }
+}
+
+export type RunRequest = {
+  readonly sessionID: string
+  readonly agent: string
+  readonly description: string
+  readonly prompt: string
+}
+
+/**
+ * Runs in threads, as the manager of background tasks has them: judged, watched, limited and counted there. What they
+ * say goes to nobody.
+ */
+export interface Runs {
+  /** Resolves when the runs of an earlier process are known and settled. Never rejects. */
+  ready(): Promise<void>
+  /** Looks again at what other processes run. Never rejects. */
+  refresh(): Promise<void>
+  /** The thread's newest run that is known. */
+  of(sessionID: string): RunView | undefined
+  /** Begins a run; rejects, with nothing begun, where that is refused. */
+  start(request: RunRequest): Promise<void>
+  /** Stops the thread's run, if there is one. Never rejects. */
+  stop(sessionID: string): Promise<void>
+  /** Whether a message in a thread is one that this plugin wrote. */
+  wrote(messageID: string): boolean
+  /** Called when a run began, ended, was asked something or was answered. Must not throw. */
+  listen(changed: (sessionID: string) => void): void
+}
 
 /** The board's runs as the manager of background tasks has them. */
 export class ManagerRuns implements Runs {
