@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { archived, blockOf, boardFile, call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
+import { archived, blockOf, boardFile, call, callBoard, idIn, keptBoard, stored, taskOf } from "../support/board.ts"
 import { ask, callTool, callTools, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
@@ -219,7 +219,7 @@ describe("a new owner", () => {
       }),
     )
     const { threadId } = stored(host, task_id)
-    const ran = () => (boardFile(host).runtime.tasks[task_id] as { ran?: string } | undefined)?.ran
+    const ran = () => keptBoard(host).pulses[task_id]?.ran
     const first = await eventually(ran, { timeout: 30_000, message: () => host.logs() })
     await callBoard(host, model, session, "update_task", { task_id, owner: "explore", status: "draft" })
     await callBoard(host, model, session, "update_task", { task_id, status: "active" })
@@ -283,7 +283,7 @@ describe("a run", () => {
     await idle(host, threadId)
     await idle(host, session)
     const before = (await messages(host, session)).length
-    await eventually(() => (boardFile(host).runtime.tasks[id] as { ran?: string })?.ran)
+    await eventually(() => keptBoard(host).pulses[id]?.ran)
     expect(await messages(host, session)).toHaveLength(before)
     expect(model.requests.filter(({ sessionID }) => sessionID === threadId)).toHaveLength(1)
     await callBoard(host, model, session, "cancel_task", { task_id: id })

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { boardFile, boardFolder, historyFile, taskOf } from "../support/board.ts"
+import { boardFile, boardFolder, historyFile, keptBoard, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, say } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
@@ -38,9 +38,7 @@ afterAll(async () => {
 /** The board, also before the first task is made. */
 const board = (): ReturnType<typeof boardFile> => {
   const [host] = hosts as [Host]
-  return existsSync(join(boardFolder(host), "tasks.json"))
-    ? boardFile(host)
-    : { tasks: [], nextId: 1, runtime: { tasks: {} } }
+  return existsSync(join(boardFolder(host), "tasks.json")) ? boardFile(host) : { tasks: [], nextId: 1 }
 }
 const history = () => historyFile(hosts[0] as Host)
 
@@ -104,16 +102,14 @@ const begun = () =>
     .filter((request) => taskOf(request) !== undefined && request.sinceUser.length === 0)
     .map(({ sessionID, userTexts }) => `${sessionID} ${userTexts.length}`)
 
-/** Open tasks that were given to another agent, or have a subtask that has ended, and were not worked on since. */
+/** Open tasks that were not worked on since they were made, or since a subtask of theirs has ended. */
 async function unheard(host: Host): Promise<string[]> {
   const past = history()
   const missing: string[] = []
-  for (const { id, owner, createdBy, createdAt, steps, threadId } of board().tasks) {
-    const ends = steps.flatMap(({ taskId }) =>
-      past.filter(({ id, status, archivedBy }) => id === taskId && (status === "done" || archivedBy !== owner)),
-    )
-    const causes = [...(owner === createdBy ? [] : [createdAt]), ...ends.map(({ archivedAt }) => archivedAt)]
-    if (causes.length === 0) continue
+  for (const { id, createdAt, steps, threadId } of board().tasks) {
+    // None of them is ended in its parent's thread.
+    const ends = steps.flatMap(({ taskId }) => past.filter(({ id }) => id === taskId))
+    const causes = [createdAt, ...ends.map(({ archivedAt }) => archivedAt)]
     const prompts = threadId ? (await messages(host, threadId)).filter(({ info }) => info.role === "user") : []
     const last = Math.max(0, ...prompts.map(({ info }) => info.time.created))
     if (last < Math.max(...causes.map(Date.parse))) missing.push(id)
@@ -155,10 +151,10 @@ test(`SIGKILL at a random moment, ${ROUNDS} times: nothing lost, doubled or half
   model.use(work)
   await Promise.all(hosts.map(live))
   const [host] = hosts as [Host]
-  const wakes = () => Object.values(board().runtime.tasks).filter((pulse) => (pulse as { wake?: unknown }).wake)
+  const wakes = () => Object.values(keptBoard(host).pulses).filter(({ wake }) => wake)
   await eventually(async () => wakes().length === 0 && (await unheard(host)).length === 0, {
     timeout: PATIENCE_MS,
-    message: () => `each wake is heard: ${JSON.stringify(board().runtime)}\n${host.logs()}`,
+    message: () => `each wake is heard: ${JSON.stringify(keptBoard(host).pulses)}\n${host.logs()}`,
   })
   check()
   expect(made.size).toBeGreaterThan(ROUNDS / 2)

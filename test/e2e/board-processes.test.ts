@@ -5,7 +5,18 @@ import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { boardFile, boardFolder, call, callBoard, historyFile, idIn, stored, taskOf } from "../support/board.ts"
+import {
+  boardFile,
+  boardFolder,
+  byHand,
+  call,
+  callBoard,
+  historyFile,
+  idIn,
+  keptBoard,
+  stored,
+  taskOf,
+} from "../support/board.ts"
 import { ask, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -59,7 +70,7 @@ test("a linked git worktree sees the board of the main checkout, and its tasks a
   rmSync(folder, { recursive: true, force: true })
 })
 
-test("a copy of the project works in threads of its own: those that its file names work in the other folder", async () => {
+test("a copy of the project waits for a person, and works in threads of its own: those of its file are another's", async () => {
   const folder = mkdtempSync(join(tmpdir(), "superagents-copy-"))
   const client = createOpencodeClient({ baseUrl: host.url, directory: folder })
   const theirs = await openSession(host)
@@ -73,6 +84,11 @@ test("a copy of the project works in threads of its own: those that its file nam
   writeFileSync(file, JSON.stringify({ tasks: [task], nextId: 51, runtime: { tasks: { 50: { wake } } } }))
   writeFileSync(join(folder, "opencode.json"), readFileSync(join(host.directory, "opencode.json")))
   await unwrap(client.session.create({ title: "in the copy" }))
+  await eventually(() => host.logs().includes("#50 Copied was written or changed outside the board"), {
+    timeout: 30_000,
+    message: () => host.logs(),
+  })
+  await byHand(host, { type: "run", id: "50" }, dirname(file))
   await eventually(() => runsOf("50") === 1, { timeout: 30_000, message: () => host.logs() })
   const { threadId } = JSON.parse(readFileSync(file, "utf8")).tasks[0]
   expect((await unwrap(host.client.session.get({ sessionID: threadId }))).directory).toBe(folder)
@@ -140,7 +156,7 @@ process.stdout.write("heard", () => process.exit())`
     const id = idIn(await callBoard(theirs, model, session, "create_task", { title: "Shared", owner: "general" }))
     // The one that runs tasks hears of it: without that it looks every 20 s.
     await eventually(() => runsOf(id) === 1, { timeout: 10_000 })
-    await eventually(() => (boardFile(host).runtime.tasks[id] as { ran?: string })?.ran, { timeout: 30_000 })
+    await eventually(() => keptBoard(host).pulses[id]?.ran, { timeout: 30_000 })
     expect(runsOf(id)).toBe(1)
     model.use((request) => (taskOf(request) === id ? { text: "on it" } : undefined))
     await host.kill("SIGKILL")

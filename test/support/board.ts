@@ -1,5 +1,11 @@
-import { readFileSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
+import type { Command } from "../../src/board/rules/command.ts"
+import { type BoardState, EMPTY } from "../../src/board/state.ts"
+import { Keep } from "../../src/board/store/keep.ts"
+import { Store } from "../../src/board/store/store.ts"
+import { processLives, processMark } from "../../src/host/record/owner.ts"
+import { installationKey, signerOf } from "../../src/host/record/signature.ts"
 import { callTool, eventually } from "./drive.ts"
 import type { Host } from "./host.ts"
 import type { ModelRequest, Reply, ScriptedModel } from "./model.ts"
@@ -20,10 +26,31 @@ type Stored = {
 
 export const boardFolder = (host: Host) => join(host.directory, ".opencode", "tasks")
 
-export const boardFile = (
-  host: Host,
-): { tasks: Stored[]; nextId: number; runtime: { tasks: Record<string, unknown> } } =>
+export const boardFile = (host: Host): { tasks: Stored[]; nextId: number } =>
   JSON.parse(readFileSync(join(boardFolder(host), "tasks.json"), "utf8"))
+
+const stateFolder = (host: Host) => join(host.home, "state", "opencode", "superagents")
+const signerFor = (host: Host) => signerOf(installationKey(join(host.home, "data", "opencode", "superagents")))
+
+/** What the host's installation believes of a board. */
+export function keptBoard(host: Host, folder = boardFolder(host)): BoardState {
+  const { file } = new Keep(stateFolder(host), folder, signerFor(host), () => {})
+  return existsSync(file) ? JSON.parse(readFileSync(file, "utf8").split("\n")[1] ?? "").state : EMPTY
+}
+
+/** What the host's user does with a board, from another process: as the terminal does. */
+export async function byHand(host: Host, command: Command, folder = boardFolder(host)): Promise<void> {
+  const store = new Store({
+    folder,
+    state: stateFolder(host),
+    signer: signerFor(host),
+    processes: { self: processMark, isAlive: processLives },
+    now: Date.now,
+    warn: () => {},
+  })
+  const agents = ["build", "general", "librarian"]
+  await store.carryOut(command, { now: new Date().toISOString(), agents, isRunning: () => false })
+}
 
 /** The archived tasks, oldest first. */
 export const historyFile = (host: Host): (Stored & { archivedAt: string; archivedBy: string })[] => {
