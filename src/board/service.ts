@@ -1,4 +1,4 @@
-import type { BoardStatus, BoardTask, NewStep, Resource, TaskState } from "./task.ts"
+import type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState } from "./task.ts"
 
 /** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
 export type Actor =
@@ -7,28 +7,9 @@ export type Actor =
 
 export const USER: Actor = Object.freeze({ kind: "user" })
 
-export type NewTask = {
-  readonly title: string
-  readonly description?: string
-  /** Without it the calling agent; a person has to name one. */
-  readonly owner?: string
-  /** `active` unless said. */
-  readonly status?: "draft" | "active"
-  readonly steps?: readonly NewStep[]
-  readonly resources?: readonly Resource[]
-}
-
-/** What is left out stays as it is. `done` and `canceled` archive, as `complete` and `cancel` do. */
-export type TaskPatch = {
-  readonly title?: string
-  readonly description?: string
-  readonly owner?: string
-  readonly status?: BoardStatus
-}
-
 export type StepPatch = Partial<NewStep>
 
-export type NewSubtask = { readonly title: string; readonly description?: string; readonly owner: string }
+export type NewSubtask = Pick<NewTask, "title" | "description"> & { readonly owner: string }
 
 /**
  * Why a call was refused. `invalid`: an argument is wrong. `not found`: no such task, step or resource. `conflict`: the
@@ -118,4 +99,4 @@ export interface Board {
   subscribe(listener: () => void): () => void
 }
 
-export type { BoardTask, NewStep, Resource, TaskState }
+export type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState }

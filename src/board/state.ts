@@ -2,9 +2,7 @@ import { DAY_MS } from "../core/bill.ts"
 import type { BoardTask } from "./task.ts"
 
 /** Why a task's owner is to be woken. */
-export const WAKE_CAUSES = ["created", "activated", "subtask", "hand", "clock"] as const
-
-export type WakeCause = (typeof WAKE_CAUSES)[number]
+export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
 
 /** A wake is kept, once, until a run has begun after it. `at` is an ISO time. */
 type Wake = { readonly at: string; readonly cause: WakeCause }

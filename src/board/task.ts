@@ -22,7 +22,7 @@ export const MOST_STEP_TITLE_CHARS = 60
 export const MOST_ITEMS = 100
 
 /** One form everywhere: it stands in commands that people copy. */
-export const IS_SESSION = /^ses_\w{1,80}$/
+const IS_SESSION = /^ses_\w{1,80}$/
 
 /** What a hand leaves out, or sets to null, is not there. */
 const absent = <Schema extends z.ZodType>(schema: Schema) =>
@@ -55,6 +55,30 @@ export const resourceSchema = z.object({
   label: absent(z.string()),
 })
 
+export const newResourceSchema = z.strictObject({
+  type: resourceSchema.shape.type,
+  value: z.string().describe("The URL, or an absolute path."),
+  label: z.string().optional(),
+})
+
+/** A task as callers give it: an agent that names no owner means itself; `active` unless said. */
+export const newTaskSchema = z.strictObject({
+  title: z.string(),
+  description: z.string().optional(),
+  owner: z.string().optional(),
+  status: z.enum(["active", "draft"]).optional(),
+  steps: z.array(newStepSchema).optional(),
+  resources: z.array(newResourceSchema).optional(),
+})
+
+/** What is left out stays as it is. `done` and `canceled` archive, as completing and canceling do. */
+export const taskPatchSchema = z.strictObject({
+  title: z.string().optional(),
+  description: z.string().optional(),
+  owner: z.string().optional(),
+  status: z.enum(BOARD_STATUSES).optional(),
+})
+
 /** A task, as it is stored. Times are ISO; `archivedAt` is that of a task in history. */
 export const taskSchema = z.object({
   /** Never used twice. */
@@ -82,6 +106,8 @@ type Frozen<Value> = Value extends readonly (infer Item)[]
 
 export type Step = Frozen<z.output<typeof stepSchema>>
 export type NewStep = Frozen<z.input<typeof newStepSchema>>
+export type NewTask = Frozen<z.input<typeof newTaskSchema>>
+export type TaskPatch = Frozen<z.input<typeof taskPatchSchema>>
 export type Resource = Frozen<z.output<typeof resourceSchema>>
 export type BoardTask = Frozen<z.output<typeof taskSchema>>
 

@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { type Archived, type Board, MOST_HISTORY, USER } from "../board/service.ts"
-import { BOARD_STATUSES, MOST_ITEMS } from "../board/task.ts"
+import { MOST_ITEMS, newResourceSchema, newStepSchema, newTaskSchema, taskPatchSchema } from "../board/task.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import { taskRow } from "./rows.ts"
@@ -10,33 +10,15 @@ import type { Ended, TaskList } from "./wire.ts"
 /** Counted before its entries are looked at: each that is wrong costs time and a line of the answer. */
 const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))
 
-const resource = z.strictObject({
-  type: z.enum(["url", "file"]),
-  value: z.string(),
-  label: z.string().optional(),
-})
-
-const step = z.strictObject({ title: z.string(), details: z.string().optional(), done: z.boolean().optional() })
-
-const newTask = z.strictObject({
-  title: z.string(),
-  description: z.string().optional(),
+const newTask = newTaskSchema.extend({
   owner: z.string(),
-  status: z.enum(["draft", "active"]).optional(),
-  steps: listOfAtMost(step).optional(),
-  resources: listOfAtMost(resource).optional(),
+  steps: listOfAtMost(newStepSchema).optional(),
+  resources: listOfAtMost(newResourceSchema).optional(),
 })
 
-const patch = z
-  .strictObject({
-    title: z.string().optional(),
-    description: z.string().optional(),
-    owner: z.string().optional(),
-    status: z.enum(BOARD_STATUSES).optional(),
-  })
-  .refine((fields) => Object.values(fields).some((value) => value !== undefined), {
-    error: "Nothing to change: give a title, description, owner or status.",
-  })
+const patch = taskPatchSchema.refine((fields) => Object.values(fields).some((value) => value !== undefined), {
+  error: "Nothing to change: give a title, description, owner or status.",
+})
 
 /** The board's routes. Whether a change may be made is the board's to say; here it is only put into its words. */
 export function tasksRoutes(boardOf: () => Board | undefined): Hono {

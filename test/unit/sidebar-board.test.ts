@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
@@ -6,6 +6,7 @@ import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { stateFolder } from "../../src/board/project.ts"
 import { type BoardState, EMPTY } from "../../src/board/state.ts"
+import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import type { Task } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
@@ -16,34 +17,8 @@ import { eventually } from "../support/eventually.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 
-vi.mock("../../src/host/record/signature.ts", async (importActual) => ({
-  ...(await importActual<object>()),
-  installationKey: () => new Uint8Array(32).fill(7),
-}))
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
-vi.mock("../../src/board/store/watch.ts", async () => {
-  const { watchBoth } = await vi.importActual<typeof import("../../src/board/store/watch.ts")>(
-    "../../src/board/store/watch.ts",
-  )
-  return {
-    watchBoth: (...given: Parameters<typeof watchBoth>) => {
-      const watcher = watchBoth(...given)
-      if (!watcher) return undefined
-      heard = given[2]
-      const close = watcher.close.bind(watcher)
-      const watch = {
-        close() {
-          watchers.delete(watch)
-          close()
-        },
-      }
-      watchers.add(watch)
-      return watch
-    },
-  }
-})
-
 let folder: string
 let source: BoardSource
 let needed: string[]
@@ -54,7 +29,7 @@ const permissions: unknown[] = []
 const questions: unknown[] = []
 const listeners = new Set<unknown>()
 const listed = vi.fn(async () => ({ data: stored }))
-const watchers = vi.hoisted(() => new Set<unknown>())
+const watchers = new Set<unknown>()
 /** Has the source told of a change in the folder. */
 let heard = () => {}
 
@@ -102,6 +77,23 @@ const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | unde
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "superagents-sidebar-"))
   vi.stubEnv("XDG_STATE_HOME", join(folder, "state"))
+  vi.stubEnv("XDG_DATA_HOME", join(folder, "data"))
+  const keys = join(folder, "data", "opencode", "superagents")
+  mkdirSync(keys, { recursive: true, mode: 0o700 })
+  writeFileSync(join(keys, "record.key"), "07".repeat(32), { mode: 0o600 })
+  const real = Store.prototype.watch
+  vi.spyOn(Store.prototype, "watch").mockImplementation(function watch(this: Store, changed) {
+    const watching = real.call(this, changed)
+    heard = changed
+    const counted = {
+      close() {
+        watchers.delete(counted)
+        watching?.close()
+      },
+    }
+    watchers.add(counted)
+    return counted
+  })
   needed = []
   sessions.clear()
   for (const list of [stored, permissions, questions]) list.length = 0
@@ -109,6 +101,7 @@ beforeEach(() => {
 afterEach(() => {
   source.dispose()
   vi.unstubAllEnvs()
+  vi.restoreAllMocks()
   rmSync(folder, { recursive: true, force: true })
 })
 

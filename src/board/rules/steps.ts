@@ -51,7 +51,7 @@ export function createSubtask(
 }
 
 /** How deep subtasks may lie below one another. */
-export const MOST_DEPTH = 50
+const MOST_DEPTH = 50
 
 function refuseTooDeep(state: BoardState, parent: BoardTask): void {
   let above: BoardTask | undefined = parent

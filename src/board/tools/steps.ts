@@ -1,8 +1,9 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
+import { newResourceSchema, newStepSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderTask } from "./render.ts"
-import { planned, taskID } from "./tasks.ts"
+import { taskID } from "./tasks.ts"
 
 const index = z.int().min(0)
 const stepIndex = index.describe("From 0.")
@@ -14,7 +15,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
     update_steps: boardTool(ports, {
       description:
         "Set a task's plan, in place of all steps that it had, with their marks. Not while a step has an open subtask.",
-      args: { task_id: taskID, steps: z.array(planned) },
+      args: { task_id: taskID, steps: z.array(newStepSchema) },
       async run({ task_id, steps }, by) {
         return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.")
       },
@@ -24,9 +25,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
       args: {
         task_id: taskID,
         step_index: stepIndex,
-        done: z.boolean().optional(),
-        title: z.string().optional().describe("At most 60 characters."),
-        details: z.string().optional(),
+        ...newStepSchema.partial().shape,
       },
       async run({ task_id, step_index, ...patch }, by) {
         return renderTask(
@@ -55,9 +54,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
       description: "Attach a URL or a file to a task.",
       args: {
         task_id: taskID,
-        type: z.enum(["url", "file"]),
-        value: z.string().describe("The URL, or an absolute path."),
-        label: z.string().optional(),
+        ...newResourceSchema.shape,
       },
       async run({ task_id, ...resource }, by) {
         return renderTask(board, await board.addResource(task_id, resource, by), "The resource was added.")

@@ -1,18 +1,14 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
 import { MOST_HISTORY } from "../service.ts"
-import { BOARD_STATUSES } from "../task.ts"
+import { newTaskSchema, taskPatchSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderArchived, renderHistory, renderList, renderTask } from "./render.ts"
 
 /** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
 export const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
 
-export const planned = z.strictObject({
-  title: z.string().describe("At most 60 characters."),
-  details: z.string().optional(),
-  done: z.boolean().optional(),
-})
+const made = newTaskSchema.shape
 
 /** Tasks as a whole. */
 export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
@@ -23,14 +19,11 @@ export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
 
 Not for what you can do now, for a quick answer from another agent, or for what recurs: a task is done once.`,
       args: {
-        title: z.string().describe("What is to be done, in a few words."),
-        description: z
-          .string()
-          .optional()
-          .describe("All that the owner has to know; it has not seen this conversation."),
-        owner: z.string().optional().describe("The agent that works on it. Default: you."),
-        status: z.enum(["active", "draft"]).optional().describe("A draft waits until somebody makes it active."),
-        steps: z.array(planned).optional().describe("The plan, if there is one already."),
+        title: made.title.describe("What is to be done, in a few words."),
+        description: made.description.describe("All that the owner has to know; it has not seen this conversation."),
+        owner: made.owner.describe("The agent that works on it. Default: you."),
+        status: made.status.describe("A draft waits until somebody makes it active."),
+        steps: made.steps.describe("The plan, if there is one already."),
       },
       async run(args, by) {
         const task = await board.create(args, by)
@@ -49,10 +42,8 @@ Not for what you can do now, for a quick answer from another agent, or for what 
         "Change a task. What you leave out stays. done and canceled end it for good; a draft made active wakes its owner.",
       args: {
         task_id: taskID,
-        title: z.string().optional(),
-        description: z.string().optional(),
-        owner: z.string().optional().describe("It goes on in the same thread, with the next run."),
-        status: z.enum(BOARD_STATUSES).optional(),
+        ...taskPatchSchema.shape,
+        owner: taskPatchSchema.shape.owner.describe("It goes on in the same thread, with the next run."),
       },
       async run({ task_id, ...patch }, by) {
         const change = await board.update(task_id, patch, by)
