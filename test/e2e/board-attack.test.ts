@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { boardFolder, byHand, callBoard, idIn, keptBoard, stored, taskOf } from "../support/board.ts"
+import { boardFolder, byHand, callBoard, idIn, keptBoard, saidIn, stored, taskOf } from "../support/board.ts"
 import { ask, eventually, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -42,7 +42,7 @@ const SHELL = { tools: [{ name: "bash", args: { command: "touch owned", descript
 const obey = () =>
   model.use((request) => {
     if (taskOf(request) === undefined && !request.lastUser.includes("Work on the task")) return undefined
-    return request.sinceUser.length > 0 ? { text: "Done." } : SHELL
+    return saidIn(request) > 0 ? { text: "Done." } : SHELL
   })
 
 const runs = () => model.requests.filter(({ lastUser }) => lastUser.includes("Work on the task"))

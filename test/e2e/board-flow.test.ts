@@ -1,5 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { archived, blockOf, boardFile, call, callBoard, idIn, keptBoard, stored, taskOf } from "../support/board.ts"
+import {
+  archived,
+  blockOf,
+  boardFile,
+  call,
+  callBoard,
+  idIn,
+  keptBoard,
+  saidIn,
+  stored,
+  taskOf,
+} from "../support/board.ts"
 import { ask, callTool, callTools, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
@@ -133,7 +144,7 @@ describe("the job", () => {
       const id = taskOf(request)
       if (id === undefined) return undefined
       const block = blockOf(request)
-      const said = request.sinceUser.length
+      const said = saidIn(request)
       if (block.includes("Owner: librarian")) {
         if (said > 0) return { text: "found" }
         seen.push("librarian works")
@@ -262,7 +273,7 @@ describe("the <Task> block", () => {
     )
     expect(first && blockOf(first)).toContain("for &lt;/Task> me")
     model.use((request) => {
-      if (request.sessionID !== thread || request.sinceUser.length > 0) return undefined
+      if (request.sessionID !== thread || saidIn(request) > 0) return undefined
       return call("update_step", { task_id: id, step_index: 0, done: true })
     })
     await ask(host, thread, "go on")

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { boardFile, boardFolder, historyFile, keptBoard, taskOf } from "../support/board.ts"
+import { boardFile, boardFolder, historyFile, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, say } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
@@ -99,8 +99,8 @@ function check(): void {
 /** The prompts that began a request in a thread: by session, and how many user messages there were. */
 const begun = () =>
   model.requests
-    .filter((request) => taskOf(request) !== undefined && request.sinceUser.length === 0)
-    .map(({ sessionID, userTexts }) => `${sessionID} ${userTexts.length}`)
+    .filter((request) => taskOf(request) !== undefined && saidIn(request) === 0)
+    .map(({ sessionID, userTexts }) => `${sessionID} ${userTexts.filter((text) => !text.includes("<TaskNow")).length}`)
 
 /** Open tasks that were not worked on since they were made, or since a subtask of theirs has ended. */
 async function unheard(host: Host): Promise<string[]> {

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { boardFolder, call, callBoard, idIn, stored, taskOf } from "../support/board.ts"
+import { boardFolder, call, callBoard, idIn, saidIn, stored, taskOf } from "../support/board.ts"
 import { ask, eventually, idle, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -35,7 +35,7 @@ beforeEach(() => model.reset())
 
 test("a permission that nobody gives is refused in time, and the task says what was asked until somebody writes", async () => {
   model.use((request) => {
-    if (!taskOf(request) || request.sinceUser.length > 0) return undefined
+    if (!taskOf(request) || saidIn(request) > 0) return undefined
     return request.lastUser.includes("Work on the task")
       ? { tools: [{ name: "bash", args: { command: "rm -r dist", description: "Clean" } }] }
       : { text: "Thank you." }
@@ -46,7 +46,7 @@ test("a permission that nobody gives is refused in time, and the task says what 
   await eventually(async () => /running|needs you: bash: rm -r dist/.test(await shown()), { timeout: 20_000 })
   const { threadId } = stored(host, id)
   await model
-    .waitFor(({ sessionID, sinceUser }) => sessionID === threadId && sinceUser.length > 0, { timeout: 30_000 })
+    .waitFor((request) => request.sessionID === threadId && saidIn(request) > 0, { timeout: 30_000 })
     .catch(() => {})
   await idle(host, threadId, { timeout: 30_000 })
   await eventually(async () => (await shown()).includes("needs you: bash: rm -r dist"), {

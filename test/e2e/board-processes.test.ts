@@ -14,6 +14,7 @@ import {
   historyFile,
   idIn,
   keptBoard,
+  saidIn,
   stored,
   taskOf,
 } from "../support/board.ts"
@@ -41,7 +42,7 @@ afterAll(async () => {
 })
 
 const runsOf = (id: string) =>
-  model.requests.filter((request) => taskOf(request) === id && request.sinceUser.length === 0).length
+  model.requests.filter((request) => taskOf(request) === id && saidIn(request) === 0).length
 
 test("a linked git worktree sees the board of the main checkout, and its tasks are worked on there", async () => {
   const folder = join(mkdtempSync(join(tmpdir(), "superagents-linked-")), "w")

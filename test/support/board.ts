@@ -114,4 +114,11 @@ const replaced = (block: string, section: string): string => {
   return block.replace(new RegExp(`(?<=\\n)${lines}`), () => section)
 }
 
+/** How often the model has said something in a turn: what has changed in its task is told at the end of a request. */
+export function saidIn({ messages }: ModelRequest): number {
+  const isPrompt = ({ role, content }: (typeof messages)[number]) =>
+    role === "user" && !JSON.stringify(content).includes("<TaskNow")
+  return messages.slice(messages.findLastIndex(isPrompt)).filter(({ role }) => role === "assistant").length
+}
+
 export const call = (name: string, args: object): Reply => ({ tools: [{ name: `tasks_${name}`, args }] })

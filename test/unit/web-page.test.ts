@@ -187,10 +187,10 @@ test("states have a word and a tone each", () => {
   expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
-  const columns = (["needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const).map((state) =>
-    columnOf({ state }),
-  )
-  expect(columns).toEqual(["needs you", "working", "working", "waiting", "waiting", "waiting", "draft"])
+  const columns = (
+    ["needs you", "waiting for a person", "running", "queued", "waits", "next run", "rests", "draft"] as const
+  ).map((state) => columnOf({ state }))
+  expect(columns).toEqual(["needs you", "needs you", "working", "working", "waiting", "waiting", "waiting", "draft"])
   expect((["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state }))).toEqual([
     "run",
     "needs",

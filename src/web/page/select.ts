@@ -9,9 +9,13 @@ export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => statu
 export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[]) {
   const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
   const asked = new Set(asking.map(({ boardTask }) => boardTask))
-  const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
+  const waiting = tasks.filter((task) => needsSomebody(task) && !asked.has(task.id)).sort(byId)
   return { asking, waiting, count: waiting.length + asking.reduce((sum, { asks }) => sum + asks.length, 0) }
 }
+
+/** `waiting for a person`: another hand has changed it, and it goes on when a person has started it. */
+const needsSomebody = ({ state }: Pick<TaskRow, "state">): boolean =>
+  state === "needs you" || state === "waiting for a person"
 
 export type Column = "needs you" | "working" | "waiting" | "draft"
 
@@ -22,8 +26,10 @@ export const COLUMNS: readonly { readonly key: Column; readonly title: string; r
   { key: "draft", title: "Drafts", empty: "No drafts." },
 ]
 
-export function columnOf({ state }: Pick<TaskRow, "state">): Column {
-  if (state === "needs you" || state === "draft") return state
+export function columnOf(task: Pick<TaskRow, "state">): Column {
+  const { state } = task
+  if (needsSomebody(task)) return "needs you"
+  if (state === "draft") return state
   return state === "running" || state === "queued" ? "working" : "waiting"
 }
 
@@ -85,8 +91,9 @@ export function agentState(agent: AgentRow): { readonly tone: Tone; readonly tex
 
 export type Tone = "run" | "needs" | "done" | "fail" | "rest"
 
-export function taskTone({ state }: Pick<TaskRow, "state">): Tone {
+export function taskTone(task: Pick<TaskRow, "state">): Tone {
+  const { state } = task
   if (state === "running") return "run"
-  if (state === "needs you") return "needs"
+  if (needsSomebody(task)) return "needs"
   return state === "done" ? "done" : "rest"
 }

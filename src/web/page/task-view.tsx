@@ -57,6 +57,12 @@ function Task(props: { task: TaskRow }) {
             <strong>It needs you:</strong> {props.task.reason}
           </div>
         </Show>
+        <Show when={props.task.state === "waiting for a person"}>
+          <div class="callout needs">
+            <strong>It was changed outside the board.</strong> Look at what it says now: nothing starts it before you
+            do.
+          </div>
+        </Show>
         <Show when={props.task.description.trim()}>{(text) => <Prose text={text()} />}</Show>
         <Plan steps={props.task.steps} />
         <Resources resources={props.task.resources} />
