@@ -40,7 +40,7 @@ export const OptionsSchema = z.strictObject({
     .default(600_000)
     .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence."),
   maxTokensPerTask: count
-    .default(0)
+    .default(2_000_000)
     .describe("Input, output, reasoning and cache write tokens of a run; cache reads do not count."),
   maxTokensPerSession: count
     .default(0)
@@ -49,7 +49,7 @@ export const OptionsSchema = z.strictObject({
     .default(0)
     .describe("What a task may cost in US dollars, all its runs and its own tasks together."),
   maxCostPerSession: dollars
-    .default(0)
+    .default(10)
     .describe("What all tasks of a session, and those below them, may cost in US dollars, ended ones too."),
   maxCostPerDay: dollars
     .default(0)

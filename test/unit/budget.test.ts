@@ -85,6 +85,39 @@ describe("a session's budget", () => {
   })
 })
 
+describe("without any option", () => {
+  const HUNGRY = { tools: [{ name: "read", args: { ms: 200 } }], usage: { input: 300_000 } }
+  const hungry = (options: object = {}) => {
+    const rig = new Rig({ options: { lastWord: 0, ...options } })
+    rig.script(({ prompt, toolResults }) =>
+      prompt.startsWith("SPEND") ? (toolResults.length < 40 ? HUNGRY : { text: "done" }) : undefined,
+    )
+    return rig
+  }
+
+  test("a run that goes on and on is stopped at two million tokens", async () => {
+    const rig = hungry()
+    const { outcome } = await rig.ended((await rig.launch(spend)).id)
+    expect(outcome?.reason?.text).toMatch(/the option maxTokensPerTask allows 2000000\.$/)
+    expect(outcome?.usage.input).toBeLessThanOrEqual(2_400_000)
+  })
+
+  test("and a session's at ten dollars", async () => {
+    const rig = hungry()
+    const tasks = await Promise.all(Array.from({ length: 10 }, () => rig.launch(spend)))
+    for (const { id } of tasks) await rig.ended(id)
+    expect(cost(rig)).toBeGreaterThanOrEqual(10)
+    expect(cost(rig)).toBeLessThanOrEqual(10 + 10 * 0.3)
+    await expect(rig.launch(spend)).rejects.toThrow("of $10.00 (option maxCostPerSession)")
+  })
+
+  test("0 turns both off", async () => {
+    const rig = hungry({ maxTokensPerTask: 0, maxCostPerSession: 0 })
+    const { status, outcome } = await rig.ended((await rig.launch(spend)).id)
+    expect([status, outcome?.usage.input]).toEqual(["completed", 40 * 300_000 + 100])
+  })
+})
+
 describe("a task's budget", () => {
   test("holds where no event tells what it spends", async () => {
     const rig = rigged({ maxCostPerTask: 0.05, pollInterval: 100 }, 100)
@@ -261,7 +294,7 @@ describe("what was spent is not forgotten", () => {
   })
 
   test("and without such limits nothing is kept of a task that was cleared", async () => {
-    const rig = rigged({})
+    const rig = rigged({ maxCostPerSession: 0 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
     await rig.manager.clear(rig.parent)
@@ -288,7 +321,8 @@ describe("what was spent is not forgotten", () => {
     const rig = rigged(limits, 1000)
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
     const { id } = await rig.launch({ prompt: "SLOW" })
-    const other = new Rig({ options: { lastWord: 0 }, share: { clock: rig.clock, database: rig.host.database } })
+    const options = { lastWord: 0, maxTokensPerTask: 0 }
+    const other = new Rig({ options, share: { clock: rig.clock, database: rig.host.database } })
     other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
     // Ids are told apart by their number in a rig.
     await other.ended((await other.launch()).id)

@@ -12,10 +12,10 @@ describe("options", () => {
       maxLaunchesPerMinute: 60,
       taskTimeout: 1_800_000,
       stallTimeout: 600_000,
-      maxTokensPerTask: 0,
+      maxTokensPerTask: 2_000_000,
       maxTokensPerSession: 0,
       maxCostPerTask: 0,
-      maxCostPerSession: 0,
+      maxCostPerSession: 10,
       maxCostPerDay: 0,
       lastWord: 60_000,
       permissionTimeout: 300_000,
@@ -115,12 +115,16 @@ describe("options", () => {
   })
 
   test.each([-1, "5", "1e3", "$5", true, null, Number.NaN, Number.POSITIVE_INFINITY])(
-    "a budget of %s is none, which is told: nobody is to think that there is one",
+    "a budget of %s is not read, which is told: nobody is to think that it holds",
     (value) => {
       for (const key of ["maxCostPerTask", "maxCostPerSession", "maxCostPerDay", "maxTokensPerSession"]) {
         const { options, problems } = parseOptions({ [key]: value })
         expect(options).toEqual(DEFAULTS)
-        expect(problems).toEqual([expect.stringMatching(new RegExp(`^Option "${key}" is .+ Using the default, 0\\.$`))])
+        expect(problems).toEqual([
+          expect.stringMatching(
+            new RegExp(`^Option "${key}" is .+ Using the default, ${key === "maxCostPerSession" ? 10 : 0}\\.$`),
+          ),
+        ])
       }
     },
   )

@@ -188,7 +188,7 @@ describe("a list", () => {
 
 describe("history", () => {
   const filled = async (count: number, maxHistory: number) => {
-    const rig = new Rig({ options: { maxHistory, notifyAnswerChars: 0 } })
+    const rig = new Rig({ options: { maxHistory, notifyAnswerChars: 0, maxCostPerSession: 0 } })
     const ids = []
     for (let index = 0; index < count; index++) {
       const { id } = await rig.launch({ description: `task ${index}` })

@@ -41,7 +41,7 @@ describe("a list reads", () => {
     expect(last({ ...spent, limits })).toBe(
       "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens + 99,999 from the cache, $0.0123 of $0.50 | last 24 hours at least $1.2500 of $2.00",
     )
-    expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerTask: 1 } })).toMatch(
+    expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerSession: 0, maxCostPerTask: 1 } })).toMatch(
       /\| 12,345 tokens \+ 99,999 from the cache, \$0\.0123$/,
     )
   })

@@ -34,7 +34,7 @@ describe("a resume", () => {
   })
 
   test("while the session's tasks are cleared is stopped and forgotten with them", async () => {
-    const { rig, task, resume } = await completed()
+    const { rig, task, resume } = await completed({ maxCostPerSession: 0 })
     rig.onPrompt("HANGS", { hang: true })
     rig.onPrompt("AGAIN", { hang: true })
     await rig.launch({ prompt: "HANGS" })

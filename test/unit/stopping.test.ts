@@ -165,7 +165,7 @@ describe("cancelling", () => {
 
 describe("clearing", () => {
   test("forgets the session's tasks and their records, stops what runs and tells nobody", async () => {
-    const { rig, tasks } = await running(2)
+    const { rig, tasks } = await running(2, { maxCostPerSession: 0 })
     const done = await rig.launch({ prompt: "QUICK" })
     await rig.ended(done.id)
     const told = rig.notices().length

@@ -70,7 +70,7 @@ test("a fork that is whole needs no agent, and is told of with what it has", asy
   const { rig, call } = rigged()
   const { output } = await call("task", { description: "go on", prompt: "FIND", fork: "whole" })
   expect(output).toMatch(
-    /^Background task launched\. Task ID: bg_\w+ \(go on\)\nInherited: .+, uncut\.\nYou will be told/,
+    /^Background task launched\. Task ID: bg_\w+ \(go on\)\nInherited: .+, uncut\.\nLimits: .+\.\nYou will be told/,
   )
   expect(rig.manager.list(rig.parent)[0]?.task.agent).toBe("build")
   await expect(call("task", { description: "go on", prompt: "FIND", fork: true })).rejects.toThrow("`agent` is missing")
@@ -301,5 +301,12 @@ test("what a run may cost is a positive number of dollars, and no more than the 
   for (const right of [1e-9, 0.05, null]) await call("task", { ...find, max_cost: right })
   expect(rig.manager.list(rig.parent).map(({ task }) => task.run.budget?.max)).toEqual([1e-9, 0.05, undefined])
   const { output } = await call("task", { ...find, max_cost: 0.03 })
-  expect(output).toContain("\nLimits: $0.03 for this run (max_cost), $0.05 for this task.\n")
+  expect(output).toContain(
+    "\nLimits: 2,000,000 tokens for this run, $0.03 for this run (max_cost), $0.05 for this task, $10.00 for this session's tasks.\n",
+  )
+})
+
+test("limits that are turned off are not told of", async () => {
+  const { call } = rigged({ maxTokensPerTask: 0, maxCostPerSession: 0 })
+  expect((await call("task", find)).output).not.toContain("Limits")
 })

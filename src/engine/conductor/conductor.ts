@@ -308,9 +308,10 @@ export class Conductor {
 
   /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
   #share(task: Task): void {
-    const { store } = this.#parts
-    const others = this.#ports.ledger.isShared ? store.active() : this.#above(task)
-    this.#ports.ledger.once(() => {
+    const { ledger } = this.#ports
+    ledger.once(() => {
+      // Far from every limit, what one spends changes nothing for those beside it.
+      const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
       for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spent" })
     })
   }

@@ -101,7 +101,7 @@ export class Timekeeper {
     try {
       const activity = await host.activity()
       // Where no plugin is loaded, nobody tells of a question.
-      const unheard = running.filter(({ id, place }) => place && !store.run(id)?.told.heard)
+      const unheard = running.filter(({ id }) => !store.run(id)?.told.heard)
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {

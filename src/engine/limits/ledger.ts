@@ -1,5 +1,5 @@
 import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
-import { NOTHING_SPENT, needsBill, type Spent } from "../../core/spending.ts"
+import { NOTHING_SPENT, needsBill, refusalOf, type Spent } from "../../core/spending.ts"
 import { addUsage, isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../../core/task.ts"
 import type { Parts } from "../parts.ts"
 
@@ -28,6 +28,11 @@ export class Ledger {
   /** Whether a limit is on that several tasks share. */
   get isShared(): boolean {
     return needsBill(this.#parts.options)
+  }
+
+  /** Of a limit that a task shares so much is used that nothing new may begin, and the others' last words are due. */
+  isNear(task: Task): boolean {
+    return this.isShared && refusalOf(this.#parts.options, this.spentBy(task)) !== undefined
   }
 
   /** What has been spent that counts for a run's limits. */
@@ -111,7 +116,8 @@ export class Ledger {
 
   /** What sessions cost of which no record tells that is believed: without this, the loss of the key would reset the day. */
   #unbelieved(): number {
-    const { host, store, clock } = this.#parts
+    const { host, store, clock, options } = this.#parts
+    if (options.maxCostPerDay === 0) return 0
     const since = clock.now() - DAY_MS
     const others = host.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
     return others.reduce((sum, { changedAt, cost }) => (changedAt > since ? sum + cost : sum), 0)
