@@ -104,15 +104,18 @@ test("a worktree that is put away while something is merged into it is kept with
 })
 
 describe("making ready", () => {
-  test.each(["capture: state kept", "ready: marked", "ready: added", "ready: set up"])("dies at %s", async (moment) => {
-    const before = user.state()
-    dies("ready", moment)
-    await bench.places.sweep(user.top, () => false)
-    nothingLeft()
-    expect(user.state()).toEqual(before)
-    expect(await bench.unmerged()).toEqual([])
-    expect((await bench.ready()).read("a")).toBe(text({ 0: "mine, uncommitted" }))
-  })
+  test.each(["capture: state kept", "ready: marked", "ready: added", "ready: stash noted", "ready: set up"])(
+    "dies at %s",
+    async (moment) => {
+      const before = user.state()
+      dies("ready", moment)
+      await bench.places.sweep(user.top, () => false)
+      nothingLeft()
+      expect(user.state()).toEqual(before)
+      expect(await bench.unmerged()).toEqual([])
+      expect((await bench.ready()).read("a")).toBe(text({ 0: "mine, uncommitted" }))
+    },
+  )
 
   test.each(["ready: marked", "ready: added", "ready: set up"])("again, dies at %s: the work stays", async (moment) => {
     await atWork()

@@ -59,6 +59,27 @@ test("what conflicts inside the worktree alone is not merged without its second 
   expect(rig.notices()[0]?.hidden).toContain("Not merged, and nothing was touched: conflict in run.log. Resume it with")
 })
 
+test("what an agent left in git's stash is among its work, but not merged by itself where a check has not seen it", async () => {
+  user.write("a", text()).write("b", text()).commit()
+  bench.others.stash = true
+  agent("FIND", (child) => {
+    child.write("a", text({ 3: "the agent, stashed" })).git("stash")
+    child.write("b", text({ 3: "the agent" }))
+  })
+  const { id, sessionID, outcome } = await launch({ check: "true" })
+  expect(rig.host.stored(sessionID).messages[0]?.parts).toMatchObject([
+    { text: "FIND" },
+    { text: expect.stringContaining("Do not use git stash: all checkouts share it") },
+  ])
+  expect(outcome?.work).toMatchObject({ files: ["a", "b"], merge: { kind: "refused" } })
+  const told = rig.notices()[0]?.hidden
+  expect(told).toContain("Note: It left work in git's stash")
+  expect(told).toContain("It was not merged by itself: it had left work in git's stash, which its check has not seen")
+  expect([user.read("a"), user.git("stash", "list")]).toEqual([text(), ""])
+  await rig.manager.merge(id, rig.caller)
+  expect(user.read("a")).toBe(text({ 3: "the agent, stashed" }))
+})
+
 describe("a check in a worktree in which nothing was changed", () => {
   const check = 'echo x >> "$RAN"; exit 1'
   beforeEach(() => {

@@ -111,7 +111,8 @@ export class Places {
       }
       const unfit = await this.#unfit(task, worktrees, once).catch(refusedBy)
       const put = await putAway()
-      const merge = put.files.length > 0 ? (unfit ?? (await this.#merge(task, worktrees))) : undefined
+      const unseen = put.fromStash && task.run.check !== undefined ? UNSEEN : undefined
+      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.#merge(task, worktrees))) : undefined
       return { found: { work: workOf(put, merge) }, ...(result && { check: result }) }
     })
   }
@@ -304,19 +305,29 @@ function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }
   }
 }
 
+const UNSEEN: Merge = {
+  kind: "refused",
+  files: [],
+  text: "it had left work in git's stash, which its check has not seen",
+}
+
 const NOT_PUT_AWAY = "What it changed was not kept at its end"
 
 const notPutAway = (id: string, why: string): string =>
   `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 /** What an agent is told of its worktree. `current`: the parent's state of now was to be brought in. */
-function welcome({ run }: Task, { directory, conflicts, unsolved }: Ready, current: boolean): string {
+function welcome({ run }: Task, { directory, conflicts, unsolved, stashed = [] }: Ready, current: boolean): string {
   const present = current && !unsolved
+  const left =
+    stashed.length > 0
+      ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
+      : ""
   const has =
     run.generation === 0
       ? "It has what the agent that asks you sees, uncommitted work included,"
       : `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
-  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not.`
+  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   if (conflicts.length === 0) return place
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"

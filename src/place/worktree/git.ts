@@ -23,6 +23,8 @@ export type GitOptions = {
   readonly input?: string
   /** Input and output are bytes, each a character of its own; else they are UTF-8. */
   readonly bytes?: boolean
+  /** In whose name, and when: for what is put back as it was. */
+  readonly committer?: { readonly name: string; readonly email: string; readonly date?: string }
   /** Exit codes besides 0 that are answers and no failures. */
   readonly accept?: readonly number[]
   /** In ms. */
@@ -66,7 +68,10 @@ const ALWAYS = [
 const SETTINGS = ALWAYS.flatMap((setting) => ["-c", setting])
 
 /** Commits are made in our own name: the user's may not be set, and is not ours to use. */
-const IDENTITY = { name: "superagents", email: "superagents@localhost" }
+const IDENTITY: { readonly name: string; readonly email: string; readonly date?: string } = {
+  name: "superagents",
+  email: "superagents@localhost",
+}
 
 /**
  * Runs git, and is the only one to do so: as a process of its own with a time limit, its arguments never through a
@@ -130,7 +135,7 @@ const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_D
 /** The variable that sends each git of an agent's to the same place, wherever it is run; undefined where none does. */
 export const redirected = (): string | undefined => REDIRECTING.find((name) => process.env[name])
 
-function environment({ cwd, gitDir, index }: GitOptions): Record<string, string> {
+function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): Record<string, string> {
   const inherited = Object.entries(process.env).filter(([name]) => isOurs(name))
   return {
     ...(Object.fromEntries(inherited) as Record<string, string>),
@@ -142,8 +147,9 @@ function environment({ cwd, gitDir, index }: GitOptions): Record<string, string>
     GIT_EDITOR: "true",
     GIT_AUTHOR_NAME: IDENTITY.name,
     GIT_AUTHOR_EMAIL: IDENTITY.email,
-    GIT_COMMITTER_NAME: IDENTITY.name,
-    GIT_COMMITTER_EMAIL: IDENTITY.email,
+    GIT_COMMITTER_NAME: committer.name,
+    GIT_COMMITTER_EMAIL: committer.email,
+    ...(committer.date === undefined ? {} : { GIT_COMMITTER_DATE: committer.date }),
     ...(gitDir === undefined ? {} : { GIT_DIR: gitDir, GIT_WORK_TREE: cwd }),
     ...(index === undefined ? {} : { GIT_INDEX_FILE: index }),
   }

@@ -16,6 +16,10 @@ export const mergeLock = ({ processes }: Locking, { commonDir }: Repository): Lo
 export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-worktrees", processes)
 
+/** One change at a time of a repository's stash. */
+export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
+  new Lock(commonDir, "superagents-stash", processes)
+
 /** One who puts a task's worktree away. */
 export const folderLock = ({ processes }: Locking, folder: string): Lock =>
   new Lock(dirname(folder), `lock-${basename(folder)}`, processes)

@@ -13,8 +13,9 @@ import { stateToMerge } from "./homecoming.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
-import { cleanAll, targetOf, type WorktreePorts } from "./room.ts"
-import { commitOf, snapshot, stamped } from "./snapshot.ts"
+import { atWork, cleanAll, targetOf, type WorktreePorts } from "./room.ts"
+import { commitOf, filesOf, stamped } from "./snapshot.ts"
+import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
@@ -35,6 +36,8 @@ export type Ready = {
   readonly directory: string
   /** Files in conflict with the parent's state, which was merged in: each has marks. */
   readonly conflicts: readonly string[]
+  /** Commits of what the last run has left in git's stash, which does not go together with its files. */
+  readonly stashed?: readonly string[]
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
   readonly unsolved?: boolean
 }
@@ -69,19 +72,22 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
         `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
       )
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
-    return readyIn(directory, await goOn(ports, from, marker, request))
+    const start = await goOn(ports, from, marker, request)
+    return readyIn(directory, start, await note(ports, from, taskID, marker.worktree))
   }
   const { top, gitDir, commonDir } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
   try {
     const { worktree, start } = await make(ports, from, target, request, making)
     await mkdir(directory, { recursive: true })
+    const stashed = await note(ports, from, taskID, worktree)
+    ports.fault("ready: stash noted")
     await setUp(ports.settings.setup, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
     await begin(from, taskID, start)
     await writeMarker(target, { ...making, state: "used", worktree })
-    return readyIn(directory, start)
+    return readyIn(directory, start, stashed)
   } catch (error) {
     // Where it cannot be removed, its marker stays, too, and the next start tries again.
     await removeWorktree(ports, from, target).then(
@@ -92,11 +98,24 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
   }
 }
 
-const readyIn = (directory: string, { conflicts, unsolved }: Partial<Start> = {}): Ready => ({
+const readyIn = (directory: string, start: Partial<Start> = {}, stashed: readonly string[] = []): Ready => ({
   directory,
-  conflicts: conflicts ?? [],
-  ...(unsolved && { unsolved }),
+  conflicts: start.conflicts ?? [],
+  ...(start.unsolved && { unsolved: start.unsolved }),
+  ...(stashed.length > 0 && { stashed }),
 })
+
+/** Notes what is in git's stash; returns the commits of what the last run has left in it. */
+async function note(
+  ports: WorktreePorts,
+  from: Checkout,
+  taskID: string,
+  worktree: Checkout | undefined,
+): Promise<readonly string[]> {
+  if (!worktree) return []
+  const left = await noteStash(ports, from, taskID, worktree, () => atWork(ports, from, taskID))
+  return left.map(({ commit }) => commit)
+}
 
 async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine } = begun
@@ -116,8 +135,12 @@ async function goOn(
   const { taskID } = request
   const state = await readRef(from, "state", taskID)
   if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
-  const { commit } = await snapshot(worktree, [state], "superagents: what the folder held", "whole")
-  const start = await startOf(ports, from, request, commit)
+  const { tree } = await filesOf(worktree, state, "whole")
+  const commit = await commitOf(from, tree, [state], "superagents: what the folder held")
+  // What the last run had left in git's stash is part of its work, but not in that folder.
+  const whole = await withStashed(from, taskID, tree)
+  const now = await commitOf(from, whole, [state], "superagents: what the folder held, and its stash")
+  const start = await startOf(ports, from, request, now)
   const all = await changesBetween(from, commit, start.commit)
   const around = new Set(aroundSubmodules(all))
   const changes = all.filter((change) => !around.has(change))

@@ -7,9 +7,10 @@ import { git, gitLine } from "./git.ts"
  * - `base`: what that work is counted from: the state it began with, or what has been merged or brought in since
  * - `start`: what is told of it is counted from: as `base`, but a merge leaves it until the next run
  * - `merge`: a merge that has begun; its parents are the two states, its tree is the result
- * - `conflict`: the parent's state with which the last merge had a conflict
+ * - `conflict`: the parent's state with which the last merge had a conflict; once the agent was given that, what it got
+ * - `stash`: what was in git's stash when the run began; at its end, what became of that
  */
-export type RefKind = "state" | "base" | "start" | "merge" | "conflict"
+export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "stash"
 
 const PREFIXES: Record<RefKind, string> = {
   state: "refs/superagents/",
@@ -17,6 +18,7 @@ const PREFIXES: Record<RefKind, string> = {
   start: "refs/superagents-start/",
   merge: "refs/superagents-merge/",
   conflict: "refs/superagents-conflict/",
+  stash: "refs/superagents-stash/",
 }
 const KINDS = Object.keys(PREFIXES) as RefKind[]
 
@@ -49,6 +51,7 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
     start: undefined,
     merge: undefined,
     conflict: undefined,
+    stash: undefined,
   })
 
 /** What the repository has of a task: the trees of its refs, and when the youngest of them was made (ms). */
@@ -56,20 +59,27 @@ export type Remembered = {
   readonly taskID: string
   readonly keptAt: number
   readonly trees: Readonly<Partial<Record<RefKind, string>>>
+  /** It has left work in git's stash that does not go together with its files. */
+  readonly leftInStash: boolean
 }
+
+/** Begins the message of a `stash` ref's commit where it has. */
+export const LEFT_IN_STASH = "superagents: the stash, and work that was left in it"
 
 /** All tasks that the repository remembers. */
 export async function remembered(checkout: Checkout): Promise<readonly Remembered[]> {
-  const format = "--format=%(refname) %(tree) %(committerdate:unix)"
+  const format = "--format=%(refname) %(tree) %(committerdate:unix) %(contents:subject)"
   const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], shared(checkout))).split("\n")
-  const found = new Map<string, { keptAt: number; trees: Partial<Record<RefKind, string>> }>()
+  type Found = { keptAt: number; trees: Partial<Record<RefKind, string>>; leftInStash: boolean }
+  const found = new Map<string, Found>()
   for (const line of lines) {
-    const [name = "", tree = "", seconds] = line.split(" ")
+    const [name = "", tree = "", seconds, ...subject] = line.split(" ")
     const kind = KINDS.find((candidate) => name.startsWith(PREFIXES[candidate]))
     if (!kind) continue
     const taskID = name.slice(PREFIXES[kind].length)
-    const entry = found.get(taskID) ?? { keptAt: 0, trees: {} }
+    const entry: Found = found.get(taskID) ?? { keptAt: 0, trees: {}, leftInStash: false }
     entry.trees[kind] = tree
+    if (kind === "stash") entry.leftInStash = subject.join(" ") === LEFT_IN_STASH
     entry.keptAt = Math.max(entry.keptAt, Number(seconds) * 1000)
     found.set(taskID, entry)
   }
@@ -77,5 +87,5 @@ export async function remembered(checkout: Checkout): Promise<readonly Remembere
 }
 
 /** True while a task's work is not in its parent's files. */
-export const isUnmerged = ({ trees }: Remembered): boolean =>
-  trees.merge !== undefined || (trees.state !== undefined && trees.state !== trees.base)
+export const isUnmerged = ({ trees, leftInStash }: Remembered): boolean =>
+  trees.merge !== undefined || leftInStash || (trees.state !== undefined && trees.state !== trees.base)

@@ -9,7 +9,8 @@ import { type Checkout, headOf } from "./checkout.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
 import { dropMarker, type Keeper, type Marker, marked, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
-import { snapshot } from "./snapshot.ts"
+import { commitOf, filesOf } from "./snapshot.ts"
+import { settleStash, type Working } from "./stash.ts"
 import { removeWorktree, unsavedWithin } from "./worktree.ts"
 
 type WorktreeSettings = {
@@ -78,7 +79,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
       // The agent may have been stopped while it brought its own tasks' work in.
-      const unsaved = await betweenMerges(ports, marker.from, () => keepState(target, taskID, marker))
+      const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
       await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
       if (unsaved.length > 0) return { unsaved, notes: [] }
@@ -96,10 +97,27 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   })
 }
 
+/** The runs at work in a repository, but this one. */
+export async function atWork(ports: WorktreePorts, checkout: Checkout, but: string): Promise<readonly Working[]> {
+  const room = await roomOf(ports, checkout)
+  const found: Working[] = []
+  for (const name of await marked(room)) {
+    const marker = taskOf(name) === but ? undefined : await readMarker(join(room, name))
+    if (marker?.state === "used" && marker.worktree && existsSync(marker.worktree.gitDir))
+      found.push({ from: marker.from, worktree: marker.worktree, taskID: taskOf(name) })
+  }
+  return found
+}
+
 const stuck = (folder: string, error: unknown): string =>
   `Its folder could not be removed (${messageOf(error)}), though all that has to be kept of it is kept. The next start tries again; or remove it by hand: ${folder}`
 
-async function keepState(target: string, taskID: string, { worktree, from }: Marker): Promise<readonly string[]> {
+async function keepState(
+  ports: WorktreePorts,
+  target: string,
+  taskID: string,
+  { worktree, from }: Marker,
+): Promise<readonly string[]> {
   if (!worktree || !existsSync(target)) return []
   const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const known = [state, base].filter((commit) => commit !== undefined)
@@ -109,7 +127,13 @@ async function keepState(target: string, taskID: string, { worktree, from }: Mar
   const head = whole ? await headOf(checkout) : undefined
   const parents = [...(head === undefined ? [] : [head]), ...known]
   const how = whole ? "whole" : "without index"
-  const { commit, nested } = await snapshot(checkout, parents, `superagents: the work of ${taskID}`, how)
-  if (commit !== state) await writeRefs(from, taskID, { state: commit })
+  const { tree, nested } = await filesOf(checkout, parents[0] ?? "HEAD", how)
+  const working = { from, worktree: whole ? checkout : undefined, taskID }
+  const others = () => atWork(ports, from, taskID)
+  await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
+    const all = [...parents, ...settled.commits]
+    const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
+    if (commit !== state) await writeRefs(from, taskID, { state: commit })
+  })
   return whole ? [...nested, ...(await unsavedWithin(from.top, checkout))] : nested
 }

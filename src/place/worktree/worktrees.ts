@@ -7,8 +7,9 @@ import { betweenMerges } from "./locks.ts"
 import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
-import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
+import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
 import { filesOf, snapshot, stamped } from "./snapshot.ts"
+import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
 import { unsavedWithin } from "./worktree.ts"
 
 /** What became of a worktree when its run ended. */
@@ -19,6 +20,8 @@ export type PutAway = Work & {
   readonly unsaved: readonly string[]
   /** What else there is to know of how it was kept, a sentence or two each. */
   readonly notes?: readonly string[]
+  /** Among it is what it had left in git's stash: no check has seen that. */
+  readonly fromStash?: boolean
 }
 
 export type Shown = Work & { readonly diff: string; readonly cut: boolean; readonly command: string }
@@ -61,6 +64,8 @@ export class Worktrees {
     const { tree, nested } = await filesOf(worktree, start, "whole")
     const { files, submodules } = await workBetween(home, start, tree)
     if (files.length + submodules.length + nested.length > 0) return false
+    const others = await atWork(this.#ports, home, taskID)
+    if (await hasStashed({ from: home, worktree, taskID }, others)) return false
     return (await unsavedWithin(home.top, worktree)).length === 0
   }
 
@@ -73,7 +78,14 @@ export class Worktrees {
     const target = await targetOf(this.#ports, home, taskID)
     const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
     const work = await workOf(home, taskID)
-    return { ...work, unsaved, ...(unsaved.length > 0 && { held: target }), ...(notes.length > 0 && { notes }) }
+    const all = [...notes, ...(await stashNotes(home, taskID))]
+    return {
+      ...work,
+      unsaved,
+      ...(unsaved.length > 0 && { held: target }),
+      ...(all.length > 0 && { notes: all }),
+      ...((await tookFromStash(home, taskID)) && { fromStash: true }),
+    }
   }
 
   /** What a task's kept work changed, with the diff. */

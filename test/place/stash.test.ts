@@ -1,0 +1,257 @@
+import { spawnSync } from "node:child_process"
+import { utimesSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { Repository, text } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** Git's stash is one for all checkouts: what an agent does with it is undone, and its work is not lost in it. */
+
+const STEP = fileURLToPath(new URL("../support/fixtures/place-step.ts", import.meta.url))
+const SECOND = "bg_bbbbbbbb"
+let bench: Bench
+let user: Repository
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+  user.write("a", text()).write("b", text()).write("c", text()).commit()
+  bench.others.stash = true
+})
+afterEach(() => bench.close())
+
+/** As if the worktree had been made an hour ago: times tell who has stashed. */
+function aged(child: Repository): Repository {
+  const before = Date.now() / 1000 - 3600
+  const index = child.git("rev-parse", "--path-format=absolute", "--git-path", "index").trim()
+  for (const file of [...Object.keys(child.files()).map((name) => join(child.top, name)), index])
+    utimesSync(file, before, before)
+  return child
+}
+
+/** The user's own stash: three entries, one with a file that git does not track. */
+function stashes() {
+  user.write("a", text({ 1: "stashed first" })).git("stash", "push", "--message", "the first, with: colons")
+  user.write("new", "stashed\n").git("stash", "push", "--include-untracked")
+  user.write("b", text({ 1: "stashed last" })).git("stash")
+}
+
+const list = () => user.git("stash", "list").trim().split("\n").filter(Boolean)
+const merge = (id = ID) => bench.places.merge(id, user.top)
+const putAway = (id = ID) => bench.places.putAway(id, user.top)
+
+describe("an agent that pops what is the user's", () => {
+  test.each<[string, (child: Repository) => void]>([
+    ["pops with nothing to stash", (child) => void child.git("stash", "pop")],
+    ["drops one in the middle", (child) => void child.git("stash", "drop", "stash@{1}")],
+    ["clears all", (child) => void child.git("stash", "clear")],
+    [
+      "pops two and stashes them anew",
+      (child) => {
+        child.git("stash", "pop")
+        child.git("commit", "--all", "--quiet", "--message", "popped")
+        child.git("stash", "pop")
+        child.git("stash", "--include-untracked")
+      },
+    ],
+  ])("%s: the stash is as it was, its log's times and names, too, and it is said", async (_what, work) => {
+    stashes()
+    const before = user.state()
+    work(await bench.ready())
+    const put = await putAway()
+    expect(user.state()).toEqual(before)
+    expect(put.notes?.[0]).toMatch(/^Git's stash .* it is back \("/)
+    expect(await putAway()).toEqual(put)
+  })
+
+  test("leaves an empty stash to the user who had none", async () => {
+    const before = user.state()
+    const child = await bench.ready()
+    expect(() => child.git("stash", "pop")).toThrow()
+    expect((await putAway()).notes).toBeUndefined()
+    expect(user.state()).toEqual(before)
+    expect(user.ours()).toHaveLength(3)
+  })
+})
+
+describe("an agent that stashes and ends", () => {
+  test("has its work, new files and all its stashes, and the user's list is as it was", async () => {
+    stashes()
+    const before = user.state()
+    const child = await bench.ready()
+    child
+      .write("a", text({ 30: "theirs" }))
+      .write("more", "theirs\n")
+      .git("stash", "--include-untracked")
+    child.write("b", text({ 30: "theirs" })).git("stash", "push", "--message", "and this", "--", "b")
+    child.write("c", text({ 30: "theirs" }))
+    const put = await putAway()
+    expect(put).toMatchObject({ files: ["a", "b", "c", "more"], fromStash: true })
+    expect(put.notes).toEqual([expect.stringMatching(/^It left work in git's stash \("On .*and this", "WIP on/)])
+    expect(user.state()).toEqual(before)
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a", "b", "c", "more"] })
+    expect(user.read("a")).toBe(text({ 30: "theirs" }))
+  })
+
+  test("has a stash that does not go together with its files kept beside, and unmerged", async () => {
+    const child = await bench.ready()
+    child.write("a", text({ 5: "first try" })).git("stash")
+    child.write("a", text({ 5: "second try" }))
+    const put = await putAway()
+    expect(put).toMatchObject({ files: ["a"] })
+    expect(put.fromStash).toBeUndefined()
+    const [note = ""] = put.notes ?? []
+    const [, commit = ""] = /kept as ([0-9a-f]{40});/.exec(note) ?? []
+    expect(user.git("show", `${commit}:a`)).toBe(text({ 5: "first try" }))
+    expect(list()).toEqual([])
+    await merge()
+    user.git("gc", "--quiet", "--prune=now")
+    expect(user.read("a")).toBe(text({ 5: "second try" }))
+    expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    const again = await bench.places.ready({ taskID: ID, folder: user.top, timeLimit: 0 })
+    expect(again.stashed).toEqual([commit])
+    await putAway()
+    expect(await bench.places.clear(user.top, [ID])).toEqual([])
+    expect(user.ours()).toEqual([])
+  })
+
+  test("in a worktree in which nothing else was changed, has not left it untouched", async () => {
+    const child = await bench.ready()
+    child.write("a", text({ 30: "theirs" })).git("stash")
+    expect(await bench.places.isUntouched(ID, user.top)).toBe(false)
+  })
+
+  test("in the worktree of a worktree that is gone, has its work all the same", async () => {
+    stashes()
+    const before = user.state()
+    const child = await bench.ready()
+    const grandchild = await bench.ready({ id: SECOND, folder: child.top })
+    grandchild.write("a", text({ 30: "theirs" })).git("stash")
+    grandchild.git("stash", "drop", "stash@{1}")
+    await putAway()
+    await bench.places.sweep(user.top, () => false)
+    expect(user.state()).toEqual(before)
+    expect(await putAway(SECOND)).toMatchObject({ files: ["a"] })
+  })
+
+  test("in a folder that had to stay, finds it in its files at a resume", async () => {
+    const child = await bench.ready()
+    Repository.init(join(child.top, "nested")).write("x", "precious").commit()
+    child.write("a", text({ 30: "theirs" })).git("stash")
+    expect(await putAway()).toMatchObject({ files: ["a"], unsaved: ["nested"] })
+    const again = await bench.ready({ again: true })
+    expect([again.top, again.read("a")]).toEqual([child.top, text({ 30: "theirs" })])
+    expect(await putAway()).toMatchObject({ files: ["a"] })
+    expect(list()).toEqual([])
+  })
+})
+
+describe("what the user does with the stash while an agent works", () => {
+  test("stays done: a new entry, and one that was popped into the user's own files", async () => {
+    stashes()
+    const child = await bench.ready()
+    child.write("c", text({ 30: "theirs" })).git("stash")
+    user.write("c", text({ 1: "stashed meanwhile" })).git("stash")
+    user.git("stash", "pop", "stash@{2}")
+    const wanted = list().filter((line) => !line.includes("(no branch)"))
+    await putAway()
+    expect(list().map((line) => line.replace(/^\S+/, ""))).toEqual(wanted.map((line) => line.replace(/^\S+/, "")))
+    expect(wanted).toHaveLength(3)
+    expect(user.read("b")).toBe(text({ 1: "stashed last" }))
+  })
+
+  test("is the user's, though it was done at the same commit, and on no branch", async () => {
+    user.git("checkout", "--quiet", "--detach")
+    const child = aged(await bench.ready())
+    user.write("c", text({ 1: "the user's" })).git("stash")
+    const before = user.state()
+    child.write("b", "theirs")
+    const put = await putAway()
+    expect([put.files, put.notes]).toEqual([["b"], undefined])
+    expect(user.state()).toEqual(before)
+  })
+
+  test("in that very moment is not lost", async () => {
+    stashes()
+    const child = await bench.ready()
+    child.git("stash", "clear")
+    let done = false
+    bench.places = bench.worktrees({
+      fault: (moment) => {
+        if (moment !== "stash: one entry" || done) return
+        done = true
+        user.write("c", text({ 1: "stashed meanwhile" })).git("stash")
+      },
+    })
+    bench.others.files.push("c")
+    await putAway()
+    expect(list()).toHaveLength(4)
+    expect(user.git("stash", "show", "--patch", "stash@{0}")).toContain("+stashed meanwhile")
+    expect(user.git("stash", "show", "--patch", "stash@{1}")).toContain("+stashed last")
+  })
+})
+
+describe("agents at the same commit", () => {
+  test("each have their own stash, whoever ends first, and none takes another's for the user's", async () => {
+    stashes()
+    const before = user.state()
+    const first = await bench.ready()
+    first.write("a", text({ 30: "the first" })).git("stash")
+    // Made while the first one's work is in the stash, which is gone from there when the second ends.
+    const second = await bench.ready({ id: SECOND })
+    second.write("b", text({ 30: "the second" }))
+    first.git("stash", "pop")
+    expect((await putAway(SECOND)).notes).toBeUndefined()
+    expect(await putAway()).toMatchObject({ files: ["a"] })
+    expect(user.state()).toEqual(before)
+  })
+
+  test("that stash at once have each its own work at the end", async () => {
+    const [first, second] = [aged(await bench.ready()), aged(await bench.ready({ id: SECOND }))]
+    first.write("a", text({ 30: "the first" })).git("stash")
+    second.write("b", text({ 30: "the second" })).git("stash", "push", "--", "b")
+    second.write("c", text({ 30: "the second, more" })).git("stash")
+    expect(await putAway()).toMatchObject({ files: ["a"] })
+    expect(await putAway(SECOND)).toMatchObject({ files: ["b", "c"] })
+    expect(list()).toEqual([])
+  })
+
+  test("of which two can have made an entry leave it to the last that is at work", async () => {
+    const [first, second] = [await bench.ready(), await bench.ready({ id: SECOND })]
+    second.write("a", text({ 30: "the second" })).git("stash")
+    // As if this one had stashed the same file: it has been written, and the index as well.
+    const now = Date.now() / 1000 + 5
+    for (const file of [join(first.top, "a"), join(user.top, ".git/worktrees", ID, "index")]) utimesSync(file, now, now)
+    expect((await putAway()).notes).toEqual([expect.stringMatching(/cannot be told, so it stays there/)])
+    expect(list()).toHaveLength(1)
+    expect(await putAway(SECOND)).toMatchObject({ files: ["a"] })
+    expect(list()).toEqual([])
+  })
+})
+
+test.each<[string, number]>([
+  ["stash: planned", 1],
+  ["stash: cleared", 1],
+  ["stash: one entry", 1],
+  ["stash: one entry", 3],
+  ["away: state kept", 1],
+  ["away: marked", 1],
+])("a process that dies at %s (%i) leaves the stash to the next start, which finishes it", async (moment, nth) => {
+  stashes()
+  const before = user.state()
+  const child = await bench.ready()
+  child.git("stash", "pop")
+  child.git("commit", "--all", "--quiet", "--message", "popped")
+  child.write("c", text({ 30: "theirs" })).git("stash")
+  child.git("stash", "drop", "stash@{1}")
+  const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step: "putAway", moment, nth })
+  const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
+  expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
+  await bench.places.sweep(user.top, () => false)
+  expect(user.state()).toEqual(before)
+  const put = await putAway()
+  expect(put).toMatchObject({ files: ["b", "c"], fromStash: true })
+  expect(put.notes).toHaveLength(2)
+  expect(bench.leftovers()).toEqual([])
+})
