@@ -8,10 +8,10 @@ import { forkContext } from "../src/fork/fork.ts"
 import { clientOn } from "../src/host/opencode/client.ts"
 import { OpencodeForks } from "../src/host/opencode/forks.ts"
 import { OpencodeHost } from "../src/host/opencode/host.ts"
-import { startCounting } from "../src/host/opencode/thread.ts"
 import { registerInstance } from "../src/host/record/owner.ts"
 import { installationKey, signerOf } from "../src/host/record/signature.ts"
 import { systemClock } from "../src/lib/clock.ts"
+import { startThread } from "../src/lib/thread.ts"
 
 export type Order =
   | { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
@@ -31,7 +31,7 @@ export type Measured = {
 }
 
 const TOKENIZER = new URL("../src/tokenizer.ts", import.meta.url)
-const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
+const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */

@@ -2,10 +2,13 @@ import { customAlphabet } from "nanoid"
 import type { TaskBoard } from "./board/board.ts"
 import { DAY_MS } from "./core/bill.ts"
 import type { Owner } from "./core/ports.ts"
+import type { Schema } from "./core/task.ts"
+import type { Checked } from "./core/value.ts"
 import { TaskManager } from "./engine/task-manager.ts"
 import type { Connection } from "./host/connection.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/owner.ts"
 import { systemClock } from "./lib/clock.ts"
+import { startThread } from "./lib/thread.ts"
 import type { BoardOptions, Options } from "./options.ts"
 import { mayBeElsewhere, WORKTREES } from "./place/root.ts"
 import type { Worktrees } from "./place/worktree/worktrees.ts"
@@ -38,6 +41,7 @@ export async function openApp(connection: Connection, options: Options): Promise
     randomID,
     development: isDevelopment(),
     worktrees: () => loadWorktrees(connection, options),
+    validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
@@ -86,6 +90,23 @@ async function loadWorktrees({ instance }: Connection, options: Options): Promis
     keeper: () => ownerNow(instance),
     isOthers: (keeper) => ownership(keeper) === "alive",
   })
+}
+
+/** Beside the built plugin, as the thread that counts tokens is. */
+const VALIDATOR = new URL(import.meta.url.endsWith(".ts") ? "./validator.ts" : "./validator.js", import.meta.url)
+
+/** Looks for a valid value in an answer; a long one is kept in a file as well. */
+async function validate(connection: Connection, schema: Schema, text: string, taskID: string): Promise<Checked> {
+  const [{ Validation }, { keepValue }, { mainCheckout }] = await Promise.all([
+    import("./results/validation.ts"),
+    import("./results/keep.ts"),
+    import("./board/project.ts"),
+  ])
+  const found = await new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
+  if (!found.valid) return found
+  const project = mainCheckout(connection.worktree, connection.directory)
+  const file = await keepValue(project, taskID, text.slice(found.at, found.at + found.length))
+  return { ...found, ...(file && { file }) }
 }
 
 async function openBoardOn(

@@ -149,6 +149,9 @@ export const OptionsSchema = z.strictObject({
   checkRetries: count
     .default(2)
     .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),
+  schemaRetries: count
+    .default(2)
+    .describe("How often an agent is asked again when its answer does not match its schema."),
   board: z
     .strictObject({
       dir: z

@@ -1,7 +1,7 @@
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { receiptLine } from "./receipt.ts"
-import type { Outcome, Task, Work } from "./task.ts"
+import type { Outcome, Task, Value, Work } from "./task.ts"
 import { neverBegan } from "./verdict.ts"
 
 const MOST_FILES = 50
@@ -26,9 +26,16 @@ export function accountOf(task: Task): string[] {
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
+    ...(outcome.value ? [valueLine(outcome.value)] : []),
     ...workOf(task),
     ...(reason?.code === "interrupted" && !neverBegan(reason) ? [INTERRUPTED_ADVICE] : []),
   ]
+}
+
+function valueLine(value: Value): string {
+  const asked = value.asked > 1 ? `, asked ${value.asked} times` : ""
+  const file = value.valid && value.file ? `; the value is also in ${oneLine(value.file)}` : ""
+  return `Schema: ${value.valid ? "valid" : "not valid"}${asked}${file}`
 }
 
 function filesLine(title: string, files: readonly string[], untold: number): string[] {

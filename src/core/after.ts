@@ -1,4 +1,4 @@
-import { between, count, head } from "../lib/text.ts"
+import { between, count, grouped, head } from "../lib/text.ts"
 import { nameOf as named } from "./account.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
 
@@ -73,6 +73,9 @@ export type Answered = { readonly task: Task; readonly text: string }
 export function withAnswers(prompt: string, answers: readonly Answered[]): string {
   if (answers.length === 0) return prompt
   const pieces = answers.map(({ task, text }) => {
+    const { value } = task.outcome ?? {}
+    if (value?.valid && value.file)
+      return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
     const shown = head(text, MOST_ANSWER_CHARS)
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)

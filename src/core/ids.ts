@@ -7,7 +7,7 @@
 const SUFFIX_LENGTH = 14
 const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})([A-Z])([0-9a-z]{5})$/
 
-export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check"
+export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check" | "schema"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -16,6 +16,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   hint: "H",
   word: "W",
   "last-word": "L",
+  schema: "S",
   check: "C",
 }
 

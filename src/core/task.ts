@@ -42,6 +42,7 @@ export const REASON_CODES = [
   "parent-ended",
   "place",
   "check",
+  "schema",
 ] as const
 
 export type ReasonCode = (typeof REASON_CODES)[number]
@@ -114,6 +115,8 @@ export type Run = {
   readonly lastWordFor?: Reason
   /** The command that has to pass before the run counts as completed. */
   readonly check?: string
+  /** What its last message has to be valid against, before its check runs. */
+  readonly schema?: Schema
   /** It waits for its model's provider, and holds nothing meanwhile; absent while it does not. */
   readonly parked?: Parked
   /** How long it was parked before, in all, and how often. */
@@ -188,6 +191,8 @@ export type Outcome = Figures & {
   readonly saidLastWord?: boolean
   /** What it asked and nobody answered in time. */
   readonly unanswered?: readonly string[]
+  /** Of a run with a schema: how often it was asked, and where in its text the value stands, if there is a valid one. */
+  readonly value?: Value
   /** The commands that ran, and the check; absent where there were none. */
   readonly receipt?: Receipt
   /** What it changed in its own place. */
@@ -195,6 +200,20 @@ export type Outcome = Figures & {
   /** How many tokens of its first request the provider read from its cache; absent where none told of one. */
   readonly first?: { readonly read: number; readonly of: number }
 }
+
+/** A JSON Schema. */
+export type Schema = Readonly<Record<string, unknown>>
+
+/** `at`, `length`: in its text, in UTF-16 units. `file`: where a long one lies, too. */
+export type Value =
+  | {
+      readonly valid: true
+      readonly asked: number
+      readonly at: number
+      readonly length: number
+      readonly file?: string
+    }
+  | { readonly valid: false; readonly asked: number }
 
 /**
  * How a run ended, in the words of `transition`.

@@ -9,7 +9,7 @@ import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import { Conductor } from "./conductor/conductor.ts"
-import { Deeds } from "./conductor/deeds.ts"
+import { Deeds, type Validate } from "./conductor/deeds.ts"
 import { type LoadWorktrees, Places } from "./conductor/places.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
@@ -43,6 +43,8 @@ export type ManagerPorts = {
   readonly development: boolean
   /** Loads what makes places of their own for tasks; not called where no task has one. */
   readonly worktrees?: LoadWorktrees
+  /** Validates the answers of tasks with a schema; not called where none has one. */
+  readonly validate?: Validate
 }
 
 /** Lines of a diff that are shown. */
@@ -50,6 +52,8 @@ const MOST_DIFF_LINES = 300
 /** How long a parent that was woken is given to ask its model, before what may wait is written. */
 const WOKEN_MS = 300
 const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
+
+const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -68,7 +72,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
   const places: Places = new Places(parts, load, (taskID) => conductor.closed(taskID))
   const outbox: Outbox = outboxOf(ports, parts, answers, () => conductor)
-  const deeds = new Deeds(parts, { places, answers })
+  const deeds = new Deeds(parts, { places, answers, validate: ports.validate ?? noValidation })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     waiting.endStranded(conductor)

@@ -1,3 +1,4 @@
+import { Worker } from "node:worker_threads"
 import type { Clock } from "../core/ports.ts"
 
 /** A thread that answers each order with an answer of the same id, as `node:worker_threads` has it. */
@@ -113,4 +114,11 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
       // It has ended already.
     }
   }
+}
+
+/** Starts the thread in the file at `url`. It does not keep the process alive. */
+export function startThread<Order, Answer>(url: URL): Thread<Order, Answer> {
+  const worker = new Worker(url)
+  worker.unref()
+  return worker
 }

@@ -1,11 +1,7 @@
 import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
-import type { Schema } from "./examine.ts"
+import type { Schema } from "../core/task.ts"
+import type { Checked } from "../core/value.ts"
 import { candidatesIn } from "./extract.ts"
-
-/** `json`: the value's own text. `problems`: `at /verdict: …`, never with the value. */
-export type Checked =
-  | { readonly valid: true; readonly json: string }
-  | { readonly valid: false; readonly problems: readonly string[] }
 
 /** Places that are told at most. */
 const MOST_PROBLEMS = 10
@@ -32,7 +28,7 @@ export function checkValue(schema: Schema, text: string): Checked {
     const found = parsed(candidate)
     if (!found) continue
     const { valid, errors } = validator.validate(found.value)
-    if (valid) return { valid: true, json: candidate }
+    if (valid) return { valid: true, at: text.lastIndexOf(candidate), length: candidate.length }
     problems ??= problemsOf(errors)
   }
   return { valid: false, problems: problems ?? ["it holds no JSON"] }

@@ -1,11 +1,10 @@
+import type { Schema } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 
 /**
  * Looks through a JSON Schema before anything is launched with it. The validator takes what it does not understand, or
  * fails only when it validates: what a caller most likely got wrong is told here, with its place.
  */
-
-export type Schema = Readonly<Record<string, unknown>>
 
 const MOST_SCHEMA_CHARS = 20_000
 const MOST_DEPTH = 100

@@ -1,7 +1,7 @@
 import type { Clock } from "../core/ports.ts"
+import type { Schema } from "../core/task.ts"
+import type { Checked } from "../core/value.ts"
 import { Helper, type Thread } from "../lib/thread.ts"
-import type { Checked } from "./check-value.ts"
-import type { Schema } from "./examine.ts"
 
 export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }
 export type ValueAnswer = { readonly id: number } & Checked
@@ -27,6 +27,10 @@ export class Validation {
     const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
     const answer = await helper.ask({ schema, text })
     helper.end()
-    return answer ?? { valid: false, problems: [`it could not be checked within ${MOST_CHECK_MS / 1000} s`] }
+    if (answer) {
+      const { id: _of, ...found } = answer
+      return found
+    }
+    return { valid: false, problems: [`it could not be checked within ${MOST_CHECK_MS / 1000} s`] }
   }
 }

@@ -47,11 +47,14 @@ export function parseArguments<Shape extends z.ZodRawShape>(
   throw new CallError(first.map((issue) => explain(issue, schema, given)).join(" "))
 }
 
+/** Data of the caller's in which a `null` means something. */
+const AS_GIVEN = new Set(["schema"])
+
 function withoutAbsent(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutAbsent)
   if (typeof value !== "object" || value === null) return value
   const given = Object.entries(value).filter(([, each]) => each !== null && each !== undefined)
-  return Object.fromEntries(given.map(([key, each]) => [key, withoutAbsent(each)]))
+  return Object.fromEntries(given.map(([key, each]) => [key, AS_GIVEN.has(key) ? each : withoutAbsent(each)]))
 }
 
 function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): string {

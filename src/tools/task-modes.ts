@@ -7,13 +7,13 @@ import { CallError } from "../core/errors.ts"
 const MODES = {
   new: {
     needs: ["prompt", "description", "agent"],
-    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge", "check"],
+    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge", "check", "schema"],
     because: "",
   },
   resume: {
     needs: ["prompt"],
     // What it does not use but was always let pass.
-    takes: ["timeout", "max_cost", "check", "merge", "description"],
+    takes: ["timeout", "max_cost", "check", "schema", "merge", "description"],
     because: "a resumed task keeps its own",
   },
   tell: {

@@ -48,19 +48,21 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
     refuse: refusalOf,
     async run(args, caller) {
-      const { prompt = "", timeout, max_cost: maxCost, check } = args
+      const { prompt = "", timeout, max_cost: maxCost, check, schema } = args
       const merge = args.merge === true
       const mode = modeOf(args)
       if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
-        return resumed(await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, merge }, caller))
+        return resumed(
+          await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, schema, merge }, caller),
+        )
       const { fork = false, model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const { agent } = args
       const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
-      const own = { place, merge, check }
+      const own = { place, merge, check, schema }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
       return renderLaunch({ ...launched, allowance: manager.allowance(launched.view.task) }, model !== undefined)
@@ -112,6 +114,10 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Opti
       .describe(
         "Command that must succeed before it counts as completed, say `npm test`. A resume keeps it where `merge` is true, else needs it again.",
       ),
+    schema: z
+      .union([z.looseObject({}), text(1000)])
+      .optional()
+      .describe("JSON Schema, or a .json file of one: the answer is JSON that is valid against it."),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks of one effort."),
     timeout: z
       .int()

@@ -5,8 +5,8 @@ import { type ForkPorts, forkContext } from "../../src/fork/fork.ts"
 import { toUsage } from "../../src/host/opencode/convert.ts"
 import { OpencodeForks } from "../../src/host/opencode/forks.ts"
 import { OpencodeHost } from "../../src/host/opencode/host.ts"
-import { startCounting } from "../../src/host/opencode/thread.ts"
 import { systemClock } from "../../src/lib/clock.ts"
+import { startThread } from "../../src/lib/thread.ts"
 import { draftBelow, type ForkWorld, forkContract, LIMITS } from "../contract/forks.ts"
 import { ask, messages, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -28,7 +28,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-const counter = new TokenCounter(systemClock, () => startCounting(new URL("../../dist/tokenizer.js", import.meta.url)))
+const counter = new TokenCounter(systemClock, () => startThread(new URL("../../dist/tokenizer.js", import.meta.url)))
 
 /** A client whose requests for some paths are answered by somebody else. */
 const clientWith = (isMeant: (path: string) => boolean, answer: () => Promise<Response>): OpencodeClient =>

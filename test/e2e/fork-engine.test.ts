@@ -7,9 +7,9 @@ import { TokenCounter } from "../../src/fork/counter.ts"
 import { type ForkPorts, type ForkRequest, forkContext } from "../../src/fork/fork.ts"
 import { OpencodeForks } from "../../src/host/opencode/forks.ts"
 import { OpencodeHost } from "../../src/host/opencode/host.ts"
-import { startCounting } from "../../src/host/opencode/thread.ts"
 import { decodeRecord } from "../../src/host/record/codec.ts"
 import { systemClock } from "../../src/lib/clock.ts"
+import { startThread } from "../../src/lib/thread.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
@@ -19,7 +19,7 @@ import { SIGNER } from "../support/records.ts"
 
 const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
-const counter = new TokenCounter(systemClock, () => startCounting(new URL("../../dist/tokenizer.js", import.meta.url)))
+const counter = new TokenCounter(systemClock, () => startThread(new URL("../../dist/tokenizer.js", import.meta.url)))
 const ALPHA = { provider: "scripted", id: "alpha" }
 
 let model: ScriptedModel

@@ -96,6 +96,7 @@ const run = fc.record<Whole<Run>>({
   lastWordAt: some(whole),
   lastWordFor: some(reason),
   check: some(text),
+  schema: some(fc.dictionary(text, fc.jsonValue() as fc.Arbitrary<unknown>)),
   parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
   parkedMs: some(whole),
   parkedTimes: some(whole),
@@ -112,6 +113,12 @@ const outcome = fc.record<Whole<Outcome>>({
   meanwhile: some(fc.record({ files: texts, more: whole })),
   saidLastWord: some(fc.boolean()),
   unanswered: some(texts),
+  value: some(
+    fc.oneof(
+      fc.record({ valid: fc.constant(true as const), asked: whole, at: whole, length: whole, file: some(text) }),
+      fc.record({ valid: fc.constant(false as const), asked: whole }),
+    ),
+  ),
   receipt: some(receipt),
   work: some(work),
   first: some(fc.record({ read: whole, of: whole })),

@@ -4,6 +4,7 @@ import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
 import { type Options, parseOptions } from "../../src/options.ts"
+import { checkValue } from "../../src/results/check-value.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
@@ -183,6 +184,7 @@ export class Rig {
       randomID: () => String(++this.#ids).padStart(8, "a"),
       development: this.#development,
       worktrees: this.#worktrees,
+      validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest"
-import { startCounting } from "../../src/host/opencode/thread.ts"
+import { startThread } from "../../src/lib/thread.ts"
 
 const ECHO = `import { parentPort } from "node:worker_threads"
 parentPort.on("message", ({ id, texts }) => parentPort.postMessage({ id, counts: texts.map((text) => text.length) }))`
 
 test("a thread is started from a file, answers what it is asked, and ends when told to", async () => {
-  const thread = startCounting(new URL(`data:text/javascript,${encodeURIComponent(ECHO)}`))
+  const thread = startThread(new URL(`data:text/javascript,${encodeURIComponent(ECHO)}`))
   const answer = new Promise((resolve) => thread.on("message", resolve))
   const ended = new Promise<void>((resolve) => thread.on("exit", resolve))
   thread.postMessage({ id: 1, texts: ["a", "bcd"] })

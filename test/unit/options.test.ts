@@ -35,6 +35,7 @@ describe("options", () => {
       worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
       checkTimeout: 600_000,
       checkRetries: 2,
+      schemaRetries: 2,
       fork: { maxTokens: 100_000, maxToolResultChars: 1500, whole: "asked" },
     })
   })

@@ -25,7 +25,7 @@ describe("the mode of a call", () => {
     [{ resume: "bg_x", tell: "bg_x" }, "`tell` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
-    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`, `merge`."],
+    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`, `schema`, `merge`."],
     [{ resume: "bg_x", merge: "bg_x" }, "`merge` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", merge: true }, "With `tell`, leave out `merge`"],
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],

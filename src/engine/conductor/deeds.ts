@@ -1,6 +1,7 @@
 import { messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Task } from "../../core/task.ts"
+import type { Ask, Schema, Task } from "../../core/task.ts"
+import type { Checked } from "../../core/value.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Parts } from "../parts.ts"
@@ -13,13 +14,16 @@ import { runCheck } from "./check.ts"
 import type { Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 
-export type DeedPorts = { readonly places: Places; readonly answers: Answers }
+export type DeedPorts = { readonly places: Places; readonly answers: Answers; readonly validate: Validate }
+
+/** Looks for a valid value in a text. Nothing of it is loaded where no task has a schema. */
+export type Validate = (schema: Schema, text: string, taskID: string) => Promise<Checked>
 
 type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
 type Back = (input: Input) => void
 
 /** Commands whose result means nothing any more at another stage. */
-const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "check"]
+const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "validate", "check"]
 
 /** What the machine commands and what takes time: each comes back as an input, whatever comes of it. */
 export class Deeds {
@@ -75,6 +79,8 @@ export class Deeds {
         return back({ type: "looked", waited: command.waited, found: await this.#look(task) })
       case "verify":
         return back({ type: "verified", reason: command.reason, found: await this.#verify(task, command) })
+      case "validate":
+        return back({ type: "validated", found: await this.#validate(task, command.text) })
       case "check":
         return back({ type: "checked", result: await this.#firstCheck(entry, task, command.runs) })
       case "close":
@@ -187,6 +193,11 @@ export class Deeds {
     return { type: "left", ...(await this.#ports.places.leave(task, check)) }
   }
 
+  async #validate(task: Task, text: string): Promise<Checked | undefined> {
+    const { schema } = task.run
+    return schema && (await this.#ports.validate(schema, text, task.id))
+  }
+
   async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
     try {
       return await work()
@@ -215,6 +226,8 @@ function failureOf(command: Command, error: unknown): Input | undefined {
       return { type: "looked", waited: command.waited }
     case "verify":
       return { type: "verified", reason: command.reason }
+    case "validate":
+      return { type: "validated", found: { valid: false, problems: [`it could not be checked: ${messageOf(error)}`] } }
     case "check":
       return { type: "checked" }
     case "leave":

@@ -4,7 +4,9 @@ import { recentRuns } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { messageID, taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
+import type { Schema } from "../../core/task.ts"
 import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
 import { persistently } from "../../lib/retry.ts"
@@ -52,6 +54,8 @@ export type LaunchRequest = {
   readonly merge?: boolean
   /** The command that has to pass before a run counts as completed. */
   readonly check?: string
+  /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
+  readonly schema?: Schema | string
 }
 
 export type ResumeRequest = {
@@ -60,6 +64,7 @@ export type ResumeRequest = {
   readonly maxCost?: number
   /** Absent: a task that is merged by itself keeps that of its last run; any other runs without one. */
   readonly check?: string
+  readonly schema?: Schema | string
   /** Said again of a task that was launched with it. */
   readonly merge?: boolean
 }
@@ -98,11 +103,13 @@ export class Launcher {
 
   /** `batch` resolves when all of the batch that it waits for are there, as far as they came before it. */
   async #launch(
-    request: LaunchRequest,
+    given: LaunchRequest,
     caller: Caller,
     batch: () => Promise<void>,
   ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
+    const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
+    const request = { ...given, schema, prompt: withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
       host.parent(caller.sessionID),
@@ -170,6 +177,7 @@ export class Launcher {
     const { run } = store.get(task.id) ?? task
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
+    const schema = await schemaOf(request.schema, host.folderOf(task.parentID))
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
@@ -189,12 +197,13 @@ export class Launcher {
       timeout: request.timeout ?? options.taskTimeout,
       budget: this.#ports.allowance.budget(request.maxCost, task.id),
       ...checkOf({ check }),
+      ...(schema && { schema }),
       recent: recentRuns(current, now),
     }
     const change = store.apply(task.id, { type: "resumed", run: next }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
-    await this.#ports.queue.enqueue(change.after, request.prompt)
+    await this.#ports.queue.enqueue(change.after, withSchema(request.prompt, schema))
     return store.get(task.id) ?? change.after
   }
 
@@ -331,6 +340,7 @@ export class Launcher {
         budget: this.#ports.allowance.budget(request.maxCost, id),
         after,
         ...checkOf(request),
+        ...(typeof request.schema === "object" && { schema: request.schema }),
       },
       delivery: { state: "none" },
     }
@@ -363,9 +373,16 @@ const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => 
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
 const keptCheck = ({ place, run }: Task): string | undefined => (place?.merge ? run.check : undefined)
 
+/** What a schema is, before anything is made. Throws a `CallError` where it is none. */
+async function schemaOf(given: Schema | string | undefined, folder: string): Promise<Schema | undefined> {
+  if (given === undefined) return undefined
+  const { schemaGiven } = await import("../../results/given.ts")
+  return schemaGiven(given, folder)
+}
+
 /** Nothing goes with it but agent, model and prompt: one such is like another. */
-const isPlain = ({ fork, after, place, check }: LaunchRequest): boolean =>
-  !fork && after === undefined && place !== "worktree" && check === undefined
+const isPlain = ({ fork, after, place, check, schema }: LaunchRequest): boolean =>
+  !fork && after === undefined && place !== "worktree" && check === undefined && schema === undefined
 
 function refuseIfAborted(abort: AbortSignal | undefined): void {
   if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")

@@ -1,7 +1,7 @@
 import type { MessageKind } from "../../core/ids.ts"
 import type { Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Ending, LastWord, Outcome, Progress, Task } from "../../core/task.ts"
+import type { Ask, Ending, LastWord, Outcome, Progress, Task, Value } from "../../core/task.ts"
 import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
 
 /**
@@ -137,7 +137,9 @@ export type ActiveRun = {
   /** Calls on their way to its session. Another run begins there when there are none. */
   readonly calls: number
   readonly check?: CheckResult
-  /** While its check runs: the end that it is to have where that passes. */
+  /** Of a run with a schema: how often it was asked, and what came of it last. */
+  readonly value?: Value
+  /** While its value is validated or its check runs: the end that it is to have where that passes. */
   readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
   /** It may go on where it was parked, as soon as it has a slot. */
   readonly goesOn: boolean

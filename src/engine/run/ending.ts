@@ -96,7 +96,10 @@ function finish(run: ActiveRun, world: World): Step {
   const outcome = withCheck(run)
   const learned = closing.write !== "again" || outcome !== closing.task.outcome
   // What came of its check no message tells: that is written before it is told.
-  const writes = closing.write === "again" ? learned : closing.write === "now" && outcome?.receipt?.check !== undefined
+  const writes =
+    closing.write === "again"
+      ? learned
+      : closing.write === "now" && (outcome?.receipt?.check ?? outcome?.value) !== undefined
   const commands: readonly Command[] = [
     ...(outcome && learned
       ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const]
@@ -110,7 +113,8 @@ function finish(run: ActiveRun, world: World): Step {
   return { run: rest, commands: [...commands, ...more] }
 }
 
-function withCheck({ outcome, check: result }: ActiveRun): Outcome | undefined {
+function withCheck({ outcome: known, check: result, value }: ActiveRun): Outcome | undefined {
+  const outcome = known && value ? { ...known, value } : known
   if (!result || !outcome) return outcome
   const { output, ...check } = result
   const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }

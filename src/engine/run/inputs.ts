@@ -4,6 +4,7 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { Spent } from "../../core/spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Parked, Reason, Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
+import type { Checked } from "../../core/value.ts"
 import type { Options } from "../../options.ts"
 import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run.ts"
 
@@ -69,6 +70,7 @@ export type Input =
   | { readonly type: "counted"; readonly messages: readonly Message[] }
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: Found }
   | { readonly type: "verified"; readonly reason: Reason; readonly found?: Verified }
+  | { readonly type: "validated"; readonly found?: Checked }
   | { readonly type: "checked"; readonly result?: CheckResult }
   | { readonly type: "quiet"; readonly messages: readonly Message[] }
   | { readonly type: "left"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
@@ -101,6 +103,8 @@ export type Command =
   | { readonly do: "share" }
   | { readonly do: "look"; readonly waited: boolean }
   | { readonly do: "verify"; readonly reason: Reason; readonly by: "messages" | "life" }
+  /** Looks for a valid value in what it said. */
+  | { readonly do: "validate"; readonly text: string }
   | { readonly do: "check"; readonly runs: number }
   /** Takes its turn back so that it can go on later by the same prompt. */
   | { readonly do: "park" }

@@ -2,7 +2,8 @@ import { endAfter } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import type { Ending } from "../../core/task.ts"
-import { judge } from "../../core/verdict.ts"
+import { invalidReason } from "../../core/value.ts"
+import { answerText, judge } from "../../core/verdict.ts"
 import { reasonInTheEnd } from "../../core/watchdog.ts"
 import { oneLine } from "../../lib/text.ts"
 import { type ActiveRun, expects } from "./active-run.ts"
@@ -11,7 +12,7 @@ import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
-import { arrived, askLastWord, passedOver, sayAgain, sayGoOn, tellOfCheck } from "./talking.ts"
+import { arrived, askLastWord, passedOver, sayAgain, sayGoOn, tellOfCheck, tellOfValue } from "./talking.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
@@ -95,15 +96,44 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
   if (waited || waitsForOwn(world) || waitsForTodos)
     // Its turn ended before it could read that it is near a limit.
     return { run: todos, commands: run.lastWord ? [{ do: "rest?" }] : [] }
-  if (world.task.run.check === undefined) return ended(todos, ending, messages, openTodos, world)
+  const { check, schema } = world.task.run
+  if (check === undefined && schema === undefined) return ended(todos, ending, messages, openTodos, world)
   const checking = { ...moved(todos, "checking"), answered: { ending, messages, openTodos } }
-  return { run: checking, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] }
+  return schema === undefined
+    ? toCheck(checking)
+    : { run: checking, commands: [{ do: "validate", text: answerText(messages) }] }
 }
 
+const toCheck = (run: ActiveRun): Step => ({ run, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] })
+
+/** An agent whose answer is not valid is asked again in the same run; a valid one is checked, where there is a check. */
+export const validated: Handler<"validated"> = (given, { found }, world) => {
+  const { answered, value } = given
+  const back = sign({ ...moved(given, "working"), answered: undefined }, world.now)
+  if (!found || !answered) return looks(back, world)
+  const asked = (value?.asked ?? 0) + 1
+  if (found.valid) {
+    const run = { ...given, value: { ...found, asked } }
+    if (world.task.run.check !== undefined) return toCheck({ ...moved(run, "checking"), answered })
+    return passed({ ...back, value: run.value }, answered, world)
+  }
+  const run = { ...back, value: { valid: false, asked } as const }
+  if (asked <= world.options.schemaRetries || expects(run)) return tellOfValue(run, found.problems, world)
+  return fail(run, invalidReason(asked, found.problems), world)
+}
+
+/** What it was told meanwhile it reads before its run may end. */
+function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world: World): Step {
+  const next = missing(run, world)
+  return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
+}
+
+type Answered = NonNullable<ActiveRun["answered"]>
+
 function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], openTodos: number, world: World): Step {
-  const { check, place: _none } = { ...world.task.run, place: world.task.place }
-  // That its check passed, or what its place holds, is not in its messages.
-  const proven = ending.proven && check === undefined && world.task.place === undefined
+  const { run: now, place } = world.task
+  // That its check passed, that its value is valid, or what its place holds, is not in its messages.
+  const proven = ending.proven && now.check === undefined && now.schema === undefined && place === undefined
   return end(run, { ...ending, proven }, { messages, openTodos }, world)
 }
 
@@ -113,11 +143,7 @@ export const checked: Handler<"checked"> = (given, { result }, world) => {
   const run = sign({ ...moved(given, "working"), answered: undefined, check: result ?? given.check }, world.now)
   if (!result || !answered) return stay(run)
   // Where nothing was changed it did not run.
-  if (result.passed || result.runs === 0) {
-    const next = missing(run, world)
-    const { ending, messages, openTodos } = answered
-    return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
-  }
+  if (result.passed || result.runs === 0) return passed(run, answered, world)
   // What it was told meanwhile it reads before its run may end.
   if (result.runs <= world.options.checkRetries || expects(run)) return tellOfCheck(run, result, world)
   const { command, how, runs } = result

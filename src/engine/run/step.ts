@@ -3,7 +3,7 @@ import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./heard.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
 import { hinted, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
-import { checked, looked } from "./looked.ts"
+import { checked, looked, validated } from "./looked.ts"
 import type { Handler } from "./moves.ts"
 import { admitted, begin, entered, look, opened, prompted, refused, shutOut, sorted } from "./starting.ts"
 import { type Edge, edgeOf, GONE, TABLE } from "./table.ts"
@@ -35,6 +35,7 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   counted,
   looked,
   verified,
+  validated,
   checked,
   quiet,
   left,

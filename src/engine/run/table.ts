@@ -59,7 +59,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     admitted: ["prompting"],
     end: ["leaving"],
   },
-  checking: { ...atWork("checking"), checked: ["working", "leaving"] },
+  checking: { ...atWork("checking"), validated: ["working", "checking", "leaving"], checked: ["working", "leaving"] },
   leaving: {
     said: ["leaving"],
     prompted: ["leaving"],

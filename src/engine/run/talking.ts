@@ -4,6 +4,7 @@ import { lastWordRequest } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { Ask } from "../../core/task.ts"
+import { invalidText } from "../../core/value.ts"
 import { between } from "../../lib/text.ts"
 import { type ActiveRun, hasEnded, type Reply, type Word } from "./active-run.ts"
 import { end, settle } from "./ending.ts"
@@ -77,8 +78,8 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
     return { run: { ...run, words }, commands: answer("told") }
   }
   if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
-  if (kind === "check") {
-    const text = `OpenCode did not take the check's result: ${problem}`
+  if (kind === "check" || kind === "schema") {
+    const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
   // The run may have ended by itself while it waited for that.
@@ -127,6 +128,10 @@ export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: Check
   ].join("\n")
   return say(run, { kind: "check", text }, world)
 }
+
+/** Its answer is not valid: it is asked again. */
+export const tellOfValue = (run: ActiveRun, problems: readonly string[], world: World): Step =>
+  say(run, { kind: "schema", text: invalidText(problems) }, world)
 
 /** Puts the question for its last word to a run that asks its model nothing by itself, or that is stopped for it. */
 export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>

@@ -1,4 +1,5 @@
 import { isActive, type Task } from "../../core/task.ts"
+import { valueIn } from "../../core/value.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Answer } from "../../delivery/compose.ts"
 import type { Parts } from "../parts.ts"
@@ -45,7 +46,7 @@ export class Answers {
     const end = since.findIndex(({ id }) => id === next)
     const messages = end < 0 ? since : since.slice(0, end)
     const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
-    const answer = { text: answerText(messages), gone }
+    const answer = { text: valueIn(task, answerText(messages)), gone }
     const last = messages.findLast(({ role }) => role === "assistant")
     const closed = last === undefined || last.completedAt !== undefined
     if (closed && !isActive(task) && next === undefined) this.keep(task, answer)

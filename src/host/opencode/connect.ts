@@ -5,6 +5,7 @@ import { messageOf } from "../../core/errors.ts"
 import type { LogFields } from "../../core/ports.ts"
 import { TokenCounter } from "../../fork/counter.ts"
 import { systemClock } from "../../lib/clock.ts"
+import { startThread } from "../../lib/thread.ts"
 import type { Options } from "../../options.ts"
 import { mayBeElsewhere } from "../../place/root.ts"
 import type { Connection, Notice } from "../connection.ts"
@@ -19,12 +20,11 @@ import { type Guest, guestOf, leave, leaveAll, listenIn } from "./hub.ts"
 import { WITHOUT_NATIVE } from "./native-task.ts"
 import { sessionPages } from "./pages.ts"
 import { OpencodeHand } from "./person.ts"
-import { startCounting } from "./thread.ts"
 import { OpencodeThreads } from "./threads.ts"
 
 /** Beside the built plugin. One for all instances in the process; no thread runs until a fork needs it. */
 const TOKENIZER = new URL(import.meta.url.endsWith(".ts") ? "../../tokenizer.ts" : "./tokenizer.js", import.meta.url)
-const counter = new TokenCounter(systemClock, () => startCounting(TOKENIZER))
+const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
 
 /** OpenCode 1.x as a connection, and what only its hooks need. */
 export type OpencodeConnection = Connection & {

@@ -35,6 +35,7 @@ const Run = z.object({
   lastWordAt: z.number().optional(),
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
+  schema: z.record(z.string(), z.unknown()).optional(),
   parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
   parkedMs: z.number().optional(),
   parkedTimes: z.number().optional(),
@@ -92,6 +93,18 @@ const Outcome = z.object({
   meanwhile: z.object({ files: z.array(z.string()), more: z.number() }).optional(),
   saidLastWord: z.boolean().optional(),
   unanswered: z.array(z.string()).optional(),
+  value: z
+    .union([
+      z.object({
+        valid: z.literal(true),
+        asked: z.number(),
+        at: z.number(),
+        length: z.number(),
+        file: z.string().optional(),
+      }),
+      z.object({ valid: z.literal(false), asked: z.number() }),
+    ])
+    .optional(),
   receipt: Receipt.optional(),
   work: Work.optional(),
   first: z.object({ read: z.number(), of: z.number() }).optional(),

@@ -1,0 +1,80 @@
+import { readFileSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { callTool, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, notified, startPlugged } from "../support/plugin.ts"
+
+const SCHEMA = {
+  type: "object",
+  properties: { verdict: { enum: ["pass", "fail"] }, name: { type: "string", pattern: "^(a+)+$" } },
+  required: ["verdict"],
+}
+const VALID = '{"verdict":"pass"}'
+const LONG = JSON.stringify({ verdict: "pass", notes: "x".repeat(1_000_000) })
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model)
+})
+
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+
+/** Runs a task whose agent answers so, one answer after the other. */
+const run = async (mark: string, answers: readonly string[]) => {
+  const sessionID = await openSession(host)
+  let asked = 0
+  model.use((request) =>
+    request.firstUser.includes(mark) ? { text: answers[Math.min(asked++, answers.length - 1)] ?? "" } : undefined,
+  )
+  const { id } = await launch(host, model, sessionID, { prompt: mark, description: "Judge it", schema: SCHEMA })
+  const [notice] = await notified(host, sessionID)
+  return { id, sessionID, asked: () => asked, notice }
+}
+
+test.each<[string, string]>([
+  ["prose around it", `I looked at all of it.\n\n${VALID}\n\nThat is all.`],
+  ["a fence", `\`\`\`json\n${VALID}\n\`\`\``],
+  ["two objects", `First {"verdict":"maybe"}, but then ${VALID}`],
+])("a valid value is found in an answer with %s, without another request", async (what, answer) => {
+  const { notice, asked } = await run(`P-${what}`, [answer])
+  expect(notice?.visible).toContain("finished")
+  expect(notice?.hidden).toContain(VALID)
+  expect(notice?.hidden).toContain("Schema: valid\n")
+  expect(asked()).toBe(1)
+})
+
+test.each<[string, string]>([
+  ["of a wrong type", '{"verdict":"pass","name":7}'],
+  ["with a missing field", "{}"],
+  ["of broken JSON", '{"verdict": pass'],
+  ["of prose", "It is good."],
+  ["for which a pattern runs for ever", JSON.stringify({ verdict: "pass", name: `${"a".repeat(40)}!` })],
+])("an answer %s is asked for again, and never counts as completed while it is not valid", async (what, answer) => {
+  const good = await run(`P-good ${what}`, [answer, VALID])
+  expect(good.notice?.hidden).toContain("Schema: valid, asked 2 times")
+  expect(good.asked()).toBe(2)
+  const bad = await run(`P-bad ${what}`, [answer])
+  expect(bad.notice?.visible).toContain("failed")
+  expect(bad.notice?.hidden).toMatch(/Reason: Its answer did not match the schema \(asked 3 times; the last time: /)
+  expect(bad.asked()).toBe(3)
+})
+
+test("a value of a megabyte is read by length and path, and lies in a file that only its user can read", async () => {
+  const { id, notice, sessionID } = await run("P-long", [LONG])
+  const file = join(host.directory, ".opencode/superagents", `${id}.json`)
+  expect(notice?.hidden).toContain(`Schema: valid; the value is also in ${file}`)
+  expect(notice?.hidden.length).toBeLessThan(3000)
+  expect(readFileSync(file, "utf8")).toBe(LONG)
+  expect(statSync(file).mode & 0o777).toBe(0o600)
+  expect(readFileSync(join(host.directory, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
+  const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: id })
+  expect(shown.output).toContain(`the value is also in ${file}`)
+})

@@ -1,0 +1,107 @@
+import { describe, expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+
+const SCHEMA = { type: "object", properties: { verdict: { enum: ["pass", "fail"] } }, required: ["verdict"] }
+const VALID = '{"verdict":"pass"}'
+
+/** A task with a schema whose agent gives these answers, one after the other. */
+const withAnswersOf = async (answers: readonly string[], more: object = {}) => {
+  const rig = new Rig()
+  const asked: string[] = []
+  rig.script(({ lastUser, sessionID }) => {
+    if (sessionID === rig.parent) return undefined
+    asked.push(lastUser)
+    return { text: answers[asked.length - 1] ?? answers.at(-1) ?? "" }
+  })
+  const { id } = await rig.launch({ schema: SCHEMA, ...more })
+  return { rig, id, asked, task: await rig.ended(id) }
+}
+
+describe("a task with a schema", () => {
+  test("is told in its prompt what its last message has to be, and completes with a valid one", async () => {
+    const { asked, task, rig } = await withAnswersOf([VALID])
+    expect(asked).toEqual([
+      `FIND\n\nYour last message is read by a program: JSON alone, valid against this JSON Schema, with nothing before or after it.\n${JSON.stringify(SCHEMA)}`,
+    ])
+    expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 1 } } })
+    expect(rig.notices()[0]?.hidden).toContain("Schema: valid\n")
+  })
+
+  test("shows its value alone, wherever it stood in the answer", async () => {
+    const { rig, id } = await withAnswersOf([`Here it is:\n\`\`\`json\n${VALID}\n\`\`\`\nDone.`])
+    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe(VALID)
+    expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
+    expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
+  })
+
+  test("is asked again with the places that are wrong, and not with the schema or the value", async () => {
+    const { asked, task, rig } = await withAnswersOf(['{"verdict":"secret"}', VALID])
+    expect(asked[1]).toMatch(/^Automatic message, not written by the user\. Your answer is not valid: at \/verdict: /)
+    expect(asked[1]).toMatch(/ Answer again, with the JSON alone\.$/)
+    expect(asked[1]).not.toContain("secret")
+    expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 2 } } })
+    expect(rig.notices()[0]?.hidden).toContain("Schema: valid, asked 2 times\n")
+  })
+
+  test("fails when it has been asked as often as the option says, and keeps its text", async () => {
+    const { asked, task, rig, id } = await withAnswersOf(["All is well."])
+    expect(asked).toHaveLength(3)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: {
+        reason: {
+          code: "schema",
+          text: "Its answer did not match the schema (asked 3 times; the last time: it holds no JSON).",
+        },
+        value: { valid: false, asked: 3 },
+      },
+    })
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("Schema: not valid, asked 3 times")
+    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe("All is well.")
+  })
+
+  test("that is cancelled while it is asked again is cancelled", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "no" })
+    rig.onPrompt("Your answer is not valid", { hang: true })
+    const { id } = await rig.launch({ schema: SCHEMA })
+    await rig.clock.until(() => rig.host.stored(rig.task(id).sessionID).messages.length > 2)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect((await rig.ended(id)).status).toBe("cancelled")
+  })
+
+  test("hands its value to what waits for it", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: `Well: ${VALID}` })
+    const prompts: string[] = []
+    rig.script(({ lastUser }) => {
+      if (!lastUser.includes("SUM UP")) return undefined
+      prompts.push(lastUser)
+      return { text: "ok" }
+    })
+    const { id } = await rig.launch({ schema: SCHEMA })
+    const next = await rig.launch({ prompt: "SUM UP", after: [id] })
+    await rig.ended(next.id)
+    expect(prompts[0]).toContain(`\n${VALID}\n`)
+    expect(prompts[0]).not.toContain("Well:")
+  })
+
+  test("whose schema is none is not launched", async () => {
+    const rig = new Rig()
+    const wrong = { properties: { x: { type: "strng" } } }
+    await expect(rig.launch({ schema: wrong })).rejects.toThrow(
+      /^Argument `schema`: at \/properties\/x\/type: "strng" is no type\. .* Nothing was launched\.$/,
+    )
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test("is resumed with a schema only where that is given again", async () => {
+    const { rig, id } = await withAnswersOf([VALID, "plain", VALID])
+    await rig.manager.resume(id, { prompt: "And now?" }, rig.caller)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+    expect(rig.task(id).outcome?.value).toBeUndefined()
+    await rig.manager.resume(id, { prompt: "Once more", schema: SCHEMA }, rig.caller)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true } } })
+  })
+})
