@@ -25,6 +25,7 @@ export type TaskArguments = {
   max_cost?: number
   after?: readonly string[] | string
   fork?: boolean
+  schema?: object | string
 }
 
 export type Launched = {
