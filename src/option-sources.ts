@@ -74,6 +74,7 @@ const RULES: Rules = {
   osNotifications: theirs,
   checkTimeout: lower,
   checkRetries: fewer,
+  schemaRetries: fewer,
   fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
   worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
   board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower },
