@@ -3,7 +3,7 @@ import { NOBODY } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
-import { agentRow } from "./rows.ts"
+import { agentFacts, agentRow } from "./rows.ts"
 import type { AgentDetail } from "./wire.ts"
 
 /** The background tasks' routes. */
@@ -15,10 +15,11 @@ export function agentsRoutes(source: () => Source, now: () => number): Hono {
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
   routes.get("/:id", async (context) => {
     const agents = agentsOf()
-    const { id, parentID } = find(context).task
+    const view = find(context)
+    const { id, parentID } = view.task
     const parts = [agents.answer(id), agents.diff(id), agents.story(id), parentOf(parentID)] as const
     const [answer, diff, runs, parent] = await Promise.all(parts)
-    return context.json({ ...rowOf(find(context)), answer, diff, runs, parent } satisfies AgentDetail)
+    return context.json({ ...rowOf(view), ...agentFacts(view), answer, diff, runs, parent } satisfies AgentDetail)
   })
   routes.post("/:id/cancel", async (context) => {
     const agents = agentsOf()

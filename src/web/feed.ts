@@ -4,7 +4,7 @@ import type { Clock } from "../core/ports.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
 import { listOf } from "./tasks.ts"
-import type { AgentRow, Delta, Snapshot, TaskList, TaskRow } from "./wire.ts"
+import type { Delta, Snapshot, TaskList } from "./wire.ts"
 
 /** Changes within this time go together, in ms: text comes in deltas, many a second. */
 const GATHER_MS = 150
@@ -37,6 +37,7 @@ export class Feed {
   #inFlight = ""
   #problem = ""
   #ended = ""
+  #spent = ""
   #hasBoard = false
   readonly #dirty = new Set<string>()
   #boardDirty = false
@@ -60,7 +61,7 @@ export class Feed {
     // In the readers' turn: what changes meanwhile comes after the state.
     await this.#inTurn(async () => {
       await this.#flush()
-      send("state", JSON.stringify(await this.#snapshot()))
+      send("state", await this.#snapshot())
       this.#readers.set(send, end)
     })
     if (this.#readers.size === 0) this.#rest()
@@ -149,12 +150,12 @@ export class Feed {
 
   /** Sends what differs from what the readers know. */
   async #flush(): Promise<void> {
-    const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()) }
+    const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()), ...this.#spentChange() }
     const hasBoard = this.#ports.source().board !== undefined
     if (hasBoard !== this.#hasBoard) {
       // It came or went with other sources: that is no change of a row.
       this.#hasBoard = hasBoard
-      return this.#tell("state", JSON.stringify(await this.#snapshot()))
+      return this.#tell("state", await this.#snapshot())
     }
     if (Object.keys(changes).length === 0) return
     this.#tell("change", JSON.stringify({ now: this.#ports.clock.now(), ...changes } satisfies Delta))
@@ -207,21 +208,29 @@ export class Feed {
     }
   }
 
-  async #snapshot(): Promise<Snapshot> {
+  #spentChange(): Partial<Delta> {
+    const spent = this.#ports.source().person?.spentToday()
+    const told = spent && { cost: spent.cost, atLeast: spent.atLeast ?? false }
+    const text = told ? JSON.stringify(told) : ""
+    if (text === this.#spent) return {}
+    this.#spent = text
+    return told ? { spent: told } : {}
+  }
+
+  /** A `Snapshot` as text, put together from the rows' texts: thousands are not read to be written again. */
+  async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
-    const { board, threads } = source()
-    return {
-      project,
-      now: clock.now(),
-      agents: parsed<AgentRow>(this.#agents),
-      board: board && {
-        tasks: parsed<TaskRow>(this.#tasks),
-        agents: this.#owners === "" ? [] : JSON.parse(this.#owners),
-        inFlight: this.#inFlight === "" ? [] : JSON.parse(this.#inFlight),
-        problem: this.#problem === "" ? undefined : this.#problem,
-      },
-      threadBase: await threads?.base(),
-    }
+    const { board, threads, person } = source()
+    const problem = this.#problem === "" ? undefined : this.#problem
+    const small = { project, now: clock.now(), threadBase: await threads?.base(), limits: person?.limits }
+    const boardText = object({
+      tasks: list(this.#tasks),
+      agents: this.#owners || "[]",
+      inFlight: this.#inFlight || "[]",
+      problem: problem && JSON.stringify(problem),
+    })
+    const large = { agents: list(this.#agents), board: board && boardText, spent: this.#spent || undefined }
+    return object({ ...texts(small satisfies Partial<Snapshot>), ...large })
   }
 }
 
@@ -254,4 +263,13 @@ function forget(known: Map<string, string>, ids: readonly string[]): readonly st
 const some = <Key extends string, Value>(key: Key, values: readonly Value[]) =>
   (values.length > 0 ? { [key]: values } : {}) as { [key in Key]?: readonly Value[] }
 
-const parsed = <Row>(known: ReadonlyMap<string, string>): Row[] => [...known.values()].map((text) => JSON.parse(text))
+const list = (known: ReadonlyMap<string, string>): string => `[${[...known.values()].join(",")}]`
+
+/** An object of values that are JSON already; what is undefined is left out. */
+const object = (values: Readonly<Record<string, string | undefined>>): string =>
+  `{${Object.entries(values)
+    .flatMap(([key, text]) => (text === undefined ? [] : `${JSON.stringify(key)}:${text}`))
+    .join(",")}}`
+
+const texts = (values: object): Record<string, string | undefined> =>
+  Object.fromEntries(Object.entries(values).map(([key, value]) => [key, JSON.stringify(value)]))

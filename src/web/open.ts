@@ -92,6 +92,7 @@ const limitsOf = (options: Options): Limits => ({
   taskCost: options.maxCostPerTask,
   taskTokens: options.maxTokensPerTask,
   taskTime: options.taskTimeout,
+  askTime: options.permissionTimeout,
   resumable: options.resumable,
   models: options.allowModelOverride,
 })

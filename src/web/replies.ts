@@ -24,6 +24,8 @@ export function repliesRoutes(source: () => Source): Hono {
     const { threadId, status, id } = task
     if (status !== "active")
       throw new WebError(409, `Task #${id} is ${status === "draft" ? "a draft; activate it first" : status}.`)
+    if (board.state(task).state === "waiting for a person")
+      throw new WebError(409, `Task #${id} was changed outside the board. Look at it and start it first.`)
     const run = agents.list().find((view) => view.task.sessionID === threadId && isActive(view.task))?.task
     if (run) await person.call({ tell: run.id, prompt: text }, NOBODY)
     else {

@@ -5,7 +5,7 @@ import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import type { AgentRow, TaskRow } from "./wire.ts"
+import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400
 
@@ -25,7 +25,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     status: task.status,
     phase: view.phase,
     forked: task.fork !== undefined,
-    place: task.place && (isUnmerged(task) ? `${task.place.kind}, not merged` : task.place.kind),
+    place: task.place?.kind,
+    unmerged: isUnmerged(task),
     boardTask: boardTaskOf(task),
     generation: run.generation,
     foreign,
@@ -44,10 +45,23 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
     retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
     reason: outcome?.reason?.text,
+    reasonCode: outcome?.reason?.code,
+    timeLimit: run.timeout || undefined,
+    costLimit: run.budget && run.budget.max + run.budget.before,
+  }
+}
+
+/** What is told of one task alone: a list of thousands goes without it. */
+export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
+  const { receipt, work } = outcome ?? {}
+  return {
     note: outcome?.note,
-    filesChanged: outcome?.work?.files ?? outcome?.filesChanged ?? [],
-    filesMeanwhile: outcome?.work ? [] : (outcome?.meanwhile?.files ?? []),
-    receipt: outcome?.receipt && [receiptLine(outcome.receipt), ...receiptLines(outcome.receipt)],
+    filesChanged: work?.files ?? outcome?.filesChanged ?? [],
+    filesMeanwhile: work ? [] : (outcome?.meanwhile?.files ?? []),
+    merge: work?.merge,
+    receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
+    check: run.check,
+    checkOutput: receipt?.check?.output,
     openTodos: outcome?.openTodos ?? 0,
   }
 }

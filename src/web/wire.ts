@@ -1,8 +1,9 @@
 import type { BoardAgent } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
-import type { Phase, Status } from "../core/task.ts"
+import type { Merge, Phase, ReasonCode, Status } from "../core/task.ts"
 import type { Conversation, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
+import type { Limits } from "./ports.ts"
 
 /** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
 
@@ -31,6 +32,8 @@ export type AgentRow = {
   readonly generation: number
   /** Where it works, unless in the project's own folder. */
   readonly place?: string
+  /** What it changed in its own place is not in the project's folder yet. */
+  readonly unmerged: boolean
   /** The board task whose thread this is a run of. */
   readonly boardTask?: string
   /** Another process runs it. */
@@ -55,23 +58,37 @@ export type AgentRow = {
   readonly retry?: string
   /** Why it ended in anything but a plain success. */
   readonly reason?: string
+  readonly reasonCode?: ReasonCode
+  /** How long its run may take, in ms, and what it may cost; absent for any. */
+  readonly timeLimit?: number
+  readonly costLimit?: number
+}
+
+/** What is told of one task alone. */
+export type AgentFacts = {
   readonly note?: string
   readonly filesChanged: readonly string[]
   /** What else changed in its folder while it worked, perhaps by others. */
   readonly filesMeanwhile: readonly string[]
+  /** How the last merge came out. */
+  readonly merge?: Merge
   /** What was really done: the commands that ran, what the tests reported, the check. */
   readonly receipt?: readonly string[]
+  /** The command that had to pass, and the end of what it wrote where it did not. */
+  readonly check?: string
+  readonly checkOutput?: string
   readonly openTodos: number
 }
 
-export type AgentDetail = AgentRow & {
-  readonly answer: string
-  readonly diff: readonly FileDiff[]
-  /** The conversation that launched it, where that is still there. */
-  readonly parent?: { readonly id: string; readonly title: string }
-  /** Its runs, oldest first. */
-  readonly runs: readonly StoryRun[]
-}
+export type AgentDetail = AgentRow &
+  AgentFacts & {
+    readonly answer: string
+    readonly diff: readonly FileDiff[]
+    /** The conversation that launched it, where that is still there. */
+    readonly parent?: { readonly id: string; readonly title: string }
+    /** Its runs, oldest first. */
+    readonly runs: readonly StoryRun[]
+  }
 
 /** What came of an act: the task as it is now, and what the tool says. */
 export type Done = { readonly agent: AgentRow; readonly text: string }
@@ -95,6 +112,9 @@ export type TaskList = {
 /** The answer to a change that ends tasks. */
 export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly open: readonly string[] }
 
+/** What the day's budget counts, forgotten tasks and other processes' included; told where there is such a budget. */
+type Spent = { readonly cost: number; readonly atLeast: boolean }
+
 /** Everything the page shows at once: the first event of a stream. */
 export type Snapshot = {
   readonly project: string
@@ -105,6 +125,8 @@ export type Snapshot = {
   readonly board?: TaskList & { readonly problem?: string }
   /** The address in front of a session's id, where OpenCode's own page can be reached. */
   readonly threadBase?: string
+  readonly limits?: Limits
+  readonly spent?: Spent
 }
 
 /** What has changed since the event before. */
@@ -120,4 +142,5 @@ export type Delta = {
   readonly ended?: string
   /** Empty: the board can be read again. */
   readonly problem?: string
+  readonly spent?: Spent
 }

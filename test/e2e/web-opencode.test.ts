@@ -1,15 +1,16 @@
-import { readdirSync, readFileSync, statSync } from "node:fs"
+import { readdirSync, statSync } from "node:fs"
 import { join } from "node:path"
 import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
-import { linkOf } from "../../src/web/address.ts"
 import { call, taskOf } from "../support/board.ts"
 import { startBrowser } from "../support/browser.ts"
-import { eventually, openSession, say, unwrap } from "../support/drive.ts"
+import { eventually, openSession, say } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { live, lost } from "../support/page.ts"
 import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
+import { addressOf, askPage, openPageOf, stateFolder } from "../support/web-host.ts"
 
 /** The page as a user has it: served by the plugin in a real OpenCode. */
 
@@ -40,31 +41,14 @@ afterAll(async () => {
   await model?.close()
 })
 
-const folder = () => join(host.home, "state", "opencode", "superagents")
+const folder = () => stateFolder(host)
+const address = () => addressOf(host)
+const ask = (path: string, init?: RequestInit) => askPage(host, path, init)
 
-/** What the file with address and key says, once it names a server. */
-const address = () =>
-  eventually(
-    () => {
-      const [file = ""] = readdirSync(folder()).filter((name) => name.startsWith("web-"))
-      const found = JSON.parse(readFileSync(join(folder(), file), "utf8")) as { url: string; token: string }
-      return found.url !== "" && found
-    },
-    { message: () => `the page is served\n${host.logs()}` },
-  )
-
-async function ask(path: string, init: RequestInit = {}) {
-  const { url, token } = await address()
-  const response = await fetch(`${url}${path}`, { ...init, headers: { authorization: `Bearer ${token}` } })
-  return { status: response.status, json: (await response.json()) as Record<string, unknown> }
-}
-
-async function open(): Promise<Page> {
+async function open(hash = ""): Promise<Page> {
   if (!browser) throw new Error("no browser")
-  const page = await (await browser.newContext()).newPage()
+  const page = await openPageOf(host, browser, hash)
   pages.push(page)
-  await page.goto(linkOf(await address()))
-  await page.locator(".live.live").waitFor()
   return page
 }
 
@@ -115,7 +99,7 @@ describe.skipIf(!browser)("in a browser", () => {
     const page = await open()
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-COUNT", description: "Count the beans" })
-    await page.locator(".work", { hasText: "Count the beans" }).click()
+    await page.locator(".work-card", { hasText: "Count the beans" }).click()
     await page.locator(".sheet", { hasText: "1 call" }).waitFor()
     await page.locator(".sheet .prose", { hasText: "looking around" }).waitFor()
     door.open()
@@ -132,47 +116,29 @@ describe.skipIf(!browser)("in a browser", () => {
     const page = await open()
     const session = await openSession(host)
     await launch(host, model, session, { prompt: "P-HANG", description: "Hang about" })
-    await page.locator(".work", { hasText: "Hang about" }).click()
-    await page.getByRole("button", { name: "Stop" }).click()
+    await page.locator(".work-card", { hasText: "Hang about" }).click()
+    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
     await page.getByRole("button", { name: "Stop it" }).click()
-    await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
+    await page.locator(".sheet .badge", { hasText: "canceled" }).waitFor()
     const [told] = await notified(host, session)
     expect(told?.visible).toContain("cancelled")
   })
 
-  test("a question waits at the top, with the way to its session, until it is answered", async () => {
-    model.use((request) => {
-      if (request.lastUser !== "P-ASK" || request.sinceUser.length > 0) return undefined
-      return { tools: [{ name: "bash", args: { command: "rm beans.txt", description: "Removes beans" } }] }
-    })
-    const page = await open()
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "P-ASK", description: "Clean up" })
-    const need = page.locator(".need", { hasText: "rm beans.txt" })
-    await need.waitFor()
-    const link = await need.getByRole("link", { name: "Answer in its session" }).getAttribute("href")
-    expect(link).toBe(`${host.url}/${Buffer.from(host.directory).toString("base64url")}/session/${child}`)
-    const [question] = await unwrap(host.client.permission.list())
-    await host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
-    await need.waitFor({ state: "detached" })
-    await notified(host, session)
-  })
-
-  test("a board task is made, activated, asked about, answered in its thread, run and completed, another canceled", async () => {
+  test("a board task is created, activated, asked about, answered in its thread, run and completed, another canceled", async () => {
     model.use((request) => {
       const id = taskOf(request)
       if (id === undefined) return undefined
       if (request.sinceUser.length > 0) return { text: "waiting" }
       return request.lastUser === "a quarter" ? { text: "turned" } : call("notify_user", { message: "How far?" })
     })
-    const page = await open()
+    const page = await open("#/board")
     const sheet = page.locator(".sheet")
     const make = async (title: string) => {
       await page.getByRole("link", { name: "New task" }).click()
       await sheet.getByLabel("Title").fill(title)
       await sheet.getByLabel(/^Steps/).fill("Turn\nTaste")
       await sheet.getByLabel(/draft/).check()
-      await sheet.getByRole("button", { name: "Make it" }).click()
+      await sheet.getByRole("button", { name: "Create" }).click()
       await sheet.getByRole("heading", { name: title }).waitFor()
       return page.url().split("/").at(-1) ?? ""
     }
@@ -185,12 +151,12 @@ describe.skipIf(!browser)("in a browser", () => {
     await sheet.getByRole("button", { name: "Activate" }).click()
     await sheet.locator(".callout", { hasText: "How far?" }).waitFor()
     await page.keyboard.press("Escape")
-    const need = page.locator(".need", { hasText: "How far?" })
-    const link = await need.getByRole("link", { name: "Answer in its thread" }).getAttribute("href")
-    const thread = link?.split("/").at(-1) ?? ""
-    expect(await say(host, thread, "a quarter")).toMatchObject({ error: undefined })
-    await need.waitFor({ state: "detached" })
-    await page.locator(".card.task", { hasText: "Grind finer" }).click()
+    const { threadId } = (await ask(`/api/tasks/${grind}`)).json
+    expect(await say(host, String(threadId), "a quarter")).toMatchObject({ error: undefined })
+    await page
+      .locator('[data-column="needs you"] .task-card', { hasText: "Grind finer" })
+      .waitFor({ state: "detached" })
+    await page.locator(".task-card", { hasText: "Grind finer" }).click()
     await sheet.getByRole("button", { name: "Run now" }).click()
     await sheet.locator(".callout", { hasText: "How far?" }).waitFor()
     await sheet
@@ -200,7 +166,7 @@ describe.skipIf(!browser)("in a browser", () => {
     await sheet.getByRole("button", { name: "Complete" }).click()
     await sheet.locator(".badge", { hasText: "done" }).first().waitFor()
     await page.keyboard.press("Escape")
-    await page.locator(".column.done .card", { hasText: `#${grind} Grind finer` }).waitFor()
+    await page.locator("[data-column=done] .task-card", { hasText: `#${grind} Grind finer` }).waitFor()
     const descale = await make("Descale")
     await sheet.getByRole("button", { name: "Cancel task" }).click()
     await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
@@ -218,9 +184,9 @@ describe.skipIf(!browser)("in a browser", () => {
     const page = await open()
     const { token } = await address()
     await host.kill("SIGKILL")
-    await page.locator(".live.lost").waitFor()
+    await lost(page)
     await host.restart()
-    await page.locator(".live.live").waitFor({ timeout: 60_000 })
+    await live(page, 60_000)
     expect((await address()).token).toBe(token)
   })
 })

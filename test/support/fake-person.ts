@@ -1,4 +1,4 @@
-import type { Ask } from "../../src/core/task.ts"
+import type { Ask, Usage } from "../../src/core/task.ts"
 import type { Question, Reply } from "../../src/host/person.ts"
 import type { Called, Limits, Person } from "../../src/web/ports.ts"
 
@@ -8,6 +8,7 @@ const NO_LIMITS: Limits = {
   taskCost: 0,
   taskTokens: 0,
   taskTime: 0,
+  askTime: 0,
   resumable: ["completed"],
   models: true,
 }
@@ -59,5 +60,6 @@ export class FakePerson implements Person {
   write = async (session: string, text: string, agent: string) => void this.written.push({ session, text, agent })
   agents = async () => ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
   models = async () => ["mock/one", "mock/two"]
-  spentToday = () => undefined
+  spent: Usage | undefined
+  spentToday = () => this.spent
 }

@@ -1,5 +1,8 @@
+import { NO_USAGE } from "../../src/core/task.ts"
+import type { StoryRun, StoryStep } from "../../src/host/person.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
+import { FakePerson } from "./fake-person.ts"
 import { outcomeOf } from "./tasks.ts"
 
 const MINUTE_MS = 60_000
@@ -49,13 +52,28 @@ const PATCH = `diff --git a/src/loader.ts b/src/loader.ts
 `
 
 /** A working day of a small project, for pictures and for looking at the page. */
-export function workingDay(now = Date.now()): { agents: FakeAgents; board: FakeBoard } {
+export function workingDay(now = Date.now()): { agents: FakeAgents; board: FakeBoard; person: FakePerson } {
   const agents = new FakeAgents()
   const board = new FakeBoard()
+  const person = new FakePerson()
   pastAgents(agents, now)
   presentAgents(agents, now)
   presentBoard(board, now)
-  return { agents, board }
+  presentPerson(person, agents)
+  return { agents, board, person }
+}
+
+/** What can be answered and chosen, and the limits there are. */
+function presentPerson(person: FakePerson, agents: FakeAgents): void {
+  person.limits = { ...person.limits, dayCost: 5, askTime: 300_000 }
+  person.spent = { ...NO_USAGE, cost: 0.8814 }
+  person.sessions.set("ses_parent", { title: "Move everything to the new loader", folder: "" })
+  const always = ["git push *"]
+  person.questions.set("per_1", { kind: "permission", permission: "bash", patterns: ["git push origin notes"], always })
+  person.onAnswer = ({ sessionID }) => {
+    const view = agents.list().find(({ task }) => task.sessionID === sessionID)
+    if (view) agents.alter(view.task.id, { asks: [], phase: "working" })
+  }
 }
 
 function pastAgents(agents: FakeAgents, now: number): void {
@@ -87,8 +105,39 @@ function pastAgents(agents: FakeAgents, now: number): void {
       }),
     )
     agents.answers.set(id, ANSWER)
+    agents.stories.set(id, [storyOf(start, index === 4)])
   })
   agents.diffs.set("bg_past0000", [{ file: "src/loader.ts", patch: PATCH, additions: 5, deletions: 2 }])
+}
+
+/** A run of a few calls. */
+function storyOf(start: number, fails: boolean): StoryRun {
+  const step = (at: number, tool: string, what: string, took: number): StoryStep => ({
+    ...{ tool, what, at: start + at * 1000, endedAt: start + at * 1000 + took },
+    state: "done",
+  })
+  return {
+    ...{ generation: 0, at: start, told: [], models: ["anthropic/claude-sonnet-4-5"], cost: 0.0123, earlierSteps: 0 },
+    prompt:
+      "Find every place that calls the loader. For each, say whether the call may fail, and whether a test covers that.",
+    text: ANSWER,
+    steps: [
+      step(4, "grep", "load\\(", 310),
+      step(9, "read", "src/grinder.ts", 42),
+      step(21, "read", "src/boiler.ts", 38),
+      step(40, "bash", "npm test -- loader", 18_400),
+      ...(fails
+        ? [
+            {
+              ...step(75, "webfetch", "https://example.com/parsers", 30_000),
+              state: "failed" as const,
+              error: "Timed out",
+            },
+          ]
+        : []),
+      step(90, "edit", "src/loader.ts", 61),
+    ],
+  }
 }
 
 function presentAgents(agents: FakeAgents, now: number): void {

@@ -8,6 +8,7 @@ import { Feed } from "../../src/web/feed.ts"
 import { type Listener, listen } from "../../src/web/http.ts"
 import { FakeAgents } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
+import { FakePerson } from "./fake-person.ts"
 
 export const TOKEN = "t".repeat(43)
 const PAGE = fileURLToPath(new URL("../../dist/page.html", import.meta.url))
@@ -17,6 +18,7 @@ type WebSetup = {
   /** null: the board is off. */
   readonly board?: FakeBoard | null
   readonly agents?: FakeAgents
+  readonly person?: FakePerson
   /** Tells of what happens instead of the feed. */
   readonly teller?: Teller
   readonly clock?: Clock
@@ -24,8 +26,8 @@ type WebSetup = {
 
 /** The page as it is shipped, on a real server, with agents and a board that the test puts there. */
 export async function startWeb(setup: WebSetup = {}) {
-  const { board = new FakeBoard(), agents = new FakeAgents(), clock = systemClock } = setup
-  const source = () => ({ agents, board: board ?? undefined, threads: { base: async () => THREADS } })
+  const { board = new FakeBoard(), agents = new FakeAgents(), person = new FakePerson(), clock = systemClock } = setup
+  const source = () => ({ agents, person, board: board ?? undefined, threads: { base: async () => THREADS } })
   const feed = new Feed({ project: "beans", source, clock, log: () => {} })
   const page = () => readFileSync(PAGE, "utf8")
   const { fetch } = createApp({

@@ -212,9 +212,11 @@ describe("a reply to a board task", () => {
     ["empty", { text: " " }, 400],
     ["to a draft", { text: "x" }, 409],
     ["without a thread", { text: "x" }, 409],
+    ["to one that another hand has changed", { text: "x" }, 409],
     ["to what is not there", { text: "x" }, 404],
   ])("%s is refused", async (what, body, status) => {
     if (what === "to a draft") board.put({ id: "5", status: "draft" })
+    if (what.includes("another hand")) board.put({ id: "5" }, { state: "waiting for a person" })
     if (what === "without a thread") person.sessions.clear()
     const path = `/api/tasks/${what === "to what is not there" ? 9 : 5}/reply`
     expect((await ask("POST", path, body)).status).toBe(status)

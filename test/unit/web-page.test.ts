@@ -1,23 +1,30 @@
 import { describe, expect, test } from "vitest"
+import { EMPTY } from "../../src/board/state.ts"
+import { stateOf } from "../../src/board/status.ts"
 import { NO_USAGE, NOBODY, type Task } from "../../src/core/task.ts"
 import { connect, errorIn } from "../../src/web/page/connection.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../src/web/page/format.ts"
+import { highlightLines, languageOf } from "../../src/web/page/highlight.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
-import { routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
+import { hashOf, routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
 import {
+  adviceFor,
   agentState,
   columnOf,
-  costOfLastDay,
+  grouped,
+  isStuck,
   matches,
   ofLastDay,
   taskTone,
   waitingFor,
 } from "../../src/web/page/select.ts"
+import { costBy, costByHour, costOfLastDay } from "../../src/web/page/spend.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import { agentRow } from "../../src/web/rows.ts"
 import type { TaskRow } from "../../src/web/wire.ts"
+import { boardTaskOf } from "../support/board-state.ts"
 import { viewOf } from "../support/fake-agents.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { askOf } from "../support/tasks.ts"
@@ -30,7 +37,8 @@ describe("a model's text", () => {
     ["<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;"],
     ["a <b>bold</b> claim", "a &lt;b&gt;bold&lt;/b&gt; claim"],
     ["`</code><script>`", "<code>&lt;/code&gt;&lt;script&gt;</code>"],
-    ["```html\n<script>\n```", "&lt;script&gt;"],
+    ["```html\n<script>\n```", "&lt;<span"],
+    ["```\n<script>\n```", "&lt;script&gt;"],
   ])("is text where it is HTML: %s", (text, html) => {
     expect(markdown(text)).toContain(html)
     expect(markdown(text)).not.toMatch(/<(script|img|b)\b/)
@@ -75,19 +83,39 @@ describe("a model's text", () => {
   })
 })
 
-test("a patch is read line by line, without its heads", () => {
+test("code in a text has its words marked, and is escaped all the same", () => {
+  expect(markdown("```ts\nconst a = '<b>'\n```")).toContain('<span class="hljs-keyword">const</span>')
+  expect(markdown("```ts\nconst a = '<b>'\n```")).toContain("&lt;b&gt;")
+  expect(markdown("```nonsense\n<b>\n```")).toContain("&lt;b&gt;")
+  const lines = highlightLines(["/* one", "two */ const", "x"], "ts") ?? []
+  expect(lines[0]).toBe('<span class="hljs-comment">/* one</span>')
+  expect(lines[1]).toMatch(/^<span class="hljs-comment">two \*\/<\/span> <span class="hljs-keyword">const<\/span>$/)
+  expect([lines.length, highlightLines(["x"], "nonsense"), languageOf("a/b.test.TS"), languageOf("Makefile")]).toEqual([
+    3,
+    undefined,
+    "ts",
+    "",
+  ])
+})
+
+test("a patch is read line by line, numbered, without its heads", () => {
   const patch =
     "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n one\n-two\n+zwei\n+--drei\n\\ No newline at end of file\n"
   expect(patchLines(patch)).toEqual({
     lines: [
-      { kind: "@", text: "-1,2 +1,3" },
-      { kind: " ", text: "one" },
-      { kind: "-", text: "two" },
-      { kind: "+", text: "zwei" },
-      { kind: "+", text: "--drei" },
+      { kind: "@", text: "fn" },
+      { kind: " ", text: "one", before: 1, after: 1 },
+      { kind: "-", text: "two", before: 2 },
+      { kind: "+", text: "zwei", after: 2 },
+      { kind: "+", text: "--drei", after: 3 },
     ],
     more: 0,
   })
+  const [, , removed, added] = patchLines(patch.replaceAll("two", "const a").replaceAll("zwei", "let b"), "ts").lines
+  expect([removed?.html, added?.html]).toEqual([
+    '<span class="hljs-keyword">const</span> a',
+    '<span class="hljs-keyword">let</span> b',
+  ])
   expect(patchLines("Binary files differ")).toEqual({ lines: [], more: 0 })
   expect(patchLines(`@@ -1 +1 @@\n${"+x\n".repeat(2500)}`).more).toBe(501)
 })
@@ -188,15 +216,18 @@ test("states have a word and a tone each", () => {
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
   const columns = (
-    ["needs you", "waiting for a person", "running", "queued", "waits", "next run", "rests", "draft"] as const
-  ).map((state) => columnOf({ state }))
-  expect(columns).toEqual(["needs you", "needs you", "working", "working", "waiting", "waiting", "waiting", "draft"])
-  expect((["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state }))).toEqual([
-    "run",
-    "needs",
-    "done",
-    "rest",
-  ])
+    ["waiting for a person", "needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const
+  ).map((state) => columnOf({ state, reason: "x" }))
+  expect(columns).toEqual(["needs you", "needs you", "working", "working", "waiting", "waiting", "needs you", "draft"])
+  const tones = (["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state, reason: "x" }))
+  expect(tones).toEqual(["run", "needs", "done", "fail"])
+})
+
+test("a task that rests for want of a further round is not stuck", () => {
+  const moment = { runOf: () => undefined, agents: ["build"], now: "2026-01-01T00:00:00.000Z", nextTick: "" }
+  const { state, reason } = stateOf(EMPTY, boardTaskOf("5", "2026-01-01T00:00:00.000Z", { owner: "build" }), moment)
+  expect([state, isStuck({ state, reason }), columnOf({ state, reason })]).toEqual(["rests", false, "waiting"])
+  expect(isStuck({ state: "rests", reason: "3 runs failed" })).toBe(true)
 })
 
 test("a person is waited for once by each question, also where it is that of a board task's run", () => {
@@ -214,9 +245,51 @@ test("the last day is what runs or ended in 24 hours, midnight or not; a filter 
   const yesterday = now - 86_400_000
   const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
   const rows = [ended(yesterday), ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
+  expect(grouped([1, 2, 3], (n) => (n % 2 ? "odd" : "even"))).toEqual([
+    { name: "odd", rows: [1, 3] },
+    { name: "even", rows: [2] },
+  ])
   expect(ofLastDay(rows, now)).toEqual(rows.slice(1))
   expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)
   expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
+})
+
+describe("what was spent", () => {
+  const HOUR = 3_600_000
+  const now = 1_700_000_000_000
+  const row = (agent: string, from: number, to: number, cost: number) =>
+    agentRow(
+      viewOf({
+        task: { agent, status: "completed", run: { createdAt: now - from, startedAt: now - from, endedAt: now - to } },
+        usage: { cost },
+      }),
+      false,
+      now,
+    )
+
+  test("is told by name, what cost most first", () => {
+    const rows = [row("a", 900, 0, 1), row("b", 900, 0, 3), row("a", 900, 0, 1)]
+    expect(costBy(rows, now, ({ agent }) => agent)).toEqual([
+      { name: "b", runs: 1, cost: 3, atLeast: false },
+      { name: "a", runs: 2, cost: 2, atLeast: false },
+    ])
+  })
+
+  test("is told by hour, each run's cost over its time, and adds up to the whole", () => {
+    const hours = costByHour([row("a", 3 * HOUR, HOUR, 4), row("b", 1000, 1000, 1)], now)
+    expect(hours).toHaveLength(24)
+    expect(hours.reduce((sum, { cost }) => sum + cost, 0)).toBeCloseTo(5)
+    expect(hours.filter(({ cost }) => cost > 0).length).toBeGreaterThan(2)
+    expect(Math.max(...hours.map(({ cost }) => cost))).toBeCloseTo(2)
+  })
+})
+
+test("failures have advice where there is something to do", () => {
+  expect([adviceFor("timeout"), adviceFor("provider")]).toEqual([
+    expect.stringContaining("longer time limit"),
+    expect.stringContaining("another model"),
+  ])
+  expect([adviceFor("aborted"), adviceFor(undefined)]).toEqual(["", ""])
 })
 
 test("a filter with a number sign finds that task, not those whose numbers begin alike", () => {
@@ -228,13 +301,46 @@ test("a filter with a number sign finds that task, not those whose numbers begin
   expect([matches("#5", ["#50", "After #5, grind"]), matches("#5", ["#50", "bg_1"])]).toEqual([true, false])
 })
 
-test("an address leads to a task, an agent or a form, and holds the key once", () => {
-  expect(routeOf("#/task/5")).toEqual({ view: "task", id: "5" })
-  expect(routeOf("#/agent/bg_k3f9x2aa")).toEqual({ view: "agent", id: "bg_k3f9x2aa" })
-  expect(routeOf("#/new")).toEqual({ view: "new" })
-  expect(routeOf("#/agent/constructor")).toEqual({ view: "home" })
-  for (const hash of ["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#token=a"])
-    expect(routeOf(hash)).toEqual({ view: "home" })
+describe("an address", () => {
+  const shown = (hash: string) => routeOf(hash).shown
+
+  test("leads to a view, filtered, with what is looked at beside it", () => {
+    expect(shown("#/task/5")).toEqual({ kind: "task", id: "5" })
+    expect(shown("#/agent/bg_k3f9x2aa")).toEqual({ kind: "agent", id: "bg_k3f9x2aa" })
+    expect([shown("#/new"), shown("#/launch"), shown("#/launch/bg_1")]).toEqual([
+      { kind: "new" },
+      { kind: "launch" },
+      { kind: "launch", id: "bg_1" },
+    ])
+    expect(routeOf("#/answers/agent/bg_1?outcome=failed&group=batch&x=1")).toEqual({
+      view: "answers",
+      filters: { outcome: "failed", group: "batch" },
+      shown: { kind: "agent", id: "bg_1" },
+    })
+  })
+
+  test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#token=a"])(
+    "that names nothing leads home: %s",
+    (hash) => {
+      expect(routeOf(hash)).toEqual({ view: "now", filters: {} })
+    },
+  )
+
+  test("that leaves the view out keeps it, with its filters", () => {
+    const before = routeOf("#/answers?outcome=failed")
+    expect(hashOf(routeOf("#/agent/bg_1", before))).toBe("#/answers/agent/bg_1?outcome=failed")
+    expect(routeOf("#/", before).view).toBe("now")
+  })
+
+  test.each(["#/", "#/now/agent/bg_1", "#/board/task/5", "#/answers/new?group=batch", "#/find?q=a+b", "#/now/launch"])(
+    "is the same when it is read and written: %s",
+    (hash) => {
+      expect(hashOf(routeOf(hash))).toBe(hash)
+    },
+  )
+})
+
+test("an address holds the key once, and a session has one of its own", () => {
   expect([tokenIn("#token=a-_1"), tokenIn("#/task/5"), tokenIn("#token=<x>")]).toEqual(["a-_1", undefined, undefined])
   expect(threadLink("http://127.0.0.1:4096/p/session/", "ses_1")).toBe("http://127.0.0.1:4096/p/session/ses_1")
   expect([threadLink(undefined, "ses_1"), threadLink("javascript:x", "ses_1")]).toEqual([undefined, undefined])

@@ -284,8 +284,7 @@ describe("background tasks", () => {
     })
     expect(json.agents[0].lastText).toMatch(/^x+end$/)
     expect(json.agents[0].lastText.length).toBeLessThan(500)
-    expect(json.agents[1]).toMatchObject({ status: "error", reason: "too long", filesChanged: ["a.ts"], note: "n" })
-    expect(json.agents[1].filesMeanwhile).toEqual(["NOTES.md"])
+    expect(json.agents[1]).toMatchObject({ status: "error", reason: "too long", reasonCode: "timeout" })
     expect(json.agents[1].batch).toBeUndefined()
   })
 
@@ -295,7 +294,8 @@ describe("background tasks", () => {
     const diff = [{ file: "a.ts", patch: "@@", additions: 1, deletions: 0 }]
     agents.diffs.set("bg_ended000", diff)
     const { json } = await ask("GET", "/api/agents/bg_ended000")
-    expect(json).toMatchObject({ id: "bg_ended000", answer: "the answer", diff })
+    expect(json).toMatchObject({ id: "bg_ended000", answer: "the answer", diff, filesChanged: ["a.ts"], note: "n" })
+    expect(json.filesMeanwhile).toEqual(["NOTES.md"])
     expect((await ask("GET", "/api/agents/bg_nothere0")).status).toBe(404)
   })
 

@@ -1,16 +1,21 @@
-import { createMemo, createResource, createSignal, For, Show } from "solid-js"
+import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
 import { ticking } from "../../lib/duration.ts"
-import type { FileDiff } from "../../lib/patch.ts"
-import type { AgentRow } from "../wire.ts"
-import { Marks } from "./agent-list.tsx"
+import type { AgentDetail, AgentRow } from "../wire.ts"
+import { Acts } from "./acts.tsx"
+import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { ago, dayTime, dollars, isolated, plural, short } from "./format.ts"
-import { Action, AgentName, Badge, Facts, Problem, Prose, ThreadLink, Title } from "./parts.tsx"
-import { patchLines } from "./patch.ts"
-import { taskLink } from "./route.ts"
-import { agentState, isActive } from "./select.ts"
-import { createConfirm } from "./sheet.tsx"
+import { Answer } from "./ask.tsx"
+import { Files, Meanwhile } from "./diff.tsx"
+import { ago, dayTime, dollarsOf, plural, short } from "./format.ts"
+import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
+import { taskLink, threadLink } from "./route.ts"
+import { adviceFor, agentState, isActive } from "./select.ts"
 import { now, state } from "./state.ts"
+import { Asked, EarlierRuns, Timeline } from "./story.tsx"
+import { see } from "./unread.ts"
+
+/** How often what a running agent does is read anew, in ms. */
+const STEPS_MS = 3000
 
 /** One background task: what it is doing or has said, what it cost, and what it changed. */
 export function AgentView(props: { id: string }) {
@@ -18,7 +23,7 @@ export function AgentView(props: { id: string }) {
   return (
     <Show
       when={agent()}
-      fallback={<p class="quiet">There is no background task {props.id}; it may have been cleared.</p>}
+      fallback={<p class="u-quiet">There is no background task {props.id}; it may have been cleared.</p>}
     >
       {(row) => <Agent agent={row()} />}
     </Show>
@@ -27,73 +32,135 @@ export function AgentView(props: { id: string }) {
 
 function Agent(props: { agent: AgentRow }) {
   const [problem, setProblem] = createSignal("")
-  const confirm = createConfirm()
-  // Read anew when a run begins or ends; while it runs, its latest text comes by itself.
-  const version = () => `${props.agent.id} ${props.agent.generation} ${props.agent.status}`
-  const [detail, { refetch }] = createResource(version, () => api.agent(props.agent.id))
-  const cancel = async () => {
-    if (
-      await confirm.ask(`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`, "Stop it")
-    )
-      await api.cancelAgent(props.agent.id)
-  }
+  const [said, setSaid] = createSignal("")
+  // Read anew when a run begins or ends, and now and then while it calls tools; its latest text comes by itself.
+  const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
+  const [detail, { refetch }] = createResource(
+    () => version()?.text,
+    () => api.agent(props.agent.id),
+  )
+  const known = () => (detail.error ? undefined : detail.latest)
+  createEffect(on([() => props.agent.status, () => props.agent.generation], () => see([{ ...props.agent }])))
   return (
     <article>
-      <p class="over">
-        <span class="mono">{props.agent.id}</span> <Marks agent={props.agent} />
+      <p class="sheet-over">
+        <span class="u-mono">{props.agent.id}</span> <Marks agent={props.agent} />
       </p>
       <Title text={props.agent.description} />
-      <p class="row">
+      <p class="u-row">
         <Badge {...agentState(props.agent)} /> <AgentName name={props.agent.agent} />
-        <Show when={props.agent.model}>{(model) => <span class="quiet model">{model()}</span>}</Show>
+        <Show when={props.agent.model}>{(model) => <span class="u-quiet u-small">{model()}</span>}</Show>
+        <Conversation parent={known()?.parent} />
       </p>
-      <div class="actions">
-        <ThreadLink session={props.agent.sessionID} label="Open its session" />
-        <Show when={isActive(props.agent) && !props.agent.foreign}>
-          <Action label="Stop" kind="danger" run={cancel} onError={setProblem} />
-        </Show>
-      </div>
+      <Acts agent={props.agent} detail={known()} onError={setProblem} onSaid={setSaid} changed={() => void refetch()} />
       <Problem text={problem()} />
+      <div role="status">
+        <Show when={said()}>{(text) => <p class="callout u-lines">{text()}</p>}</Show>
+      </div>
       <For each={props.agent.asks}>
         {(ask) => (
-          <div class="callout needs">
-            <strong>It asks for {ask.kind === "permission" ? "a permission" : "an answer"}:</strong> {ask.what}
-          </div>
+          <section class="callout" data-state="needs" aria-label="It asks">
+            <p>
+              <strong>It asks for {ask.kind === "permission" ? "a permission" : "an answer"}:</strong> {ask.what}
+            </p>
+            <Answer ask={ask} foreign={props.agent.foreign} />
+          </section>
         )}
       </For>
-      <Show when={props.agent.reason}>{(reason) => <p class="callout">{reason()}</p>}</Show>
-      <Show when={props.agent.note}>{(note) => <p class="callout">{note()}</p>}</Show>
-      <Figures agent={props.agent} />
-      <Receipt lines={props.agent.receipt ?? []} />
+      <Ending agent={props.agent} note={known()?.note} />
+      <Figures agent={props.agent} detail={known()} />
+      <Receipt lines={known()?.receipt ?? []} output={known()?.checkOutput} />
+      <Asked run={known()?.runs.at(-1)} />
+      <Said agent={props.agent} answer={known()?.answer} error={detail.error as Error | undefined} again={refetch} />
+      <Timeline run={known()?.runs.at(-1)} />
+      <Show when={!isActive(props.agent) && known()}>
+        {(read) => <Files changed={read().filesChanged} diff={read().diff} open={read().diff.length === 1} />}
+      </Show>
+      <Meanwhile files={known()?.filesMeanwhile ?? []} />
+      <EarlierRuns runs={known()?.runs ?? []} />
+    </article>
+  )
+}
+
+type Version = { readonly text: string; readonly run: string; readonly at: number }
+
+/** Changes when a run begins or ends, and every few seconds while it calls tools. */
+const versionOf =
+  (agent: AgentRow) =>
+  (before?: Version): Version => {
+    const run = `${agent.id} ${agent.generation} ${agent.status}`
+    const text = `${run} ${agent.toolCalls}`
+    const isDue = before?.run !== run || (before.text !== text && now() - before.at >= STEPS_MS)
+    return before === undefined || isDue ? { text, run, at: now() } : before
+  }
+
+/** Where it was launched. */
+function Conversation(props: { parent: AgentDetail["parent"] }) {
+  return (
+    <Show when={props.parent}>
+      {(parent) => (
+        <span class="u-quiet u-small">
+          launched by{" "}
+          <Show when={threadLink(state.threadBase, parent().id)} fallback={<bdi>{parent().title}</bdi>}>
+            {(address) => (
+              <a href={address()} target="_blank" rel="noreferrer noopener">
+                <bdi>{parent().title}</bdi> <span aria-hidden="true">↗</span>
+              </a>
+            )}
+          </Show>
+        </span>
+      )}
+    </Show>
+  )
+}
+
+/** Why it ended as it did, and what can be done about it. */
+function Ending(props: { agent: AgentRow; note?: string }) {
+  const failed = () => props.agent.status === "error"
+  return (
+    <>
+      <Show when={props.agent.reason}>
+        {(reason) => (
+          <p class="callout" data-state={failed() ? "fail" : "rest"}>
+            {reason()} <Show when={failed()}>{adviceFor(props.agent.reasonCode)}</Show>
+          </p>
+        )}
+      </Show>
+      <Show when={props.note}>{(note) => <p class="callout">{note()}</p>}</Show>
+    </>
+  )
+}
+
+/** Its answer, or what it wrote last. */
+function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
+  const title = () => {
+    if (isActive(props.agent)) return "What it wrote last"
+    return props.agent.status === "completed" ? "Answer" : "What it had written"
+  }
+  return (
+    <section aria-label={title()}>
       <h3>
-        {isActive(props.agent)
-          ? "What it wrote last"
-          : props.agent.status === "completed"
-            ? "Answer"
-            : "What it had written"}
+        {title()}
+        <Show when={!isActive(props.agent) && props.answer?.trim()}>
+          {(answer) => <Copy text={answer} label="the answer" />}
+        </Show>
       </h3>
       <Show when={!isActive(props.agent)} fallback={<Prose text={props.agent.lastText || "…"} />}>
-        <Show when={!detail.error} fallback={<Retry message={(detail.error as Error).message} again={refetch} />}>
-          <Show when={detail.latest} fallback={<div class="ghost tall" aria-busy="true" />}>
-            {(read) => (
-              <>
-                <Show when={read().answer.trim()} fallback={<p class="quiet">It ended without a text.</p>}>
-                  {(answer) => <Prose text={answer()} />}
-                </Show>
-                <Files changed={props.agent.filesChanged} diff={read().diff} />
-              </>
-            )}
+        <Show when={!props.error} fallback={<Retry message={props.error?.message ?? ""} again={props.again} />}>
+          <Show when={props.answer !== undefined} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
+            <Show when={props.answer?.trim()} fallback={<p class="u-quiet">It ended without a text.</p>}>
+              {(answer) => <Prose text={answer()} />}
+            </Show>
           </Show>
         </Show>
       </Show>
-      {confirm.view()}
-    </article>
+    </section>
   )
 }
 
 function Retry(props: { message: string; again: () => unknown }) {
   return (
-    <p class="problem">
+    <p class="callout" data-state="fail">
       {props.message}{" "}
       <button type="button" class="button" onClick={() => void props.again()}>
         Try again
@@ -103,12 +170,12 @@ function Retry(props: { message: string; again: () => unknown }) {
 }
 
 /** What was really done, made from what happened. */
-function Receipt(props: { lines: readonly string[] }) {
+function Receipt(props: { lines: readonly string[]; output?: string }) {
   return (
     <Show when={props.lines.length > 0}>
-      <details>
+      <details open={props.output !== undefined}>
         <summary>{props.lines[0]}</summary>
-        <ul class="plain files receipt">
+        <ul class="u-plain file-list receipt">
           <For each={props.lines.slice(1)}>
             {(line) => (
               <li>
@@ -117,84 +184,52 @@ function Receipt(props: { lines: readonly string[] }) {
             )}
           </For>
         </ul>
+        <Show when={props.output}>
+          {(output) => (
+            <section class="patch" tabindex="0" aria-label="What the check wrote at its end">
+              <pre>{output()}</pre>
+            </section>
+          )}
+        </Show>
       </details>
     </Show>
   )
 }
 
-function Figures(props: { agent: AgentRow }) {
+/** Figures, each beside its limit where it has one. */
+function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
   const ran = () => {
-    const { startedAt, endedAt } = props.agent
-    return startedAt === undefined ? "not started" : ticking((endedAt ?? now()) - startedAt)
+    const { startedAt, endedAt, timeLimit } = props.agent
+    if (startedAt === undefined) return "not started"
+    const time = ticking((endedAt ?? now()) - startedAt)
+    return endedAt === undefined && timeLimit ? `${time} of ${ticking(timeLimit)}` : time
   }
+  const costLimit = () => {
+    const limits = [props.agent.costLimit, state.limits?.taskCost].filter((limit) => limit !== undefined && limit > 0)
+    return limits.length > 0 ? Math.min(...(limits as number[])) : 0
+  }
+  const tokenLimit = () => state.limits?.taskTokens ?? 0
+  const tokens = () =>
+    `${short(props.agent.tokens, props.agent.atLeast)}${tokenLimit() > 0 ? ` of ${short(tokenLimit())}` : ""}`
+  const boardTask = () => props.agent.boardTask
   return (
     <Facts
       facts={[
-        ["Time", () => <span class="ticks">{ran()}</span>],
-        ["Cost", () => dollars(props.agent.cost, props.agent.atLeast)],
-        ["Tokens", () => short(props.agent.tokens, props.agent.atLeast)],
-        ["Tools", () => `${plural(props.agent.toolCalls, "call")}`],
+        ["Time", () => <span class="u-ticks">{ran()}</span>],
+        ["Cost", () => dollarsOf(props.agent.cost, props.agent.atLeast, costLimit())],
+        ["Tokens", tokens],
+        ["Tools", () => plural(props.agent.toolCalls, "call")],
         ["Last tools", () => props.agent.recentTools.join(" · ")],
-        ["Last sign", () => props.agent.lastSignAt && <span class="ticks">{ago(now() - props.agent.lastSignAt)}</span>],
+        [
+          "Last sign",
+          () => props.agent.lastSignAt && <span class="u-ticks">{ago(now() - props.agent.lastSignAt)}</span>,
+        ],
         ["Launched", () => dayTime(props.agent.createdAt)],
         ["Ended", () => props.agent.endedAt && dayTime(props.agent.endedAt)],
-        [
-          "Board task",
-          () => props.agent.boardTask && <a href={taskLink(props.agent.boardTask)}>#{props.agent.boardTask}</a>,
-        ],
-        ["Open todos", () => (props.agent.openTodos > 0 ? String(props.agent.openTodos) : undefined)],
+        ["Check", () => props.detail?.check && <code>{props.detail.check}</code>],
+        ["Board task", () => boardTask() && <a href={taskLink(boardTask() ?? "")}>#{boardTask()}</a>],
+        ["Open todos", () => ((props.detail?.openTodos ?? 0) > 0 ? String(props.detail?.openTodos) : undefined)],
       ]}
     />
-  )
-}
-
-function Files(props: { changed: readonly string[]; diff: readonly FileDiff[] }) {
-  const plain = () => props.changed.filter((name) => !props.diff.some(({ file }) => file === name))
-  return (
-    <Show when={props.changed.length + props.diff.length > 0}>
-      <h3>Files changed</h3>
-      <ul class="plain files">
-        <For each={props.diff}>
-          {(each) => (
-            <li>
-              <details>
-                <summary>
-                  <code>{each.file}</code> <span class="plus">+{each.additions}</span>{" "}
-                  <span class="minus">−{each.deletions}</span>
-                </summary>
-                <Patch patch={each.patch} name={each.file} />
-              </details>
-            </li>
-          )}
-        </For>
-        <For each={plain()}>
-          {(name) => (
-            <li>
-              <code>{name}</code>
-            </li>
-          )}
-        </For>
-      </ul>
-    </Show>
-  )
-}
-
-const CLASSES = { "+": "plus", "-": "minus", " ": "", "@": "at" } as const
-
-function Patch(props: { patch: string; name: string }) {
-  const read = createMemo(() => patchLines(props.patch))
-  return (
-    <>
-      <section class="patch" tabindex="0" aria-label={`Changes in ${props.name}`}>
-        <pre>
-          <For each={read().lines}>
-            {({ kind, text }) => <span class={CLASSES[kind]}>{`${kind === "@" ? "⋯ " : kind}${text}\n`}</span>}
-          </For>
-        </pre>
-      </section>
-      <Show when={read().more > 0}>
-        <p class="quiet">{plural(read().more, "more line")}.</p>
-      </Show>
-    </>
   )
 }

@@ -1,4 +1,5 @@
-import type { AgentDetail, AgentRow, Ended, TaskRow } from "../wire.ts"
+import type { Conversation, Question, Reply } from "../../host/person.ts"
+import type { AgentDetail, AgentRow, Choices, Done, Ended, TaskRow } from "../wire.ts"
 import { errorIn } from "./connection.ts"
 
 let token = ""
@@ -15,10 +16,27 @@ export type NewTask = {
   readonly steps?: readonly { readonly title: string }[]
 }
 
+/** Arguments of `superagents_task`, and the conversation in which it is called; without one, in a new one. */
+export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
+
+/** Of which running agents: all, those of one task's batch, or those named. */
+export type Selection = { readonly all: true } | { readonly batchOf: string } | { readonly ids: readonly string[] }
+
 /** Each rejects with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
   cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
+  launch: (launch: Launch) => call<Done>("POST", "/api/agents", launch),
+  tell: (id: string, prompt: string) => call<Done>("POST", `/api/agents/${id}/tell`, { prompt }),
+  resume: (id: string, given: Readonly<Record<string, unknown>>) =>
+    call<Done>("POST", `/api/agents/${id}/resume`, given),
+  merge: (id: string) => call<Done>("POST", `/api/agents/${id}/merge`),
+  stop: (which: Selection) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", which),
+  question: (id: string) => call<Question>("GET", `/api/asks/${id}`),
+  answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),
+  choices: () => call<Choices>("GET", "/api/sessions/choices"),
+  conversations: () => call<{ sessions: readonly Conversation[] }>("GET", "/api/sessions"),
+  clear: (session: string) => call<{ text: string }>("POST", `/api/sessions/${session}/clear`),
   task: (id: string) => call<TaskRow>("GET", `/api/tasks/${id}`),
   history: (limit: number) => call<{ tasks: readonly TaskRow[] }>("GET", `/api/tasks/history?limit=${limit}`),
   create: (task: NewTask) => call<TaskRow>("POST", "/api/tasks", task),
@@ -27,6 +45,7 @@ export const api = {
   complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
   cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
+  reply: (id: string, text: string) => call<TaskRow>("POST", `/api/tasks/${id}/reply`, { text }),
 }
 
 async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {

@@ -1,29 +1,35 @@
-import { createMemo, Match, Show, Switch } from "solid-js"
-import { AgentList, AtWork } from "./agent-list.tsx"
+import { createEffect, createMemo, Match, Show, Switch } from "solid-js"
 import { AgentView } from "./agent-view.tsx"
-import { BoardSection } from "./board.tsx"
+import { AnswersView } from "./answers.tsx"
+import { BoardView } from "./board.tsx"
+import { FindView } from "./find.tsx"
 import { Header } from "./header.tsx"
-import { NeedsYou } from "./needs.tsx"
-import { createPlace, Sheet } from "./sheet.tsx"
-import { link, state } from "./state.ts"
+import { LaunchForm } from "./launch-form.tsx"
+import { NowView } from "./now.tsx"
+import { Offline } from "./offline.tsx"
+import { route } from "./place.ts"
+import { Sheet } from "./sheet.tsx"
+import { link, now, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 import { TaskView } from "./task-view.tsx"
-import { Timeline } from "./timeline.tsx"
+import { Told } from "./told.tsx"
+import { recall } from "./unread.ts"
 
-/** The whole page: what needs a person first, then what runs, the day, the board, and all that was done. */
+/** The whole page: a view, and beside it what is looked at closely. */
 export function App() {
-  const place = createPlace()
   const known = createMemo(() => state.project !== "")
   const refused = createMemo(() => {
     const now = link()
     return now.state === "refused" ? now.message : undefined
   })
-
+  createEffect(() => {
+    if (known()) recall(state.project, now())
+  })
   return (
     <>
-      <a class="skip" href="#main">
+      <button type="button" class="skip-link" onClick={() => document.getElementById("main")?.focus()}>
         Skip to the content
-      </a>
+      </button>
       <Header />
       <main id="main" tabindex="-1">
         <Switch>
@@ -32,33 +38,48 @@ export function App() {
             <Loading />
           </Match>
           <Match when={known()}>
-            <NeedsYou />
-            <AtWork />
-            <Timeline />
-            <BoardSection />
-            <AgentList />
+            <View />
           </Match>
         </Switch>
       </main>
       <Show when={known() && !refused()}>
-        <Sheet place={place}>
+        <Sheet>
           {(shown) => (
             <Switch>
-              <Match when={shown.view === "task" && shown.id} keyed>
-                {(id) => <TaskView id={id} />}
-              </Match>
-              <Match when={shown.view === "agent" && shown.id} keyed>
-                {(id) => <AgentView id={id} />}
-              </Match>
-              <Match when={shown.view === "new"}>
+              <Match when={shown.kind === "task" && shown.id}>{(id) => <TaskView id={id()} />}</Match>
+              <Match when={shown.kind === "agent" && shown.id}>{(id) => <AgentView id={id()} />}</Match>
+              <Match when={shown.kind === "new"}>
                 <TaskForm />
+              </Match>
+              <Match when={shown.kind === "launch"}>
+                <LaunchForm like={shown.id} />
               </Match>
             </Switch>
           )}
         </Sheet>
+        <Told />
       </Show>
       <Offline />
     </>
+  )
+}
+
+function View() {
+  return (
+    <Switch>
+      <Match when={route().view === "find"}>
+        <FindView />
+      </Match>
+      <Match when={route().view === "board" && state.board}>
+        <BoardView />
+      </Match>
+      <Match when={route().view === "answers"}>
+        <AnswersView />
+      </Match>
+      <Match when={true}>
+        <NowView />
+      </Match>
+    </Switch>
   )
 }
 
@@ -74,34 +95,13 @@ function Notice(props: { title: string; text: string }) {
 function Loading() {
   return (
     <section class="loading" aria-busy="true">
-      <p class="quiet" role="status">
+      <p class="u-quiet" role="status">
         <Show when={link().state === "lost"} fallback="Asking OpenCode what there is …">
           OpenCode does not answer yet. Trying again …
         </Show>
       </p>
       <div class="ghost" />
-      <div class="ghost wide" />
-      <div class="ghost tall" />
+      <div class="ghost" data-size="tall" />
     </section>
-  )
-}
-
-/** Lies over the page's foot, so that nothing moves when it comes and goes. */
-function Offline() {
-  const lost = createMemo(() => {
-    const now = link()
-    return now.state === "lost" && state.project !== "" ? now : undefined
-  })
-  return (
-    <div class="offline" role="status">
-      <Show when={lost()}>
-        {(since) => (
-          <p>
-            <strong>Connection lost</strong> at {new Date(since().since).toLocaleTimeString("en-GB")}. This is how
-            things stood then; the page comes back by itself.
-          </p>
-        )}
-      </Show>
-    </div>
   )
 }

@@ -21,6 +21,10 @@ export function ago(ms: number): string {
 export const dollars = (cost: number, atLeast = false): string =>
   `${atLeast ? "≥ " : ""}$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
 
+/** `$0.88 of $5.00`, or what was spent alone where `allowed` is 0. */
+export const dollarsOf = (cost: number, atLeast: boolean, allowed = 0): string =>
+  allowed > 0 ? `${dollars(cost, atLeast)} of ${dollars(allowed)}` : dollars(cost, atLeast)
+
 /** `12.3K`; `atLeast`: not all of it is known. */
 export const short = (count: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${shortOf(count)}`
 
@@ -29,6 +33,9 @@ export const plural = (count: number, what: string): string => `${count} ${what}
 /** `14:05`, in local time. */
 export const clockTime = (at: number): string =>
   new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })
+
+/** `14:05:09`, in local time. */
+export const timeOfDay = (at: number): string => new Date(at).toLocaleTimeString("en-GB")
 
 /** `22 Nov 14:05`. */
 export const dayTime = (at: number): string =>
@@ -41,6 +48,6 @@ export const shortTime = (at: number, now: number): string =>
 /** Local midnight before `at`. */
 export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
 
-/** One of eight hues for a name, the same each time. */
+/** One of six hues for a name, the same each time; none of them is a state's. */
 export const hueOf = (name: string): number =>
-  [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 997, 7) % 8
+  [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 997, 7) % 6

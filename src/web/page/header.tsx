@@ -1,61 +1,131 @@
-import { createEffect, createMemo, Show } from "solid-js"
-import { dollars, plural } from "./format.ts"
-import { costOfLastDay, isActive, ofLastDay, waitingFor } from "./select.ts"
-import { link, now, state } from "./state.ts"
+import { createMemo, For, Show } from "solid-js"
+import { dollarsOf } from "./format.ts"
+import { Keys } from "./keys.tsx"
+import { spentOfDay } from "./money.tsx"
+import { needs } from "./needs.tsx"
+import { refine, route } from "./place.ts"
+import { launchLink, NEW_TASK, type View } from "./route.ts"
+import { link, running, state, tasks } from "./state.ts"
+import { Bell } from "./told.tsx"
+import { failures, unread } from "./unread.ts"
 
-/** Where one is, whether the page is live, and the last day in four figures. */
+/** Where one is, whether the page is live, the day in four figures, and the way to everything else. */
 export function Header() {
-  const agents = createMemo(() => Object.values(state.agents))
-  const running = createMemo(() => agents().filter(isActive).length)
-  const needs = createMemo(() => waitingFor(agents(), Object.values(state.tasks)).count)
-  const minute = createMemo(() => Math.floor(now() / 60_000) * 60_000)
-  const spent = createMemo(() => costOfLastDay(agents(), minute()))
-  const ended = createMemo(() => ofLastDay(agents(), minute()).filter((agent) => !isActive(agent)).length)
-  createEffect(() => {
-    const waiting = needs() > 0 ? `(${needs()}) ` : ""
-    document.title = state.project === "" ? "superagents" : `${waiting}${state.project} · superagents`
-  })
+  const waiting = createMemo(() => needs().count)
+  const spent = createMemo(spentOfDay)
   return (
-    <header class="top">
-      <div class="name">
+    <header class="app-head">
+      <div class="app-name">
         <h1>{state.project || "superagents"}</h1>
-        <Live />
+        <LinkState />
       </div>
       <Show when={state.project !== ""}>
-        <ul class="figures" aria-label="Now and in the last 24 hours">
-          <Figure value={String(running())} name="at work" />
-          <Figure value={String(needs())} name={needs() === 1 ? "needs you" : "need you"} alert={needs() > 0} />
-          <Figure value={String(ended())} name="ended in 24 h" />
-          <Figure value={dollars(spent().cost, spent().atLeast)} name="spent in 24 h" />
+        <ul class="head-figures" aria-label="Now and in the last 24 hours">
+          <Figure value={String(running().length)} name="at work" />
+          <Figure
+            value={String(waiting())}
+            name={waiting() === 1 ? "needs you" : "need you"}
+            tone={waiting() > 0 ? "needs" : undefined}
+          />
+          <Show when={failures().length > 0}>
+            <Figure value={String(failures().length)} name="failed" tone="fail" />
+          </Show>
+          <Figure
+            value={dollarsOf(spent().cost, spent().atLeast, state.limits?.dayCost)}
+            name={(state.limits?.dayCost ?? 0) > 0 ? "today" : "in 24 h"}
+          />
         </ul>
-        <Show when={state.board}>
-          <a class="button main" href="#/new">
-            New task
+        <div class="button-row">
+          <Bell />
+          <Show when={state.board}>
+            <a class="button" href={NEW_TASK}>
+              New task
+            </a>
+          </Show>
+          <a class="button" data-kind="main" href={launchLink()} title="n">
+            Launch
           </a>
-        </Show>
+          <Keys />
+        </div>
+        <Tabs waiting={waiting()} />
       </Show>
-      <p class="hidden" role="status">
-        {needs() > 0 ? `${plural(needs(), "thing")} waiting for you` : ""}
+      <p class="u-hidden" role="status">
+        {waiting() > 0 ? `${waiting()} waiting for you` : ""}
       </p>
     </header>
   )
 }
 
-function Figure(props: { value: string; name: string; alert?: boolean }) {
+function Figure(props: { value: string; name: string; tone?: "needs" | "fail" }) {
   return (
-    <li class="figure" classList={{ alert: props.alert }}>
-      <span class="value">{props.value}</span> <span class="label">{props.name}</span>
+    <li data-state={props.tone}>
+      <b>{props.value}</b> {props.name}
     </li>
   )
 }
 
-const LIVE = { loading: "connecting", live: "live", lost: "offline", refused: "no key" } as const
-
-function Live() {
+/** The views, and the one search over all of them. */
+function Tabs(props: { waiting: number }) {
+  const views = createMemo(() => [
+    { view: "now" as const, href: "#/", title: "Now", count: props.waiting, tone: "needs" },
+    ...(state.board
+      ? [{ view: "board" as const, href: "#/board", title: "Board", count: tasks().length, tone: undefined }]
+      : []),
+    { view: "answers" as const, href: "#/answers", title: "Answers", count: unread().length, tone: "run" },
+  ])
   return (
-    <span class={`live ${link().state}`}>
-      <span class="dot" aria-hidden="true" />
-      {LIVE[link().state]}
+    <nav class="tab-bar" aria-label="Views">
+      <For each={views().map(({ view }) => view)}>
+        {(view) => <Tab {...(views().find((each) => each.view === view) as TabOf)} current={route().view === view} />}
+      </For>
+      <input
+        id="search"
+        type="search"
+        class="search-field"
+        placeholder="Search  /"
+        aria-label="Search agents, answers and board"
+        autocomplete="off"
+        value={route().filters.q ?? ""}
+        onInput={(event) => refine({ q: event.currentTarget.value })}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return
+          event.preventDefault()
+          refine({ q: "" })
+          event.currentTarget.blur()
+        }}
+      />
+    </nav>
+  )
+}
+
+type TabOf = {
+  readonly view: View
+  readonly href: string
+  readonly title: string
+  readonly count: number
+  readonly tone?: string
+}
+
+function Tab(props: TabOf & { current: boolean }) {
+  return (
+    <a class="tab" href={props.href} aria-current={props.current ? "page" : undefined}>
+      {props.title}{" "}
+      <Show when={props.count > 0}>
+        <span class="tab-count" data-state={props.tone}>
+          {props.count}
+        </span>
+      </Show>
+    </a>
+  )
+}
+
+const LINK = { loading: "connecting", live: "live", lost: "offline", refused: "no key" } as const
+
+function LinkState() {
+  return (
+    <span class="link-state" data-state={link().state}>
+      <span aria-hidden="true" />
+      {LINK[link().state]}
     </span>
   )
 }

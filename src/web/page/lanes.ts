@@ -1,6 +1,7 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
-import { costOfLastDay, oldestFirst } from "./select.ts"
+import { oldestFirst } from "./select.ts"
+import { costOfLastDay } from "./spend.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000
@@ -64,7 +65,7 @@ export function ticksOf(span: Span): number[] {
   const first = Math.ceil((span.from - offset) / step) * step + offset
   const ticks = []
   // One at the very edge would stick out.
-  for (let at = first; at < span.to - step / 3; at += step) ticks.push(at)
+  for (let at = first; at < span.to - step / 3; at += step) if (at > span.from + step / 3) ticks.push(at)
   return ticks
 }
 

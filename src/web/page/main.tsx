@@ -7,7 +7,8 @@ import { link, setLink, take, tick } from "./state.ts"
 
 const TICK_MS = 1000
 const KEPT = "superagents.token"
-const NO_KEY = "This page opens by a link that holds its key. Type /board in OpenCode's terminal to get it."
+const NO_KEY =
+  "This page opens by a link that holds its key: type /board in OpenCode's terminal. With opencode serve, its log names the file that has it."
 
 /** The key from the address, which is then wiped from it, or the one that this tab has kept. */
 function takeToken(): string {

@@ -1,4 +1,5 @@
 import MarkdownIt from "markdown-it"
+import { highlight } from "./highlight.ts"
 
 /**
  * Text of models as HTML. What they wrote as HTML is shown as text; links lead to http and https alone, tell nobody
@@ -8,7 +9,12 @@ export function markdown(text: string): string {
   return renderer.render(text)
 }
 
-const renderer = new MarkdownIt({ html: false, linkify: true })
+const renderer = new MarkdownIt({
+  html: false,
+  linkify: true,
+  // Empty: shown as it is, escaped.
+  highlight: (code, language) => highlight(code, language) ?? "",
+})
 renderer.validateLink = isSafeLink
 renderer.linkify.set({ fuzzyLink: false, fuzzyEmail: false })
 
@@ -41,6 +47,10 @@ for (const rule of ["heading_open", "heading_close"] as const)
     if (token) token.tag = `h${Math.min(6, Number(token.tag.slice(1)) + 3)}`
     return self.renderToken(tokens, index, options)
   }
+
+/** Long code scrolls within itself, by keyboard too. */
+const fence = rules.fence
+rules.fence = (...given) => fence?.(...given).replace("<pre>", '<pre tabindex="0">') ?? ""
 
 /** Wide tables scroll within themselves, by keyboard too. */
 rules.table_open = () => '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'

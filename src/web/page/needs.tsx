@@ -1,63 +1,163 @@
-import { createMemo, For, Show } from "solid-js"
+import { createMemo, createSignal, For, Show } from "solid-js"
 import type { AgentRow, TaskRow } from "../wire.ts"
+import { api } from "./api.ts"
+import { Answer, Patience } from "./ask.tsx"
 import { ago } from "./format.ts"
-import { AgentName, Badge, ThreadLink } from "./parts.tsx"
-import { agentLink, taskLink } from "./route.ts"
-import { waitingFor } from "./select.ts"
-import { now, state } from "./state.ts"
+import { Action, AgentName, Badge, Problem } from "./parts.tsx"
+import { agentLink, launchLink, taskLink } from "./route.ts"
+import { adviceFor, isOutside, waitingFor } from "./select.ts"
+import { now, runningNow, state, tasks } from "./state.ts"
+import { failures, see } from "./unread.ts"
+import { WordForm } from "./word-form.tsx"
 
-/** What goes no further without a person. Comes first, and stays where it is while it is empty. */
+const MOST_SHOWN = 30
+
+/** What goes no further without a person. */
+export const needs = () => waitingFor(runningNow(), tasks(), failures())
+
+/** Comes first, and stays where it is while it is empty. */
 export function NeedsYou() {
-  const needs = createMemo(() => waitingFor(Object.values(state.agents), Object.values(state.tasks)))
+  const all = createMemo(needs)
+  const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
+  const keyed = createMemo(() => new Map(asks().map((each) => [each.ask.id, each])))
+  const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))
+  const hidden = () => asks().length - ids().length + Math.max(0, all().failed.length - MOST_SHOWN)
   return (
-    <section class="panel needs" aria-labelledby="needs-title">
-      <h2 id="needs-title">Needs you</h2>
-      <Show when={needs().count > 0} fallback={<p class="quiet">Nothing waits for you.</p>}>
-        <ul class="plain">
-          <For each={needs().waiting}>{(task) => <TaskNeed task={task} />}</For>
-          <For each={needs().asking}>{(agent) => <AgentNeed agent={agent} />}</For>
+    <section class="panel needs-panel" aria-labelledby="needs-title" data-state={all().count > 0 ? "needs" : undefined}>
+      <div class="panel-bar">
+        <h2 id="needs-title">
+          Needs you <span class="u-count">{all().count}</span>
+        </h2>
+        <Show when={all().failed.length > 1}>
+          <button type="button" class="button" onClick={() => see(all().failed)}>
+            Dismiss all failures
+          </button>
+        </Show>
+      </div>
+      <Show when={all().count > 0} fallback={<p class="u-quiet">Nothing waits for you.</p>}>
+        <ul class="u-plain">
+          <For each={ids()}>
+            {(id) => <Show when={keyed().get(id)}>{(each) => <AskNeed agent={each().agent} ask={each().ask} />}</Show>}
+          </For>
+          <For each={all().waiting}>{(task) => <TaskNeed task={task} />}</For>
+          <For each={all().resting}>{(task) => <RestNeed task={task} />}</For>
+          <For each={all().failed.slice(0, MOST_SHOWN)}>{(agent) => <FailureNeed agent={agent} />}</For>
         </ul>
+      </Show>
+      <Show when={hidden() > 0}>
+        <p class="u-quiet">{hidden()} more will follow.</p>
       </Show>
     </section>
   )
 }
 
-function TaskNeed(props: { task: TaskRow }) {
+function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
   return (
-    <li class="need">
-      <Badge tone="needs" text="message" />
-      <div class="what">
-        <a href={taskLink(props.task.id)}>
-          <span class="mono">#{props.task.id}</span> <bdi>{props.task.title}</bdi>
-        </a>{" "}
-        <AgentName name={props.task.owner} />
-        <p>{props.task.reason}</p>
+    <li class="need-row">
+      <Badge tone="needs" text={props.ask.kind} />
+      <div>
+        <AgentTitle agent={props.agent} />
+        <p>
+          <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
+          <Patience askedAt={props.ask.askedAt} />
+        </p>
+        <Answer ask={props.ask} foreign={props.agent.foreign} />
       </div>
-      <Show when={props.task.threadId}>
-        {(thread) => <ThreadLink session={thread()} label="Answer in its thread" />}
-      </Show>
     </li>
   )
 }
 
-function AgentNeed(props: { agent: AgentRow }) {
+function AgentTitle(props: { agent: AgentRow }) {
   return (
-    <For each={props.agent.asks}>
-      {(ask) => (
-        <li class="need">
-          <Badge tone="needs" text={ask.kind} />
-          <div class="what">
-            <a href={agentLink(props.agent.id)}>
-              <bdi>{props.agent.description}</bdi>
-            </a>{" "}
-            <AgentName name={props.agent.agent} />
-            <p>
-              <bdi>{ask.what}</bdi> <span class="quiet">{ago(now() - ask.askedAt)}</span>
-            </p>
-          </div>
-          <ThreadLink session={ask.sessionID} label="Answer in its session" />
-        </li>
-      )}
-    </For>
+    <p class="u-row">
+      <a href={agentLink(props.agent.id)} data-item="">
+        <bdi>{props.agent.description}</bdi>
+      </a>
+      <AgentName name={props.agent.agent} />
+    </p>
+  )
+}
+
+function TaskTitle(props: { task: TaskRow }) {
+  return (
+    <p class="u-row">
+      <a href={taskLink(props.task.id)} data-item="">
+        <span class="u-mono">#{props.task.id}</span> <bdi>{props.task.title}</bdi>
+      </a>
+      <AgentName name={props.task.owner} />
+    </p>
+  )
+}
+
+function TaskNeed(props: { task: TaskRow }) {
+  return (
+    <li class="need-row">
+      <Badge tone="needs" text="message" />
+      <div>
+        <TaskTitle task={props.task} />
+        <p>{props.task.reason}</p>
+        <ReplyForm task={props.task} />
+      </div>
+    </li>
+  )
+}
+
+/** What is written stands in the task's thread, and its owner goes on with it. */
+export function ReplyForm(props: { task: TaskRow; label?: string }) {
+  return (
+    <WordForm
+      label={props.label ?? `Reply to ${props.task.owner}`}
+      send="Reply"
+      run={(text) => api.reply(props.task.id, text)}
+    />
+  )
+}
+
+function RestNeed(props: { task: TaskRow }) {
+  const [problem, setProblem] = createSignal("")
+  return (
+    <li class="need-row">
+      <Badge tone="fail" text={isOutside(props.task) ? "changed" : "rests"} />
+      <div>
+        <TaskTitle task={props.task} />
+        <p>{props.task.reason}</p>
+        <div class="button-row">
+          <Action
+            label={isOutside(props.task) ? "Start" : "Run now"}
+            run={() => api.run(props.task.id)}
+            onError={setProblem}
+          />
+          <a class="button" href={taskLink(props.task.id)}>
+            Look at it
+          </a>
+        </div>
+        <Problem text={problem()} />
+      </div>
+    </li>
+  )
+}
+
+function FailureNeed(props: { agent: AgentRow }) {
+  return (
+    <li class="need-row">
+      <Badge tone="fail" text="failed" />
+      <div>
+        <AgentTitle agent={props.agent} />
+        <p>
+          {props.agent.reason} <span class="u-quiet">{adviceFor(props.agent.reasonCode)}</span>{" "}
+          <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
+        </p>
+        <div class="button-row">
+          <Show when={props.agent.boardTask === undefined && !props.agent.foreign}>
+            <a class="button" href={launchLink(props.agent.id)}>
+              Try again …
+            </a>
+          </Show>
+          <button type="button" class="button" onClick={() => see([state.agents[props.agent.id] ?? props.agent])}>
+            Dismiss
+          </button>
+        </div>
+      </div>
+    </li>
   )
 }

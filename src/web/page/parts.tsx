@@ -10,8 +10,8 @@ const GLYPHS: Readonly<Record<Tone, string>> = { run: "●", needs: "◆", done:
 /** A state in a word, marked by colour and by form. */
 export function Badge(props: { tone: Tone; text: string }) {
   return (
-    <span class={`badge ${props.tone}`}>
-      <span class="glyph" aria-hidden="true">
+    <span class="badge" data-state={props.tone}>
+      <span class="badge-glyph" aria-hidden="true">
         {GLYPHS[props.tone]}
       </span>
       {props.text}
@@ -20,7 +20,11 @@ export function Badge(props: { tone: Tone; text: string }) {
 }
 
 export function AgentName(props: { name: string }) {
-  return <span class={`agent hue${hueOf(props.name)}`}>{props.name}</span>
+  return (
+    <span class="agent-name" data-hue={hueOf(props.name)}>
+      {props.name}
+    </span>
+  )
 }
 
 /** A model's text. `markdown` lets no HTML of its own through. */
@@ -48,14 +52,14 @@ export function keepFocus(element: () => HTMLElement | undefined): void {
 /** How far a task's steps are: in words for those who listen, as a bar for those who look. */
 export function Steps(props: { done: number; total: number }) {
   return (
-    <span class="steps">
+    <span class="step-meter">
       <meter
         min="0"
         max={props.total || 1}
         value={props.done}
         aria-label={`${props.done} of ${props.total} steps done`}
       />
-      <span class="count">
+      <span>
         {props.done}/{props.total}
       </span>
     </span>
@@ -67,7 +71,7 @@ export function ThreadLink(props: { session: string; label: string }) {
   return (
     <Show
       when={threadLink(state.threadBase, props.session)}
-      fallback={<Copy text={threadCommand(props.session)} label={props.label} />}
+      fallback={<CopyCommand text={threadCommand(props.session)} label={props.label} />}
     >
       {(address) => (
         <a class="button" href={address()} target="_blank" rel="noreferrer noopener">
@@ -78,30 +82,58 @@ export function ThreadLink(props: { session: string; label: string }) {
   )
 }
 
-function Copy(props: { text: string; label: string }) {
-  const [said, setSaid] = createSignal("Copy")
+function CopyCommand(props: { text: string; label: string }) {
   let command: HTMLElement | undefined
+  return (
+    <span class="copy-box">
+      <code ref={command}>{props.text}</code>
+      <Copy text={() => props.text} label={props.label} select={() => command} />
+    </span>
+  )
+}
+
+/** A button that copies a text. Where that is refused, `select` is selected for the reader to copy. */
+export function Copy(props: { text: () => string; label: string; select?: () => HTMLElement | undefined }) {
+  const [said, setSaid] = createSignal("Copy")
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(props.text)
+      await navigator.clipboard.writeText(props.text())
       setSaid("Copied")
     } catch {
       // Refused, or absent: pages over plain HTTP have no clipboard, but for those of the machine itself.
-      if (command) getSelection()?.selectAllChildren(command)
-      setSaid("Selected, not copied")
+      const target = props.select?.()
+      if (target) getSelection()?.selectAllChildren(target)
+      setSaid(target ? "Selected, not copied" : "Not copied")
     }
   }
   return (
-    <span class="copy">
-      <code ref={command}>{props.text}</code>
+    <>
       <button type="button" class="button" onClick={() => void copy()} aria-label={`${said()}: ${props.label}`}>
         {said()}
       </button>
-      <span class="hidden" role="status">
+      <span class="u-hidden" role="status">
         {said() === "Copy" ? "" : said()}
       </span>
-    </span>
+    </>
   )
+}
+
+/** Does one thing at a time, and tells when it did not work. */
+export function createAct(onError: (message: string) => void) {
+  const [busy, setBusy] = createSignal(false)
+  const act = async (work: () => Promise<unknown>) => {
+    if (busy()) return
+    setBusy(true)
+    onError("")
+    try {
+      await work()
+    } catch (error) {
+      onError((error as Error).message)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return { busy, act }
 }
 
 /** A button for what takes a moment: it cannot be pressed twice, and says when it did not work. */
@@ -110,31 +142,20 @@ export function Action(props: {
   run: () => Promise<unknown>
   onError: (message: string) => void
   kind?: "main" | "danger"
-  disabled?: boolean
+  title?: string
 }) {
-  const [busy, setBusy] = createSignal(false)
+  const { busy, act } = createAct((message) => props.onError(message))
   let button: HTMLButtonElement | undefined
   keepFocus(() => button)
-  const press = async () => {
-    if (busy()) return
-    setBusy(true)
-    props.onError("")
-    try {
-      await props.run()
-    } catch (error) {
-      props.onError((error as Error).message)
-    } finally {
-      setBusy(false)
-    }
-  }
   return (
     <button
       ref={button}
       type="button"
-      class={`button ${props.kind ?? ""}`}
+      class="button"
+      data-kind={props.kind}
       aria-busy={busy()}
-      disabled={props.disabled}
-      onClick={() => void press()}
+      title={props.title}
+      onClick={() => void act(props.run)}
     >
       {props.label}
     </button>
@@ -145,7 +166,9 @@ export function Problem(props: { text: string }) {
   return (
     <div role="alert">
       <Show when={props.text !== ""}>
-        <p class="problem">{props.text}</p>
+        <p class="callout" data-state="fail">
+          {props.text}
+        </p>
       </Show>
     </div>
   )
@@ -156,7 +179,7 @@ export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 /** Names and values, those without a value left out. Each is made anew by itself: a link keeps the focus meanwhile. */
 export function Facts(props: { facts: readonly Fact[] }) {
   return (
-    <dl class="facts">
+    <dl class="fact-list">
       <For each={props.facts}>
         {([name, read]) => {
           const value = createMemo(read)
@@ -180,19 +203,40 @@ export function Long<Item>(props: {
   first: number
   children: (item: Item) => JSX.Element
   label: string
+  class?: string
 }) {
   const [most, setMost] = createSignal(props.first)
   const rest = () => props.items.length - most()
   return (
     <>
-      <ul class="plain" aria-label={props.label}>
+      <ul class={`u-plain ${props.class ?? ""}`} aria-label={props.label}>
         <For each={props.items.slice(0, most())}>{(item) => <li>{props.children(item)}</li>}</For>
       </ul>
       <Show when={rest() > 0}>
-        <button type="button" class="button more" onClick={() => setMost((shown) => shown + 4 * props.first)}>
+        <button type="button" class="button" onClick={() => setMost((shown) => shown + 4 * props.first)}>
           Show {Math.min(rest(), 4 * props.first)} more of {rest()}
         </button>
       </Show>
     </>
+  )
+}
+
+/** One of several, by a list to choose from. */
+export function Choose(props: {
+  label: string
+  value: string
+  options: readonly (readonly [value: string, label: string])[]
+  choose: (value: string) => void
+}) {
+  return (
+    <select class="choice" aria-label={props.label} onChange={(event) => props.choose(event.currentTarget.value)}>
+      <For each={props.options}>
+        {([value, label]) => (
+          <option value={value} selected={value === props.value}>
+            {label}
+          </option>
+        )}
+      </For>
+    </select>
   )
 }

@@ -1,20 +1,56 @@
-/** A line of a patch: added, removed, unchanged, or the place of what follows. */
-export type PatchLine = { readonly kind: "+" | "-" | " " | "@"; readonly text: string }
+import { highlightLines } from "./highlight.ts"
+
+/** A line of a patch: added, removed, unchanged, or the place of what follows. `html`: its text with words marked. */
+export type PatchLine = {
+  readonly kind: "+" | "-" | " " | "@"
+  readonly text: string
+  readonly html?: string
+  /** Its number before the change and after it. */
+  readonly before?: number
+  readonly after?: number
+}
 
 const MOST_LINES = 2000
+const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
 
-/** The lines of a unified patch, its heads left out; and how many more there are. */
-export function patchLines(patch: string): { readonly lines: readonly PatchLine[]; readonly more: number } {
+/** The lines of a unified patch, its heads left out; and how many more there are. `language`: what they are written in. */
+export function patchLines(
+  patch: string,
+  language = "",
+): { readonly lines: readonly PatchLine[]; readonly more: number } {
   const all = patch.split("\n")
   const first = all.findIndex((line) => line.startsWith("@@"))
   const body = first < 0 ? [] : all.slice(first)
   if (body.at(-1) === "") body.pop()
-  const shown = body.filter((line) => !line.startsWith("\\")).slice(0, MOST_LINES)
-  return { lines: shown.map(lineOf), more: Math.max(0, body.length - MOST_LINES) }
+  const shown = numbered(body.filter((line) => !line.startsWith("\\")).slice(0, MOST_LINES))
+  return { lines: marked(shown, language), more: Math.max(0, body.length - MOST_LINES) }
 }
 
-function lineOf(line: string): PatchLine {
-  if (line.startsWith("@@")) return { kind: "@", text: line.replace(/^@@ (.*?) @@.*$/, "$1") }
-  const kind = line[0] === "+" || line[0] === "-" ? line[0] : " "
-  return { kind, text: line.slice(1) }
+function numbered(lines: readonly string[]): PatchLine[] {
+  let [before, after] = [0, 0]
+  return lines.map((line) => {
+    const place = PLACE.exec(line)
+    if (place) {
+      ;[before, after] = [Number(place[1]), Number(place[2])]
+      return { kind: "@", text: place[3] || `line ${after}` }
+    }
+    const text = line.slice(1)
+    if (line[0] === "+") return { kind: "+", text, after: after++ }
+    if (line[0] === "-") return { kind: "-", text, before: before++ }
+    return { kind: " ", text, before: before++, after: after++ }
+  })
+}
+
+/** The words are marked as they stand before the change and after it: a comment may have begun lines before. */
+function marked(lines: readonly PatchLine[], language: string): readonly PatchLine[] {
+  const html = new Map<PatchLine, string>()
+  for (const left of ["+", "-"]) {
+    const side = lines.filter(({ kind }) => kind !== left)
+    const done = highlightLines(
+      side.map(({ kind, text }) => (kind === "@" ? "" : text)),
+      language,
+    )
+    for (const [index, line] of side.entries()) if (done?.[index]) html.set(line, done[index])
+  }
+  return lines.map((line) => (line.kind === "@" ? line : { ...line, html: html.get(line) }))
 }

@@ -5,30 +5,48 @@ import type { AgentRow, TaskRow } from "../wire.ts"
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
-/** What goes no further without a person. A board task whose run asks is that run's question, and no second one. */
-export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[]) {
+/**
+ * What goes no further without a person: what asks, what waits for an answer, and what failed. A board task whose run
+ * asks is that run's question, and no second one; a failed run of a task that rests is that task's.
+ */
+export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[], failures: readonly AgentRow[] = []) {
   const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
   const asked = new Set(asking.map(({ boardTask }) => boardTask))
-  const waiting = tasks.filter((task) => needsSomebody(task) && !asked.has(task.id)).sort(byId)
-  return { asking, waiting, count: waiting.length + asking.reduce((sum, { asks }) => sum + asks.length, 0) }
+  const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
+  const resting = tasks.filter(isStuck).sort(byId)
+  const told = new Set([...waiting, ...resting].map(({ id }) => id))
+  const failed = failures.filter(({ boardTask }) => boardTask === undefined || !told.has(boardTask))
+  const asks = asking.reduce((sum, agent) => sum + agent.asks.length, 0)
+  return { asking, waiting, resting, failed, count: asks + waiting.length + resting.length + failed.length }
 }
 
-/** `waiting for a person`: another hand has changed it, and it goes on when a person has started it. */
-const needsSomebody = ({ state }: Pick<TaskRow, "state">): boolean =>
-  state === "needs you" || state === "waiting for a person"
+/** What the board says of a task that the clock will not wake again: it rests, and nothing is wrong with it. */
+const NO_MORE_ROUNDS = "the schedule has no further time"
+
+/** Another hand has changed it: it goes on when a person has looked at it and started it. */
+export const isOutside = ({ state }: Pick<TaskRow, "state">): boolean => state === "waiting for a person"
+
+/** Whether it rests because of something that a person has to look at. */
+export const isStuck = (task: Pick<TaskRow, "state" | "reason">): boolean =>
+  isOutside(task) || (task.state === "rests" && task.reason !== NO_MORE_ROUNDS)
 
 export type Column = "needs you" | "working" | "waiting" | "draft"
 
-export const COLUMNS: readonly { readonly key: Column; readonly title: string; readonly empty: string }[] = [
-  { key: "needs you", title: "Needs you", empty: "Nobody waits for you." },
-  { key: "working", title: "At work", empty: "Nothing runs." },
-  { key: "waiting", title: "Waiting", empty: "Nothing waits." },
-  { key: "draft", title: "Drafts", empty: "No drafts." },
+export const COLUMNS: readonly {
+  readonly key: Column
+  readonly title: string
+  readonly tone: Tone
+  readonly empty: string
+}[] = [
+  { key: "needs you", title: "Needs you", tone: "needs", empty: "Nothing waits for you." },
+  { key: "working", title: "At work", tone: "run", empty: "Nothing runs." },
+  { key: "waiting", title: "Waiting", tone: "rest", empty: "Nothing waits." },
+  { key: "draft", title: "Drafts", tone: "rest", empty: "No drafts." },
 ]
 
-export function columnOf(task: Pick<TaskRow, "state">): Column {
+export function columnOf(task: Pick<TaskRow, "state" | "reason">): Column {
   const { state } = task
-  if (needsSomebody(task)) return "needs you"
+  if (state === "needs you" || isStuck(task)) return "needs you"
   if (state === "draft") return state
   return state === "running" || state === "queued" ? "working" : "waiting"
 }
@@ -50,50 +68,93 @@ export function matches(filter: string, texts: readonly (string | undefined)[]):
     .every((word) => (/^#\d+$/.test(word) ? new RegExp(`${word}(?!\\d)`).test(hay) : hay.includes(word)))
 }
 
-export const taskTexts = (task: TaskRow): string[] => [`#${task.id}`, task.title, task.owner, task.stateText]
+export const taskTexts = ({ id, title, owner, stateText, description }: TaskRow): string[] => [
+  `#${id}`,
+  title,
+  owner,
+  stateText,
+  description,
+]
 
 export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.id,
   agent.description,
   agent.agent,
   agent.batch,
-  agent.status,
+  agentState(agent).text,
   agent.model,
+  agent.reason,
 ]
 
 /** Those that were at work in the 24 hours before `now`: a night's work is not over at midnight, nor is its budget. */
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** What tasks have cost together in the 24 hours before `now`. A row says it as of its last change. */
-export function costOfLastDay(
-  agents: readonly AgentRow[],
-  now: number,
-): { readonly cost: number; readonly atLeast: boolean } {
-  const counted = ofLastDay(agents, now)
-  return {
-    cost: counted.reduce((sum, { dayCost }) => sum + dayCost, 0),
-    atLeast: counted.some(({ dayAtLeast }) => dayAtLeast),
-  }
-}
-
 /** A word for what an agent is doing or how it ended. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
-    if (agent.phase === "queued") return { tone: "rest", text: "queued" }
+    const waits = agent.phase === "queued" || agent.phase?.startsWith("parked")
+    if (agent.startedAt === undefined || waits) return { tone: "rest", text: agent.phase ?? "queued" }
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
   if (agent.status === "completed") return { tone: "done", text: "completed" }
-  return agent.status === "error" ? { tone: "fail", text: "failed" } : { tone: "rest", text: "cancelled" }
+  return agent.status === "error" ? { tone: "fail", text: "failed" } : { tone: "rest", text: "canceled" }
 }
 
 export type Tone = "run" | "needs" | "done" | "fail" | "rest"
 
-export function taskTone(task: Pick<TaskRow, "state">): Tone {
+export function taskTone(task: Pick<TaskRow, "state" | "reason">): Tone {
   const { state } = task
   if (state === "running") return "run"
-  if (needsSomebody(task)) return "needs"
+  if (state === "needs you") return "needs"
+  if (isStuck(task)) return "fail"
   return state === "done" ? "done" : "rest"
+}
+
+/** The outcomes that answers can be filtered by. */
+export const OUTCOMES = ["unread", "completed", "failed", "canceled"] as const
+
+/** Rows in groups, in the order of each group's first row; one group without a name where they are not grouped. */
+export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {
+  const groups = new Map<string, Row[]>()
+  for (const row of rows) {
+    const name = nameOf(row)
+    const group = groups.get(name)
+    if (group) group.push(row)
+    else groups.set(name, [row])
+  }
+  return [...groups].map(([name, own]) => ({ name, rows: own }))
+}
+
+/** What a person can do about a failure; empty where its reason says all there is. */
+export function adviceFor(code: AgentRow["reasonCode"]): string {
+  switch (code) {
+    case "timeout":
+    case "silence":
+      return "Try again with less to do, or with a longer time limit."
+    case "tokens":
+      return "Try again with less to do, or raise the option maxTokensPerTask."
+    case "budget":
+      return "Raise its budget, or wait until the 24 hours of the budget are over."
+    case "provider":
+      return "Try again later, or with another model."
+    case "check":
+      return "Read what the check said below, then resume or try again."
+    case "place":
+      return "Its worktree could not be made ready: mend that, then try again."
+    case "interrupted":
+      return "OpenCode ended while it ran. Try again."
+    case "after":
+      return "A task that it waited for did not complete: mend that one first."
+    case undefined:
+    case "aborted":
+    case "cancelled":
+    case "deleted":
+    case "parent-ended":
+      return ""
+    default:
+      return "Try again; if it fails in the same way, OpenCode's log says more."
+  }
 }

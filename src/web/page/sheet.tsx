@@ -1,15 +1,8 @@
 import { createEffect, createMemo, createSignal, type JSX, on, onCleanup, Show } from "solid-js"
-import { type Route, routeOf, tokenIn } from "./route.ts"
-
-type Shown = { readonly view: string; readonly id?: string }
-
-const losers = new Set<() => boolean>()
-
-/** What is shown in the sheet is not left without a question while it `loses` something by that. */
-export function askBeforeLeaving(loses: () => boolean): void {
-  losers.add(loses)
-  onCleanup(() => losers.delete(loses))
-}
+import { Offline } from "./offline.tsx"
+import { createPlace, route, wouldLose } from "./place.ts"
+import type { Shown } from "./route.ts"
+import { step } from "./steps.ts"
 
 /** A browser that is left to it closes by one Escape all that was opened without a click between, and asks no page. */
 const onEscape = (act: () => void) => (event: KeyboardEvent) => {
@@ -18,61 +11,25 @@ const onEscape = (act: () => void) => (event: KeyboardEvent) => {
   if (!event.repeat) act()
 }
 
-const wouldLose = () => [...losers].some((loses) => loses())
-
-/** The place that the address names. What was typed is not left without a question, whatever leads away from it. */
-export function createPlace() {
-  const confirm = createConfirm()
-  const [route, setRoute] = createSignal(routeOf(location.hash))
-  let shown = location.hash
-  /** While it is asked about. */
-  let wanted: string | undefined
-  const go = async (to: string) => {
-    const isAsking = wanted !== undefined
-    wanted = to
-    if (isAsking) return
-    const may = !wouldLose() || (await confirm.ask("Close it? What you typed is not saved.", "Discard it"))
-    const next = wanted
-    wanted = undefined
-    if (may) {
-      shown = next
-      setRoute(routeOf(next))
-      if (location.hash !== next) location.hash = next
-    }
-    // The browser's Back has been there already.
-    else if (location.hash !== shown) history.pushState(null, "", shown)
-  }
-  const follow = () => {
-    if (tokenIn(location.hash) === undefined) void go(location.hash)
-  }
-  const unload = (event: BeforeUnloadEvent) => {
-    if (wouldLose()) event.preventDefault()
-  }
-  addEventListener("hashchange", follow)
-  addEventListener("beforeunload", unload)
-  onCleanup(() => {
-    removeEventListener("hashchange", follow)
-    removeEventListener("beforeunload", unload)
-  })
-  return { route, leave: () => go("#/"), question: confirm.view }
-}
-
 /** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
-export function Sheet(props: { place: ReturnType<typeof createPlace>; children: (shown: Shown) => JSX.Element }) {
+export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
-  const { route, leave, question } = props.place
-  const open = createMemo(() => route().view !== "home")
-  createEffect(() => {
-    if (open() && !dialog?.open) dialog?.showModal()
-    if (!open() && dialog?.open) dialog.close()
+  const confirm = createConfirm()
+  const { leave } = createPlace(() => confirm.ask("Close it? What you typed is not saved.", "Discard it"))
+  const shown = createMemo(() => route().shown, undefined, {
+    equals: (a, b) => a?.kind === b?.kind && a?.id === b?.id,
   })
-  createEffect(on(route, () => dialog?.scrollTo(0, 0)))
+  createEffect(() => {
+    if (shown() && !dialog?.open) dialog?.showModal()
+    if (!shown() && dialog?.open) dialog.close()
+  })
+  createEffect(on(shown, () => dialog?.scrollTo(0, 0)))
   return (
     <dialog
       class="sheet"
       ref={dialog}
-      aria-label={labelOf(route())}
+      aria-label={labelOf(shown())}
       onKeyDown={onEscape(() => void leave())}
       onCancel={(event) => {
         if (!wouldLose()) return
@@ -81,7 +38,7 @@ export function Sheet(props: { place: ReturnType<typeof createPlace>; children: 
       }}
       onClose={() => {
         // Told a moment later: closed by the address, which may have opened it anew since.
-        if (!open() || dialog?.open) return
+        if (!shown() || dialog?.open) return
         // By a gesture for back, say, which may be asked about once only.
         if (wouldLose()) dialog?.showModal()
         void leave()
@@ -94,22 +51,49 @@ export function Sheet(props: { place: ReturnType<typeof createPlace>; children: 
         if (event.target === dialog && pressedOn === dialog) void leave()
       }}
     >
-      <div class="body">
-        <Show when={open()}>
-          <button type="button" class="close" aria-label="Close" onClick={() => void leave()}>
-            <span aria-hidden="true">✕</span>
-          </button>
-          {props.children(route())}
-          {question()}
+      <div class="sheet-body">
+        <Show when={shown()}>
+          {(present) => (
+            <>
+              <div class="sheet-bar">
+                <Show when={present().id !== undefined && present().kind !== "launch"}>
+                  <Step by={-1} label="Previous" glyph="‹" />
+                  <Step by={1} label="Next" glyph="›" />
+                </Show>
+                <button type="button" class="round-button" aria-label="Close" onClick={() => void leave()}>
+                  <span aria-hidden="true">✕</span>
+                </button>
+              </div>
+              {props.children(present())}
+              {confirm.view()}
+            </>
+          )}
         </Show>
+        <Offline />
       </div>
     </dialog>
   )
 }
 
-function labelOf(route: Route): string {
-  if (route.view === "task") return `Task #${route.id}`
-  return route.view === "agent" ? `Background task ${route.id}` : "New task"
+/** To the next of what the page lists behind the sheet. */
+function Step(props: { by: 1 | -1; label: string; glyph: string }) {
+  return (
+    <button
+      type="button"
+      class="round-button"
+      aria-label={props.label}
+      title={`${props.label} (${props.by > 0 ? "j" : "k"})`}
+      onClick={() => step(props.by)}
+    >
+      <span aria-hidden="true">{props.glyph}</span>
+    </button>
+  )
+}
+
+function labelOf(shown: Shown | undefined): string {
+  if (shown?.kind === "task") return `Task #${shown.id}`
+  if (shown?.kind === "agent") return `Background task ${shown.id}`
+  return shown?.kind === "launch" ? "Launch an agent" : "New task"
 }
 
 /** Asks before what cannot be undone. `ask` resolves with the choice. */
@@ -151,11 +135,11 @@ export function createConfirm() {
             onClose={keep}
           >
             <p>{asked().text}</p>
-            <div class="actions">
+            <div class="button-row">
               <button type="button" class="button" autofocus onClick={keep}>
                 Keep it
               </button>
-              <button type="button" class="button danger" onClick={() => asked().decide(true)}>
+              <button type="button" class="button" data-kind="danger" onClick={() => asked().decide(true)}>
                 {asked().yes}
               </button>
             </div>

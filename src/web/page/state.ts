@@ -1,7 +1,10 @@
-import { batch, createSignal } from "solid-js"
-import { createStore, reconcile } from "solid-js/store"
+import { batch, createMemo, createRoot, createSignal } from "solid-js"
+import { createStore, reconcile, unwrap } from "solid-js/store"
 import type { BoardAgent } from "../../board/service.ts"
+import type { Limits } from "../ports.ts"
 import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
+import { byId, isActive, newestFirst, oldestFirst } from "./select.ts"
+import type { Sum } from "./spend.ts"
 
 /** How the page stands to the server. */
 type Link =
@@ -21,6 +24,9 @@ type State = {
   leavings: number
   owners: readonly BoardAgent[]
   threadBase?: string
+  limits?: Limits
+  /** What the day's budget counts, where there is one. */
+  spent?: Sum
 }
 
 const [state, setState] = createStore<State>({
@@ -34,11 +40,34 @@ const [state, setState] = createStore<State>({
 })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
 const [now, setNow] = createSignal(Date.now())
+/** Changes when an agent comes, goes, begins or ends, or one that has ended changes: thousands are looked at then alone. */
+const [roster, setRoster] = createSignal(0)
+const renewRoster = () => setRoster((count) => count + 1)
 /** The server's clock less ours. */
 let skew = 0
 
 /** `now` is the server's time and ticks every second while the page is live. */
 export { link, now, setLink, state }
+
+/** Rows as they stand, not watched one by one: those that run, oldest first, and those that have ended, newest first. */
+export const { running, ended } = createRoot(() => ({
+  running: createMemo(() => rows().filter(isActive).sort(oldestFirst)),
+  ended: createMemo(() =>
+    rows()
+      .filter((agent) => !isActive(agent))
+      .sort(newestFirst),
+  ),
+}))
+
+function rows(): AgentRow[] {
+  roster()
+  return Object.values(unwrap(state).agents)
+}
+
+/** The same, each watched: for what changes while agents run. */
+export const runningNow = (): AgentRow[] => running().flatMap(({ id }) => state.agents[id] ?? [])
+
+export const tasks = (): TaskRow[] => Object.values(state.tasks).sort(byId)
 
 export function tick(): void {
   if (link().state === "live") setNow(Date.now() + skew)
@@ -53,31 +82,43 @@ export function take(event: string, data: unknown): void {
   })
 }
 
-function begin({ project, now, agents, board, threadBase }: Snapshot): void {
+function begin({ project, now, agents, board, threadBase, limits, spent }: Snapshot): void {
   skew = now - Date.now()
   const keyed = <Row extends { id: string }>(rows: readonly Row[]) =>
     Object.fromEntries(rows.map((row) => [row.id, row]))
   setState("agents", reconcile(keyed(agents)))
   setState("tasks", reconcile(keyed(board?.tasks ?? [])))
   setState("leavings", (count) => count + 1)
+  renewRoster()
   setState({
     project,
     board: board !== undefined,
     problem: board?.problem ?? "",
     owners: board?.agents ?? [],
     threadBase,
+    limits,
+    spent,
   })
 }
 
 function change(delta: Delta): void {
   skew = delta.now - Date.now()
-  for (const row of delta.agents ?? []) setState("agents", row.id, reconcile(row))
+  for (const row of delta.agents ?? []) takeAgent(row)
   for (const row of delta.tasks ?? []) setState("tasks", row.id, reconcile(row))
   drop("agents", delta.agentsGone)
   drop("tasks", delta.tasksGone)
+  if (delta.agentsGone) renewRoster()
   if (delta.tasksGone || delta.ended !== undefined) setState("leavings", (count) => count + 1)
   if (delta.owners) setState("owners", delta.owners)
   if (delta.problem !== undefined) setState("problem", delta.problem)
+  if (delta.spent) setState("spent", delta.spent)
+}
+
+function takeAgent(row: AgentRow): void {
+  const before = unwrap(state).agents[row.id]
+  const stays = before !== undefined && isActive(before) && isActive(row)
+  setState("agents", row.id, reconcile(row))
+  if (!stays) renewRoster()
 }
 
 function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {

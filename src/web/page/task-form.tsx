@@ -2,8 +2,8 @@ import { createSignal, createUniqueId, For, Show, untrack } from "solid-js"
 import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { keepFocus, Problem } from "./parts.tsx"
+import { askBeforeLeaving } from "./place.ts"
 import { taskLink } from "./route.ts"
-import { askBeforeLeaving } from "./sheet.tsx"
 import { state } from "./state.ts"
 
 type Fields = Pick<TaskRow, "title" | "owner" | "description">
@@ -17,7 +17,7 @@ const fieldsOf = (form: HTMLFormElement): Fields => ({
 })
 
 /**
- * Makes a task, or changes the one that is given. What is being typed stays when the task changes elsewhere meanwhile;
+ * Creates a task, or changes the one that is given. What is being typed stays when the task changes elsewhere meanwhile;
  * saved is what was changed here, and that alone.
  */
 export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
@@ -104,26 +104,26 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
         </For>
       </select>
       <label for={name("description")}>
-        What is to be done <span class="quiet">Markdown</span>
+        What is to be done <span class="u-quiet">Markdown</span>
       </label>
       <textarea id={name("description")} name="description" rows="6" value={before.description} />
       <Show when={!props.task}>
         <label for={name("steps")}>
-          Steps <span class="quiet">one a line; its owner makes them if you do not</span>
+          Steps <span class="u-quiet">one a line; its owner makes them if you do not</span>
         </label>
         <textarea id={name("steps")} name="steps" rows="4" />
-        <label class="check">
+        <label class="option">
           <input type="checkbox" name="draft" /> Only a draft: nobody works on it yet
         </label>
       </Show>
       <Problem text={problem()} />
-      <div class="actions">
-        <button type="submit" class="button main" aria-busy={busy()}>
-          {props.task ? "Save" : "Make it"}
+      <div class="button-row">
+        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
+          {props.task ? "Save" : "Create"}
         </button>
         <Show when={props.task}>
           <button type="button" class="button" onClick={() => props.onDone?.()}>
-            Leave it as it is
+            Keep it
           </button>
         </Show>
       </div>

@@ -1,15 +1,17 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
 import type { Resource, Step } from "../../board/task.ts"
 import type { TaskRow } from "../wire.ts"
-import { EndedRow } from "./agent-list.tsx"
+import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
+import { Answer } from "./ask.tsx"
 import { dayTime } from "./format.ts"
 import { isSafeLink } from "./markdown.ts"
+import { ReplyForm } from "./needs.tsx"
 import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "./parts.tsx"
 import { taskLink } from "./route.ts"
-import { newestFirst, taskTone } from "./select.ts"
+import { isOutside, isStuck, newestFirst, taskTone } from "./select.ts"
 import { createConfirm } from "./sheet.tsx"
-import { state } from "./state.ts"
+import { runningNow, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 
 /** One board task, live while it is on the board, from history afterwards. */
@@ -26,8 +28,8 @@ export function TaskView(props: { id: string }) {
     <Show
       when={task()}
       fallback={
-        <Show when={past.error} fallback={<div class="ghost tall" aria-busy="true" />}>
-          <p class="problem">{(past.error as Error).message}</p>
+        <Show when={past.error} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
+          <Problem text={(past.error as Error).message} />
         </Show>
       }
     >
@@ -41,11 +43,11 @@ function Task(props: { task: TaskRow }) {
   const [editing, setEditing] = createSignal(false)
   return (
     <article>
-      <p class="over">
-        <span class="mono">#{props.task.id}</span>
+      <p class="sheet-over">
+        <span class="u-mono">#{props.task.id}</span>
       </p>
       <Title text={props.task.title} />
-      <p class="row">
+      <p class="u-row">
         <Badge tone={taskTone(props.task)} text={props.task.stateText || props.task.status} />
         <AgentName name={props.task.owner} />
       </p>
@@ -53,15 +55,24 @@ function Task(props: { task: TaskRow }) {
         <Actions task={props.task} onError={setProblem} edit={() => setEditing(true)} />
         <Problem text={problem()} />
         <Show when={props.task.state === "needs you"}>
-          <div class="callout needs">
+          <p class="callout" data-state="needs">
             <strong>It needs you:</strong> {props.task.reason}
-          </div>
+          </p>
         </Show>
-        <Show when={props.task.state === "waiting for a person"}>
-          <div class="callout needs">
+        <Show when={isOutside(props.task)}>
+          <p class="callout" data-state="fail">
             <strong>It was changed outside the board.</strong> Look at what it says now: nothing starts it before you
             do.
-          </div>
+          </p>
+        </Show>
+        <Show when={isStuck(props.task) && !isOutside(props.task)}>
+          <p class="callout" data-state="fail">
+            <strong>It rests:</strong> {props.task.reason}. Mend that, or run it now.
+          </p>
+        </Show>
+        <Show when={props.task.status === "active" && props.task.threadId && !isOutside(props.task)}>
+          <Asking id={props.task.id} />
+          <ReplyForm task={props.task} label={`Say something to ${props.task.owner}`} />
         </Show>
         <Show when={props.task.description.trim()}>{(text) => <Prose text={text()} />}</Show>
         <Plan steps={props.task.steps} />
@@ -69,8 +80,8 @@ function Task(props: { task: TaskRow }) {
         <Runs id={props.task.id} />
         <Facts
           facts={[
-            ["Made by", () => props.task.createdBy],
-            ["Made", () => dayTime(Date.parse(props.task.createdAt))],
+            ["Created by", () => props.task.createdBy],
+            ["Created", () => dayTime(Date.parse(props.task.createdAt))],
             ["Changed", () => dayTime(Date.parse(props.task.updatedAt))],
             ["Ended", () => props.task.archivedAt && dayTime(Date.parse(props.task.archivedAt))],
           ]}
@@ -78,6 +89,12 @@ function Task(props: { task: TaskRow }) {
       </Show>
     </article>
   )
+}
+
+/** What the run that goes on asks, to be answered here. */
+function Asking(props: { id: string }) {
+  const run = () => runningNow().find((agent) => agent.boardTask === props.id)
+  return <For each={run()?.asks}>{(ask) => <Answer ask={ask} foreign={run()?.foreign ?? false} />}</For>
 }
 
 function Actions(props: { task: TaskRow; onError: (message: string) => void; edit: () => void }) {
@@ -91,7 +108,7 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
     if (await confirm.ask(`Cancel #${id()}?${cascade} It cannot be reopened.`, "Cancel task")) await api.cancel(id())
   }
   return (
-    <div class="actions">
+    <div class="button-row">
       <Show when={status() === "draft"}>
         <Action
           label="Activate"
@@ -101,7 +118,12 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
         />
       </Show>
       <Show when={status() === "active"}>
-        <Action label="Run now" kind="main" run={() => api.run(id())} onError={props.onError} />
+        <Action
+          label={isOutside(props.task) ? "Start" : "Run now"}
+          kind="main"
+          run={() => api.run(id())}
+          onError={props.onError}
+        />
         <Action label="Complete" run={() => api.complete(id())} onError={props.onError} />
       </Show>
       <Show when={open()}>
@@ -126,17 +148,17 @@ function Plan(props: { steps: readonly Step[] }) {
           <Steps done={done()} total={props.steps.length} />
         </Show>
       </h3>
-      <Show when={props.steps.length > 0} fallback={<p class="quiet">There is no plan yet; its owner makes one.</p>}>
-        <ol class="plan">
+      <Show when={props.steps.length > 0} fallback={<p class="u-quiet">There is no plan yet; its owner makes one.</p>}>
+        <ol class="plan-list">
           <For each={props.steps}>
             {(step) => (
-              <li classList={{ done: step.done }}>
-                <span class="tick" role="img" aria-label={step.done ? "done" : "open"}>
+              <li data-done={step.done || undefined}>
+                <span class="plan-mark" role="img" aria-label={step.done ? "done" : "open"}>
                   {step.done ? "✓" : ""}
                 </span>
                 <div>
-                  <bdi class="title">{step.title}</bdi> <Subtask id={step.taskId} />
-                  <Show when={step.details}>{(details) => <p class="quiet">{details()}</p>}</Show>
+                  <bdi>{step.title}</bdi> <Subtask id={step.taskId} />
+                  <Show when={step.details}>{(details) => <p class="u-quiet">{details()}</p>}</Show>
                 </div>
               </li>
             )}
@@ -164,7 +186,7 @@ function Resources(props: { resources: readonly Resource[] }) {
     <Show when={props.resources.length > 0}>
       <section aria-label="Resources">
         <h3>Resources</h3>
-        <ul class="plain files">
+        <ul class="u-plain file-list">
           <For each={props.resources}>
             {(resource) => (
               <li>
@@ -196,7 +218,7 @@ function Runs(props: { id: string }) {
     <Show when={runs().length > 0}>
       <section aria-label="Runs">
         <h3>Runs</h3>
-        <ul class="plain">
+        <ul class="u-plain">
           <For each={runs()}>
             {(run) => (
               <li>

@@ -6,15 +6,19 @@ import { type Bar, batchMarks, type Lane, lanesOf, spanOf, ticksOf } from "./lan
 import { AgentName } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState, ofLastDay } from "./select.ts"
-import { now, state } from "./state.ts"
+import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000
 
+/** Bars that are shown: of more the newest. */
+const MOST_BARS = 400
+
 /** The last day: a bar for each background task and run, in a lane for each agent. */
-export function Timeline() {
+export function Day() {
   // Bars grow in steps of a few seconds: at this scale nobody sees more, and the page has less to do.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
-  const agents = createMemo(() => ofLastDay(Object.values(state.agents), step()))
+  const day = createMemo(() => ofLastDay([...running(), ...ended()], step()))
+  const agents = createMemo(() => day().slice(0, MOST_BARS))
   const span = createMemo(() => spanOf(agents(), step()), undefined, {
     equals: (a, b) => a.from === b.from && a.to === b.to,
   })
@@ -26,9 +30,9 @@ export function Timeline() {
   return (
     <section class="panel" aria-labelledby="day-title">
       <h2 id="day-title">Last 24 hours</h2>
-      <Show when={agents().length > 0} fallback={<p class="quiet">No agent has worked in the last 24 hours.</p>}>
-        <div class="timeline" onKeyDown={(event) => move(event)}>
-          <div class="axis" aria-hidden="true">
+      <Show when={agents().length > 0} fallback={<p class="u-quiet">No agent has worked in the last 24 hours.</p>}>
+        <div class="day-lanes" onKeyDown={(event) => move(event)}>
+          <div class="day-axis" aria-hidden="true">
             <For each={ticksOf(span())}>{(at) => <span style={{ left: left(at) }}>{clockTime(at)}</span>}</For>
           </div>
           <For each={names()}>
@@ -38,12 +42,18 @@ export function Timeline() {
                 marks={marks()}
                 first={index() === 0}
                 ticks={ticksOf(span()).map(left)}
+                now={left(step())}
               />
             )}
           </For>
         </div>
+        <Show when={day().length > MOST_BARS}>
+          <p class="u-quiet u-small">
+            The newest {MOST_BARS} of {day().length}.
+          </p>
+        </Show>
         <Show when={marks().size > 0}>
-          <p class="legend">
+          <p class="day-legend">
             <For each={[...marks()]}>
               {([name, mark]) => (
                 <span>
@@ -58,17 +68,24 @@ export function Timeline() {
   )
 }
 
-function LaneRow(props: { lane: () => Lane | undefined; marks: Map<string, string>; first: boolean; ticks: string[] }) {
+function LaneRow(props: {
+  lane: () => Lane | undefined
+  marks: Map<string, string>
+  first: boolean
+  ticks: string[]
+  now: string
+}) {
   const bars = createMemo(() => new Map(props.lane()?.bars.map((bar) => [bar.id, bar])))
   const ids = createMemo(() => [...bars().keys()])
   return (
-    <div class="lane" classList={{ dense: (props.lane()?.lines ?? 1) > 5 }}>
-      <div class="who">
+    <div class="day-lane" data-dense={(props.lane()?.lines ?? 1) > 5 || undefined}>
+      <div class="day-who">
         <AgentName name={props.lane()?.agent ?? ""} />
-        <span class="small">{dollars(props.lane()?.cost ?? 0, props.lane()?.atLeast)}</span>
+        <span class="u-small">{dollars(props.lane()?.cost ?? 0, props.lane()?.atLeast)}</span>
       </div>
-      <ul class="plain lines" style={{ "--lines": props.lane()?.lines ?? 1 }} aria-label={props.lane()?.agent}>
-        <For each={props.ticks}>{(at) => <li class="tick" aria-hidden="true" style={{ left: at }} />}</For>
+      <ul class="u-plain day-lines" style={{ "--lines": props.lane()?.lines ?? 1 }} aria-label={props.lane()?.agent}>
+        <For each={props.ticks}>{(at) => <li class="day-tick" aria-hidden="true" style={{ left: at }} />}</For>
+        <li class="day-now" aria-hidden="true" style={{ left: props.now }} />
         <For each={ids()}>
           {(id, index) => (
             <Show when={state.agents[id]}>
@@ -97,15 +114,16 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
   }
   return (
     <li
-      class="slot"
+      class="day-slot"
       style={{
         left: `${(props.bar?.from ?? 0) * 100}%`,
         width: `${((props.bar?.to ?? 0) - (props.bar?.from ?? 0)) * 100}%`,
-        "--line": props.bar?.line ?? 0,
+        "--line-at": props.bar?.line ?? 0,
       }}
     >
       <a
-        class={`bar ${agentState(props.agent).tone}`}
+        class="day-bar"
+        data-state={agentState(props.agent).tone}
         href={agentLink(props.agent.id)}
         tabindex={props.reachable ? 0 : -1}
         title={props.agent.description}
@@ -118,7 +136,7 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
         </Show>
         <span>
           {props.agent.description}
-          <span class="hidden">{told()}</span>
+          <span class="u-hidden">{told()}</span>
         </span>
       </a>
     </li>
@@ -129,7 +147,7 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
 function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key]
   if (by === undefined) return
-  const bars = [...event.currentTarget.querySelectorAll<HTMLElement>("a.bar")]
+  const bars = [...event.currentTarget.querySelectorAll<HTMLElement>("a.day-bar")]
   const at = bars.indexOf(document.activeElement as HTMLElement)
   const next = bars[at + by]
   if (at < 0 || !next) return

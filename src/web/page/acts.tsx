@@ -1,0 +1,139 @@
+import { createSignal, Show } from "solid-js"
+import type { AgentDetail, AgentRow } from "../wire.ts"
+import { api } from "./api.ts"
+import { isolated } from "./format.ts"
+import { Action, ThreadLink } from "./parts.tsx"
+import { launchLink } from "./route.ts"
+import { isActive } from "./select.ts"
+import { createConfirm } from "./sheet.tsx"
+import { running, state } from "./state.ts"
+import { WordForm } from "./word-form.tsx"
+
+type Acting = {
+  readonly agent: AgentRow
+  readonly detail?: AgentDetail
+  readonly onError: (message: string) => void
+  /** What an act came to, in the tool's words. */
+  readonly onSaid: (text: string) => void
+  /** The task may look different now beyond its row. */
+  readonly changed: () => void
+}
+
+/** What a person can do with a background task, for what it is now. */
+export function Acts(props: Acting) {
+  const confirm = createConfirm()
+  const [form, setForm] = createSignal<"tell" | "resume">()
+  const agent = () => props.agent
+  const running = () => isActive(agent())
+  const ours = () => !agent().foreign
+  /** One of the board goes on with its board task. */
+  const launched = () => agent().boardTask === undefined
+  const resumable = () => state.limits?.resumable.includes(agent().status) ?? false
+  const stop = async () => {
+    const text = `Stop "${isolated(agent().description)}"? What it has written stays readable.`
+    if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
+  }
+  const merge = async () => {
+    const { text } = await api.merge(agent().id)
+    props.onSaid(text)
+    props.changed()
+  }
+  return (
+    <>
+      <div class="button-row">
+        <Show when={ours() && running()}>
+          <FormButton
+            label="Say something …"
+            kind="main"
+            open={() => setForm(form() === "tell" ? undefined : "tell")}
+          />
+          <Action label="Stop" kind="danger" run={stop} onError={props.onError} />
+        </Show>
+        <Show when={ours() && !running()}>
+          <Show when={agent().unmerged}>
+            <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
+          </Show>
+          <Show when={launched() && resumable()}>
+            <FormButton label="Resume …" open={() => setForm(form() === "resume" ? undefined : "resume")} />
+          </Show>
+          <Show when={launched()}>
+            <a class="button" href={launchLink(agent().id)}>
+              Try again …
+            </a>
+          </Show>
+        </Show>
+        <ThreadLink session={agent().sessionID} label="Open its session" />
+      </div>
+      <Show when={form() === "tell" && running()}>
+        <WordForm
+          focus
+          label="It reads this at its next step"
+          send="Say it"
+          run={async (text) => {
+            await api.tell(agent().id, text)
+            setForm()
+          }}
+        />
+      </Show>
+      <Show when={form() === "resume" && !running()}>
+        <Resume {...props} done={() => setForm()} />
+      </Show>
+      {confirm.view()}
+    </>
+  )
+}
+
+function FormButton(props: { label: string; kind?: "main"; open: () => void }) {
+  return (
+    <button type="button" class="button" data-kind={props.kind} onClick={props.open}>
+      {props.label}
+    </button>
+  )
+}
+
+/** Asks an ended task again. After a merge that had conflicts, the prompt says what is to be solved. */
+function Resume(props: Acting & { done: () => void }) {
+  const conflicts = () => (props.detail?.merge?.kind === "conflict" ? props.detail.merge.files : [])
+  const suggested = () =>
+    conflicts().length > 0
+      ? `Your worktree now has the present state of the original folder merged in. Solve the conflicts in ${conflicts().join(", ")}, keeping what both sides meant.`
+      : ""
+  return (
+    <WordForm
+      focus
+      label="It remembers its work. What shall it do now?"
+      send="Resume"
+      text={suggested()}
+      run={async (prompt, form) => {
+        const check = String(new FormData(form).get("check") ?? "").trim()
+        await api.resume(props.agent.id, { prompt, ...(check !== "" && { check }) })
+        props.done()
+      }}
+    >
+      <input
+        class="grow u-mono"
+        name="check"
+        aria-label="A command that must succeed before it counts as completed"
+        placeholder="check, say npm test"
+        value={props.detail?.check ?? ""}
+      />
+    </WordForm>
+  )
+}
+
+/** Stops several at once, after asking. `which` says whom. */
+export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
+  const confirm = createConfirm()
+  const stop = async () => {
+    const ids = props.ids()
+    const all = ids.length === running().length
+    const text = `Stop ${ids.length} agent${ids.length === 1 ? "" : "s"}? What they have written stays readable.`
+    if (await confirm.ask(text, "Stop them")) await api.stop(all ? { all: true } : { ids })
+  }
+  return (
+    <>
+      <Action label={props.label} kind="danger" run={stop} onError={props.onError} />
+      {confirm.view()}
+    </>
+  )
+}

@@ -1,0 +1,93 @@
+import { createMemo, createSignal, Show } from "solid-js"
+import type { AgentRow } from "../wire.ts"
+import { EndedRow } from "./agent-rows.tsx"
+import { api } from "./api.ts"
+import { plural } from "./format.ts"
+import { GroupChoice, Groups } from "./groups.tsx"
+import { Action, Choose, Problem } from "./parts.tsx"
+import { refine, route } from "./place.ts"
+import { agentState, OUTCOMES } from "./select.ts"
+import { createConfirm } from "./sheet.tsx"
+import { ended } from "./state.ts"
+import { isUnread, see, unread } from "./unread.ts"
+
+const FIRST_SHOWN = 50
+
+/** All that has ended, newest first, to be read. */
+export function AnswersView() {
+  const [problem, setProblem] = createSignal("")
+  const wanted = () => route().filters
+  const agents = createMemo(() => [...new Set(ended().map(({ agent }) => agent))].sort())
+  const found = createMemo(() =>
+    ended().filter(
+      (agent) => (!wanted().agent || agent.agent === wanted().agent) && hasOutcome(agent, wanted().outcome ?? ""),
+    ),
+  )
+  return (
+    <section class="panel" aria-labelledby="ended-title">
+      <div class="panel-bar">
+        <h2 id="ended-title">
+          Answers <span class="u-count">{found().length}</span>
+        </h2>
+        <Choose
+          label="Outcome"
+          value={wanted().outcome ?? ""}
+          options={[["", "Any outcome"], ...OUTCOMES.map((each) => [each, each] as const)]}
+          choose={(outcome) => refine({ outcome })}
+        />
+        <Choose
+          label="Agent"
+          value={wanted().agent ?? ""}
+          options={[["", "Any agent"], ...agents().map((each) => [each, each] as const)]}
+          choose={(agent) => refine({ agent })}
+        />
+        <GroupChoice />
+        <Show when={unread().length > 0}>
+          <button type="button" class="button" onClick={() => see(unread())}>
+            Mark {unread().length} as read
+          </button>
+        </Show>
+      </div>
+      <Problem text={problem()} />
+      <Show
+        when={found().length > 0}
+        fallback={
+          <p class="u-quiet">{ended().length > 0 ? "None is like that." : "What agents answer will be read here."}</p>
+        }
+      >
+        <Groups
+          rows={found()}
+          first={FIRST_SHOWN}
+          label="Ended background tasks"
+          acts={(rows, by) => (
+            <Show when={by === "conversation" && rows()[0]?.parentID}>
+              {(session) => <Clear session={session()} count={rows().length} onError={setProblem} />}
+            </Show>
+          )}
+        >
+          {(agent) => <EndedRow agent={agent} />}
+        </Groups>
+      </Show>
+    </section>
+  )
+}
+
+function hasOutcome(agent: AgentRow, outcome: string): boolean {
+  if (outcome === "") return true
+  return outcome === "unread" ? isUnread(agent) : agentState(agent).text === outcome
+}
+
+/** Forgets the tasks of a conversation. */
+function Clear(props: { session: string; count: number; onError: (message: string) => void }) {
+  const confirm = createConfirm()
+  const clear = async () => {
+    const text = `Forget all background tasks of this conversation (${plural(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`
+    if (await confirm.ask(text, "Forget them")) await api.clear(props.session)
+  }
+  return (
+    <>
+      <Action label="Forget …" run={clear} onError={props.onError} />
+      {confirm.view()}
+    </>
+  )
+}

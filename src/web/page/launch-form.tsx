@@ -1,0 +1,232 @@
+import { createResource, createSignal, createUniqueId, For, type JSX, Show } from "solid-js"
+import type { AgentDetail, Choices } from "../wire.ts"
+import { api, type Launch } from "./api.ts"
+import { dayTime, dollars } from "./format.ts"
+import { createAct, keepFocus, Problem } from "./parts.tsx"
+import { askBeforeLeaving } from "./place.ts"
+import { agentLink } from "./route.ts"
+import { state } from "./state.ts"
+import { see } from "./unread.ts"
+
+const MINUTE_MS = 60_000
+
+/** Launches an agent as `superagents_task` does. `like`: it begins as that task was launched. */
+export function LaunchForm(props: { like?: string }) {
+  const [ready] = createResource(async () => {
+    const [choices, like] = await Promise.all([api.choices(), props.like ? api.agent(props.like) : undefined])
+    return { choices, like }
+  })
+  return (
+    <Show when={!ready.error} fallback={<Problem text={(ready.error as Error).message} />}>
+      <Show when={ready()} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
+        {(read) => <Form {...read()} />}
+      </Show>
+    </Show>
+  )
+}
+
+function Form(props: { choices: Choices; like?: AgentDetail }) {
+  const [problem, setProblem] = createSignal("")
+  const { busy, act } = createAct(setProblem)
+  const [place, setPlace] = createSignal(props.like?.place ?? "here")
+  const [session, setSession] = createSignal(props.like?.parent?.id ?? "")
+  let form: HTMLFormElement | undefined
+  let first = ""
+  const all = () => JSON.stringify(form ? [...new FormData(form)] : [])
+  let launched = false
+  askBeforeLeaving(() => !launched && first !== "" && all() !== first)
+  keepFocus(() => form)
+  const launch = () =>
+    act(async () => {
+      if (!form) return
+      const { agent } = await api.launch(argumentsIn(new FormData(form)))
+      launched = true
+      const failed = props.like && state.agents[props.like.id]
+      if (failed) see([failed])
+      location.hash = agentLink(agent.id)
+    })
+  return (
+    <form
+      class="form"
+      ref={(element) => {
+        form = element
+        queueMicrotask(() => {
+          first = all()
+        })
+      }}
+      onSubmit={(event) => {
+        event.preventDefault()
+        void launch()
+      }}
+    >
+      <h2>{props.like ? "Try again" : "Launch an agent"}</h2>
+      <Field label="Agent">
+        {(id) => (
+          <Picker id={id} name="agent" value={props.like?.agent ?? "general"} options={agentsOf(props.choices)} />
+        )}
+      </Field>
+      <Field label="What it is to do" hint="all it needs to know, and what to report back">
+        {(id) => (
+          <textarea
+            id={id}
+            name="prompt"
+            rows="7"
+            required
+            value={props.like?.runs.at(-1)?.prompt ?? ""}
+            ref={(element) => queueMicrotask(() => element.focus())}
+          />
+        )}
+      </Field>
+      <Field label="In a few words" hint="how it is named in lists">
+        {(id) => <input id={id} name="description" required maxlength="200" value={props.like?.description ?? ""} />}
+      </Field>
+      <Field label="Conversation" hint="is told when it ends, and goes on with its answer">
+        {(id) => (
+          <Picker
+            id={id}
+            name="session"
+            value={session()}
+            options={sessionsOf(props.choices, props.like)}
+            choose={setSession}
+          />
+        )}
+      </Field>
+      <Field label="Where it works">
+        {(id) => (
+          <Picker
+            id={id}
+            name="place"
+            value={place()}
+            options={[
+              ["here", "In your files"],
+              ["worktree", "In a git worktree of its own"],
+            ]}
+            choose={setPlace}
+          />
+        )}
+      </Field>
+      <Show when={place() === "worktree"}>
+        <label class="option">
+          <input type="checkbox" name="merge" /> Merge what it changed when it has completed
+        </label>
+      </Show>
+      <More choices={props.choices} like={props.like} chosen={session() !== ""} />
+      <Problem text={problem()} />
+      <div class="button-row">
+        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
+          Launch
+        </button>
+      </div>
+    </form>
+  )
+}
+
+/** What most launches do without. */
+function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) {
+  const models = createUniqueId()
+  const most = () => state.limits?.taskCost ?? 0
+  return (
+    <details class="more-fields" open={props.like?.check !== undefined}>
+      <summary>Check, model, budget and more</summary>
+      <Field label="Check" hint="a command that must succeed before it counts as completed">
+        {(id) => <input id={id} name="check" class="u-mono" placeholder="npm test" value={props.like?.check ?? ""} />}
+      </Field>
+      <Show when={state.limits?.models}>
+        <Field label="Model" hint="else the agent's, or the conversation's">
+          {(id) => <input id={id} name="model" list={models} placeholder="provider/model" autocomplete="off" />}
+        </Field>
+        <datalist id={models}>
+          <For each={props.choices.models}>{(model) => <option value={model} />}</For>
+        </datalist>
+      </Show>
+      <Field label="Budget in dollars" hint={most() > 0 ? `at most ${dollars(most())}` : "it is stopped beyond that"}>
+        {(id) => <input id={id} name="max_cost" type="number" min="0" step="any" inputmode="decimal" />}
+      </Field>
+      <Field label="Time limit in minutes">
+        {(id) => <input id={id} name="minutes" type="number" min="0" step="any" inputmode="decimal" />}
+      </Field>
+      <Field label="Batch" hint="a name that groups agents">
+        {(id) => <input id={id} name="batch" maxlength="100" value={props.like?.batch ?? ""} autocomplete="off" />}
+      </Field>
+      <Show when={props.chosen}>
+        <Field label="After" hint="ids of this conversation's tasks, or a batch, whose answers it waits for">
+          {(id) => <input id={id} name="after" autocomplete="off" />}
+        </Field>
+        <label class="option">
+          <input type="checkbox" name="fork" checked={props.like?.forked} /> Begin with the conversation's history
+        </label>
+      </Show>
+    </details>
+  )
+}
+
+function Field(props: { label: string; hint?: string; children: (id: string) => JSX.Element }) {
+  const id = createUniqueId()
+  return (
+    <div class="field">
+      <label for={id}>
+        {props.label} <span class="u-quiet">{props.hint}</span>
+      </label>
+      {props.children(id)}
+    </div>
+  )
+}
+
+type Options = readonly (readonly [value: string, label: string])[]
+
+function Picker(props: {
+  id: string
+  name: string
+  value: string
+  options: Options
+  choose?: (value: string) => void
+}) {
+  return (
+    <select id={props.id} name={props.name} onChange={(event) => props.choose?.(event.currentTarget.value)}>
+      <For each={props.options}>
+        {([value, label]) => (
+          <option value={value} selected={value === props.value}>
+            {label}
+          </option>
+        )}
+      </For>
+    </select>
+  )
+}
+
+const agentsOf = ({ agents }: Choices): Options =>
+  agents.map(({ name, description }) => [name, description ? `${name}: ${description.slice(0, 80)}` : name])
+
+/** The conversations there are, and that of the task that is tried again. */
+function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Options {
+  const own = like?.parent
+  const others = sessions.filter(({ id }) => id !== own?.id)
+  return [
+    ["", "A new one"],
+    ...(own ? [[own.id, own.title] as const] : []),
+    ...others.map(({ id, title, updatedAt }) => [id, `${title} (${dayTime(updatedAt)})`] as const),
+  ]
+}
+
+/** The fields as arguments of `superagents_task`; what was left empty is left out. */
+function argumentsIn(data: FormData): Launch {
+  const text = (name: string) => String(data.get(name) ?? "").trim()
+  const after = text("after")
+  const ids = after.split(/[\s,]+/)
+  const given: Record<string, unknown> = {
+    session: text("session"),
+    agent: text("agent"),
+    prompt: text("prompt"),
+    description: text("description"),
+    place: text("place") === "worktree" ? "worktree" : "",
+    merge: data.has("merge"),
+    check: text("check"),
+    model: text("model"),
+    max_cost: Number(text("max_cost")),
+    timeout: Math.round(Number(text("minutes")) * MINUTE_MS),
+    batch: text("batch"),
+    after: ids.every((id) => id.startsWith("bg_")) ? ids : after,
+    fork: data.has("fork"),
+  }
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== "" && value !== 0 && value !== false))
+}

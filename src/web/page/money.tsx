@@ -1,0 +1,101 @@
+import { createMemo, For, Show } from "solid-js"
+import { clockTime, dollars, dollarsOf } from "./format.ts"
+import { AgentName } from "./parts.tsx"
+import { costBy, costByHour, costOfLastDay, type Sum } from "./spend.ts"
+import { ended, now, running, runningNow, state } from "./state.ts"
+
+const MINUTE_MS = 60_000
+
+/** Looked at once a minute, and when what runs has cost more. */
+const minute = () => Math.floor(now() / MINUTE_MS) * MINUTE_MS
+const all = () => [...ended(), ...runningNow()]
+
+/** What was spent in 24 hours: what the day's budget counts where there is one, else what the tasks shown here cost. */
+export function spentOfDay(): Sum {
+  const past = costOfLastDay(ended(), minute())
+  const present = costOfLastDay(runningNow(), minute())
+  return state.spent ?? { cost: past.cost + present.cost, atLeast: past.atLeast || present.atLeast }
+}
+
+/** What the last 24 hours cost, of how much, by hour, agent and model. */
+export function Money() {
+  const spent = createMemo(spentOfDay)
+  const limit = () => state.limits?.dayCost ?? 0
+  const hours = createMemo(() => costByHour(all(), minute()))
+  const most = () => Math.max(...hours().map(({ cost }) => cost), 1e-9)
+  return (
+    <section class="panel" aria-labelledby="money-title">
+      <div class="panel-bar">
+        <h2 id="money-title">
+          Spent in 24 hours <span class="u-count">{dollarsOf(spent().cost, spent().atLeast, limit())}</span>
+        </h2>
+        <Show when={limit() > 0}>
+          <meter
+            class="day-budget"
+            min="0"
+            max={limit()}
+            high={limit() * 0.75}
+            optimum="0"
+            value={Math.min(spent().cost, limit())}
+            aria-label={`${dollarsOf(spent().cost, spent().atLeast, limit())} spent`}
+          />
+        </Show>
+      </div>
+      <Show when={ended().length + running().length > 0} fallback={<p class="u-quiet">Nothing was spent.</p>}>
+        <div class="money-grid">
+          <figure class="hour-chart">
+            <figcaption>By hour</figcaption>
+            <ol class="u-plain">
+              <For each={hours()}>
+                {({ at, cost }) => (
+                  <li title={`${clockTime(at)}: ${dollars(cost)}`}>
+                    <i style={{ height: `${(cost / most()) * 100}%` }} aria-hidden="true" />
+                    <span class="u-hidden">
+                      {clockTime(at)}: {dollars(cost)}
+                    </span>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <p class="hour-axis" aria-hidden="true">
+              <span>{clockTime(hours()[0]?.at ?? 0)}</span>
+              <span>{clockTime(hours()[12]?.at ?? 0)}</span>
+              <span>now</span>
+            </p>
+          </figure>
+          <Costs title="By agent" rows={costBy(all(), minute(), ({ agent }) => agent)} named />
+          <Costs title="By model" rows={costBy(all(), minute(), ({ model }) => model ?? "the conversation's model")} />
+        </div>
+      </Show>
+    </section>
+  )
+}
+
+const MOST_ROWS = 6
+
+function Costs(props: { title: string; rows: ReturnType<typeof costBy>; named?: boolean }) {
+  const rest = () => props.rows.slice(MOST_ROWS).reduce((sum, { cost }) => sum + cost, 0)
+  return (
+    <table class="cost-table">
+      <caption>{props.title}</caption>
+      <tbody>
+        <For each={props.rows.slice(0, MOST_ROWS)}>
+          {({ name, runs, cost, atLeast }) => (
+            <tr>
+              <th scope="row">{props.named ? <AgentName name={name} /> : <bdi>{name}</bdi>}</th>
+              <td>{runs}×</td>
+              <td>{dollars(cost, atLeast)}</td>
+            </tr>
+          )}
+        </For>
+        <Show when={props.rows.length > MOST_ROWS}>
+          <tr>
+            <th scope="row">{props.rows.length - MOST_ROWS} more</th>
+            <td />
+            <td>{dollars(rest())}</td>
+          </tr>
+        </Show>
+      </tbody>
+    </table>
+  )
+}

@@ -1,0 +1,66 @@
+import { createSignal, onCleanup } from "solid-js"
+import { type Filters, HOME, hashOf, type Route, routeOf, tokenIn, type View } from "./route.ts"
+
+const [route, setRoute] = createSignal<Route>(tokenIn(location.hash) === undefined ? routeOf(location.hash) : HOME)
+
+/** Where the reader is. */
+export { route }
+
+const losers = new Set<() => boolean>()
+
+/** What is shown in the sheet is not left without a question while it `loses` something by that. */
+export function askBeforeLeaving(loses: () => boolean): void {
+  losers.add(loses)
+  onCleanup(() => losers.delete(loses))
+}
+
+export const wouldLose = (): boolean => [...losers].some((loses) => loses())
+
+/** Another way to look at what is there: no step that Back would take back. */
+export function refine(filters: Filters): void {
+  const { view, shown, filters: before } = route()
+  const found = filters.q !== undefined && filters.q !== ""
+  const seen: View = found ? "find" : view === "find" ? "now" : view
+  show({ view: filters.q === undefined ? view : seen, shown, filters: { ...before, ...filters } })
+}
+
+function show(next: Route): void {
+  setRoute(next)
+  if (location.hash !== hashOf(next) && !(location.hash === "" && hashOf(next) === "#/"))
+    history.replaceState(null, "", hashOf(next))
+}
+
+/** What has been followed to in the page, with what leaves it asked about first. */
+export function createPlace(mayLeave: () => Promise<boolean>) {
+  let here = location.hash
+  /** While it is asked about. */
+  let wanted: string | undefined
+  const go = async (to: string) => {
+    const isAsking = wanted !== undefined
+    wanted = to
+    if (isAsking) return
+    const may = !wouldLose() || (await mayLeave())
+    const next = wanted
+    wanted = undefined
+    if (may) {
+      if (location.hash !== next) location.hash = next
+      show(routeOf(next, route()))
+      here = location.hash
+    }
+    // The browser's Back has been there already.
+    else if (location.hash !== here) history.pushState(null, "", here)
+  }
+  const follow = () => {
+    if (tokenIn(location.hash) === undefined && location.hash !== hashOf(route())) void go(location.hash)
+  }
+  const unload = (event: BeforeUnloadEvent) => {
+    if (wouldLose()) event.preventDefault()
+  }
+  addEventListener("hashchange", follow)
+  addEventListener("beforeunload", unload)
+  onCleanup(() => {
+    removeEventListener("hashchange", follow)
+    removeEventListener("beforeunload", unload)
+  })
+  return { leave: () => go(hashOf({ ...route(), shown: undefined })) }
+}

@@ -1,0 +1,322 @@
+import { describe, expect, test } from "vitest"
+import { eventually } from "../support/eventually.ts"
+import { FakeAgents, viewOf } from "../support/fake-agents.ts"
+import { FakeBoard } from "../support/fake-board.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+import { live, pageTests } from "../support/page.ts"
+
+/** What is typed and what is asked before it is lost. */
+
+const { browser, serve, open } = await pageTests()
+
+describe.skipIf(!browser)("a form of the page", () => {
+  /** The page with the form of task #1 open. */
+  const editFirst = async (board: FakeBoard) => {
+    const web = await serve({ board })
+    const { page, problems } = await open(web.link, { hash: "#/board" })
+    await page.locator(".task-card", { hasText: "#1" }).click()
+    const sheet = page.locator(".sheet")
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    return { page, problems, sheet }
+  }
+
+  test("makes, changes, activates, runs, completes and cancels board tasks", async () => {
+    const board = new FakeBoard()
+    const web = await serve({ board })
+    const { page } = await open(web.link, { hash: "#/board" })
+    await live(page)
+    const sheet = page.locator(".sheet")
+    await page.getByRole("link", { name: "New task" }).click()
+    await sheet.getByLabel("Title").fill("Grind finer")
+    await sheet.getByLabel("Owner", { exact: true }).selectOption("plan")
+    await sheet.getByLabel("What is to be done").fill("Half a turn.")
+    await sheet.getByLabel(/^Steps/).fill("Turn\n\nTaste\n")
+    await sheet.getByLabel(/draft/).check()
+    await sheet.getByRole("button", { name: "Create" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect(await board.get("1")).toMatchObject({ status: "draft", owner: "plan", description: "Half a turn." })
+    expect((await board.get("1")).steps.map(({ title }) => title)).toEqual(["Turn", "Taste"])
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await sheet.getByLabel("Title").fill("Grind much finer")
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("heading", { name: "Grind much finer" }).waitFor()
+    await sheet.getByRole("button", { name: "Activate" }).click()
+    await sheet.getByRole("button", { name: "Run now" }).click()
+    await sheet.locator(".badge", { hasText: "running" }).waitFor()
+    await sheet.getByRole("button", { name: "Run now" }).click()
+    await sheet.getByRole("alert").filter({ hasText: "runs already" }).waitFor()
+    board.put({
+      id: "1",
+      steps: [
+        { title: "Turn", done: true },
+        { title: "Taste", done: false },
+      ],
+    })
+    await sheet.locator(".plan-list li[data-done]", { hasText: "Turn" }).waitFor()
+    await sheet.getByRole("button", { name: "Complete" }).click()
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    expect(await sheet.getByRole("button", { name: "Complete" }).count()).toBe(0)
+    await page.keyboard.press("Escape")
+    await page.locator("[data-column=done] .task-card", { hasText: "Grind much finer" }).waitFor()
+
+    board.put({ id: "8" })
+    board.put({ id: "9", steps: [{ title: "Part", done: false, taskId: "8" }] })
+    await page.locator(".task-card", { hasText: "#9" }).click()
+    await sheet.getByRole("button", { name: "Cancel task" }).click()
+    expect(await page.locator(".confirm").textContent()).toContain("#8")
+    await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
+    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
+  })
+
+  test("shows as ended what came and went between two events of the stream", async () => {
+    const board = new FakeBoard()
+    // The stream's clock stands still: it tells of changes when the test lets it.
+    const clock = new FakeClock(Date.now())
+    const web = await serve({ board, clock })
+    const { page } = await open(web.link, { hash: "#/board" })
+    await live(page)
+    const sheet = page.locator(".sheet")
+    await page.getByRole("link", { name: "New task" }).click()
+    await sheet.getByLabel("Title").fill("Descale")
+    await sheet.getByLabel(/draft/).check()
+    await sheet.getByRole("button", { name: "Create" }).click()
+    await sheet.getByRole("heading", { name: "Descale" }).waitFor()
+    await sheet.getByRole("button", { name: "Cancel task" }).click()
+    await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
+    await eventually(() => board.archive.length === 1)
+    await clock.advance(1000)
+    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    await page.locator("[data-column=done] .task-card", { hasText: "Descale" }).waitFor()
+  })
+
+  test("keeps what is being typed when the task changes elsewhere, and saves that alone", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind", description: "Half a turn." })
+    const { sheet } = await editFirst(board)
+    await sheet.getByLabel("Title").fill("Grind finer")
+    board.put({ id: "1", title: "Grind coarser", description: "A whole turn.", owner: "plan" })
+    await sheet.getByRole("heading", { name: "Grind coarser" }).waitFor()
+    expect(await sheet.getByLabel("Title").inputValue()).toBe("Grind finer")
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect(await board.get("1")).toMatchObject({ description: "A whole turn.", owner: "plan" })
+  })
+
+  test("saves no description that nobody touched, whatever blanks it ends with", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind", description: "\nHalf a turn.\r\n\r\nNo more.\n" })
+    const { sheet } = await editFirst(board)
+    await sheet.getByLabel("Title").fill("Grind finer")
+    board.put({ id: "1", description: "A whole turn.", steps: [{ title: "Turn", done: false }] })
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect(await board.get("1")).toMatchObject({ description: "A whole turn." })
+  })
+
+  test("keeps what is being typed when the task ends meanwhile", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const { sheet } = await editFirst(board)
+    await sheet.getByLabel("What is to be done").fill("A page of thoughts.")
+    await board.complete("1", { kind: "user" })
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
+    await sheet.getByRole("button", { name: "Save" }).click()
+    await sheet.getByRole("alert").filter({ hasText: "history" }).waitFor()
+    expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
+  })
+
+  test("keeps a task that has ended in sight though it cannot be read again just now", async () => {
+    const board = new FakeBoard()
+    for (const id of ["1", "2"]) board.put({ id, title: `Grind ${id}` })
+    const web = await serve({ board })
+    const { page } = await open(web.link, { hash: "#/board" })
+    await live(page)
+    await page.locator(".task-card", { hasText: "#1" }).click()
+    await board.complete("1", { kind: "user" })
+    const sheet = page.locator(".sheet")
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    const refused = page.waitForResponse((response) => response.url().endsWith("/api/tasks/1"))
+    await page.route("**/api/tasks/1", (route) => route.fulfill({ status: 503, json: { error: "busy" } }))
+    await board.complete("2", { kind: "user" })
+    await refused
+    await page.locator("[data-column=done] .task-card", { hasText: "#2" }).waitFor()
+    expect(await sheet.getByRole("heading", { name: "Grind 1" }).count()).toBe(1)
+  })
+
+  test("keeps a form open when text in it is selected with the mouse to beyond its edge", async () => {
+    const web = await serve({})
+    const { page } = await open(web.link)
+    await live(page)
+    await page.getByRole("link", { name: "New task" }).click()
+    const sheet = page.locator(".sheet")
+    const title = sheet.getByLabel("Title")
+    await title.fill("Grind finer")
+    const box = await title.boundingBox()
+    if (!box) throw new Error("not shown")
+    await page.mouse.move(box.x + 60, box.y + box.height / 2)
+    await page.mouse.down()
+    await page.mouse.move(box.x - 200, box.y + box.height / 2, { steps: 5 })
+    await page.mouse.up()
+    expect(await page.evaluate(() => location.hash)).toBe("#/now/new")
+    expect(await title.inputValue()).toBe("Grind finer")
+    await page.mouse.click(box.x - 200, box.y)
+    await page.getByRole("button", { name: "Discard it" }).click()
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+  })
+
+  test("asks before it leaves a form in which something was typed", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const web = await serve({ board })
+    const { page, problems } = await open(web.link, { hash: "#/board" })
+    await live(page)
+    const sheet = page.locator(".sheet")
+    const asked = page.locator(".confirm")
+    const title = sheet.getByLabel("Title")
+    const closed = () => page.locator(".sheet[open]").waitFor({ state: "detached" })
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.waitFor()
+    await page.keyboard.press("Escape")
+    await closed()
+
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.pressSequentially("Grind finer")
+    // A browser lets no page keep a dialog open for ever: with nothing typed between, it stops to ask the page.
+    for (let time = 1; time <= 3; time++) {
+      await page.keyboard.press("Escape")
+      await asked.waitFor()
+      await page.keyboard.press("Escape")
+      await asked.waitFor({ state: "detached" })
+      expect([await title.inputValue(), await title.isVisible()]).toEqual(["Grind finer", true])
+    }
+    for (const leave of [() => page.mouse.click(10, 10), () => sheet.getByRole("button", { name: "Close" }).click()]) {
+      await leave()
+      await asked.getByRole("button", { name: "Keep it" }).click()
+      await asked.waitFor({ state: "detached" })
+      expect(await title.inputValue()).toBe("Grind finer")
+    }
+    await page.keyboard.press("Escape")
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await closed()
+    expect(await page.evaluate(() => location.hash)).toBe("#/board")
+
+    // Left by another way while it is asked: that is one question, and nobody is asked about it later.
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.fill("Grind finer")
+    await page.keyboard.press("Escape")
+    await asked.waitFor()
+    await page.goBack()
+    expect([await asked.count(), await title.inputValue()]).toEqual([1, "Grind finer"])
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await closed()
+    await page.getByRole("link", { name: "New task" }).click()
+    await title.waitFor()
+    expect([await asked.count(), await title.inputValue()]).toEqual([0, ""])
+    await page.keyboard.press("Escape")
+    await closed()
+
+    await page.locator(".task-card", { hasText: "#1" }).click()
+    await sheet.getByRole("button", { name: "Edit" }).click()
+    await sheet.getByLabel("What is to be done").fill("A page of thoughts.")
+    await page.keyboard.press("Escape")
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await closed()
+    expect([board.tasks.size, (await board.get("1")).description]).toEqual([1, ""])
+    expect(problems).toEqual([])
+  })
+
+  test("asks before the browser's Back or a reload takes what was typed", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind" })
+    const { page, problems, sheet } = await editFirst(board)
+    const asked = page.locator(".confirm")
+    const description = sheet.getByLabel("What is to be done")
+    const hash = () => page.evaluate(() => location.hash)
+    await description.fill("A page of thoughts.")
+    for (let time = 1; time <= 2; time++) {
+      await page.goBack()
+      await asked.getByRole("button", { name: "Keep it" }).click()
+      await asked.waitFor({ state: "detached" })
+      expect([await description.inputValue(), await hash()]).toEqual(["A page of thoughts.", "#/board/task/1"])
+    }
+    const reload = async () => {
+      const dialog = page.waitForEvent("dialog")
+      await page.evaluate(() => setTimeout(() => location.reload()))
+      return dialog
+    }
+    const asks = await reload()
+    expect(asks.type()).toBe("beforeunload")
+    await asks.dismiss()
+    expect(await description.inputValue()).toBe("A page of thoughts.")
+
+    await page.goBack()
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+    expect([await hash(), (await board.get("1")).description]).toEqual(["#/board", ""])
+    // With nothing to lose nobody is asked.
+    await page.getByRole("link", { name: "New task" }).click()
+    await sheet.getByLabel("Title").fill("Grind finer")
+    await sheet.getByRole("button", { name: "Create" }).click()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    await page.reload()
+    await sheet.getByRole("heading", { name: "Grind finer" }).waitFor()
+    expect([await asked.count(), problems]).toEqual([0, []])
+  })
+
+  test("opens what is clicked in the moment when the sheet closes", async () => {
+    const web = await serve({})
+    const { page } = await open(web.link)
+    await live(page)
+    await page.getByRole("link", { name: "New task" }).click()
+    await page.locator(".sheet").getByLabel("Title").waitFor()
+    await page.evaluate(() => {
+      const again = () => {
+        location.hash = "#/new"
+      }
+      const heard = new Promise((resolve) => {
+        document.querySelector(".sheet")?.addEventListener("close", () => resolve(location.hash), { once: true })
+      })
+      addEventListener("hashchange", again, { once: true })
+      Object.assign(window, { heard })
+    })
+    await page.goBack()
+    expect(await page.evaluate(() => (window as unknown as { heard: Promise<string> }).heard)).toBe("#/new")
+    await page.locator(".sheet").getByLabel("Title").waitFor()
+  })
+
+  test("keeps the focus in the sheet when what was pressed goes", async () => {
+    const board = new FakeBoard()
+    const agents = new FakeAgents()
+    board.put({ id: "1", title: "Grind", status: "draft" })
+    agents.set(viewOf({ task: { id: "bg_stop0000", description: "Count beans" } }))
+    const web = await serve({ board, agents })
+    const { page } = await open(web.link, { hash: "#/board" })
+    await live(page)
+    const sheet = page.locator(".sheet")
+    const focused = () => page.evaluate(() => document.activeElement?.textContent)
+    const press = async (name: string) => {
+      await sheet.getByRole("button", { name }).focus()
+      await page.keyboard.press("Enter")
+    }
+    const goes = async (name: string, title: string) => {
+      await sheet.getByRole("button", { name }).waitFor({ state: "detached" })
+      await eventually(async () => (await focused()) === title, { message: () => `focus after ${name}` })
+    }
+    await page.locator(".task-card", { hasText: "#1" }).click()
+    await press("Edit")
+    await page.keyboard.press("Enter")
+    await goes("Save", "Grind")
+    for (const name of ["Activate", "Complete"]) {
+      await press(name)
+      await goes(name, "Grind")
+    }
+    await page.evaluate(() => {
+      location.hash = "#/agent/bg_stop0000"
+    })
+    await press("Stop")
+    await page.locator(".confirm").getByRole("button", { name: "Stop it" }).click()
+    await goes("Stop", "Count beans")
+  })
+})
