@@ -8,7 +8,7 @@ import { Blocks } from "./blocks.ts"
 import { type AgentConfig, gateTools } from "./gate.ts"
 import { boardFolder, isSameFolder } from "./project.ts"
 import type { Change, Command, Of } from "./rules/command.ts"
-import { noSuchTask, threadTask } from "./rules/common.ts"
+import { archivedBy, noSuchTask, taskOf, threadTask } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
@@ -25,7 +25,7 @@ import {
   type Subtasks,
   type TaskPatch,
 } from "./service.ts"
-import { type BoardState, findTask, subtasksOf } from "./state.ts"
+import { type BoardState, findTask, frozen } from "./state.ts"
 import { stateOf } from "./status.ts"
 import { Store } from "./store/store.ts"
 import { type BoardTask, headOf, type Resource, type TaskState } from "./task.ts"
@@ -132,8 +132,13 @@ export class TaskBoard implements Board {
   /** A user message was stored in a session: if that is a thread, and it is a person's, its task is touched. Never rejects. */
   async written(sessionID: string, messageID: string): Promise<void> {
     await this.#quietly("hearing of a message", async () => {
-      if (this.#setup.runs.wrote(messageID)) return
-      if (threadTask(await this.#store.read(), sessionID)) await this.#do({ type: "written", threadId: sessionID })
+      const { runs } = this.#setup
+      if (runs.wrote(messageID) || !threadTask(await this.#store.read(), sessionID)) return
+      const { task } = await this.#do({ type: "written", threadId: sessionID })
+      if (task?.status !== "active") return
+      const request = { sessionID, agent: task.owner, description: headOf(task) }
+      // Not waited for: the host begins the turn when this hook is done.
+      void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
     })
   }
 
@@ -201,7 +206,12 @@ export class TaskBoard implements Board {
   }
 
   async run(id: string): Promise<void> {
-    await this.#do({ type: "run", id: plainID(id) })
+    const wanted = plainID(id)
+    const refusal = await this.#setup.runs.refusals()
+    const why = refusal(findTask(await this.#store.read(), wanted)?.threadId)
+    if (why !== undefined)
+      throw new BoardError("conflict", `Task #${wanted} cannot be worked on now: ${why}. Raise the limit, or wait.`)
+    await this.#do({ type: "run", id: wanted })
   }
 
   async accept(): Promise<void> {
@@ -309,23 +319,3 @@ export class TaskBoard implements Board {
 }
 
 const plainID = (id: string): string => String(id).trim().replace(/^#/, "")
-
-/** The task that a change was about, as it is handed out. */
-const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
-
-function archivedBy(change: Change): Archived {
-  const [, ...canceled] = change.archived
-  const task = taskOf(change)
-  return Object.freeze({
-    task,
-    canceled: canceled.map(frozen),
-    open: task.status === "done" ? subtasksOf(change.state, task).map(frozen) : [],
-  })
-}
-
-/** What is on the board is never changed in place: it is frozen where it stands, once. */
-function frozen(task: BoardTask): BoardTask {
-  if (Object.isFrozen(task)) return task
-  for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)
-  return Object.freeze(task)
-}

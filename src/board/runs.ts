@@ -1,8 +1,10 @@
+import { taskOfMessage } from "../core/ids.ts"
 import type { Clock } from "../core/ports.ts"
 import { isActive, isUnattended } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
+import type { RunResult } from "./rules/command.ts"
 import { LOOK_BACK_MS } from "./state.ts"
 
 /** One run of a task in its thread: the last one there was, or the one that is. */
@@ -12,13 +14,17 @@ export type RunView = {
   /** `elsewhere`: another living process runs it. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
+  /** A person has begun it, by writing in the thread. */
+  readonly byPerson?: boolean
   /** What it waits for a person to answer, or nobody answered in time. */
   readonly asks: readonly string[]
   readonly result?: {
     readonly status: "completed" | "error" | "cancelled"
     readonly reason?: string
-    /** False where it was interrupted before its prompt reached the model. */
+    /** False where it ended before its prompt reached the model: interrupted, or for want of money. */
     readonly begun: boolean
+    /** A limit on what is spent has ended it. */
+    readonly overBudget?: boolean
     /** Questions that were refused because nobody answered. */
     readonly refused: readonly string[]
   }
@@ -44,6 +50,13 @@ export interface Runs {
   of(sessionID: string): RunView | undefined
   /** Begins a run; rejects, with nothing begun, where that is refused. */
   start(request: RunRequest): Promise<void>
+  /** A person has written this message in a thread: that is a run as well, unless one goes on there. Never rejects. */
+  adopt(request: Omit<RunRequest, "prompt">, messageID: string): Promise<void>
+  /**
+   * Why no run may begin in a thread now, or in one that is still to be made, by the limits on what is spent; undefined
+   * where one may. Never rejects.
+   */
+  refusals(): Promise<(sessionID: string | undefined) => string | undefined>
   /** Stops the thread's run, if there is one. Never rejects. */
   stop(sessionID: string): Promise<void>
   /** Whether a message in a thread is one that this plugin wrote. */
@@ -84,6 +97,14 @@ export class ManagerRuns implements Runs {
     await this.#manager.run(request)
   }
 
+  async adopt(request: Omit<RunRequest, "prompt">, messageID: string): Promise<void> {
+    await this.#manager.adoptRun(request, messageID)
+  }
+
+  refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
+    return this.#manager.refusals()
+  }
+
   async stop(sessionID: string): Promise<void> {
     await this.#manager.stopRun(sessionID)
   }
@@ -107,9 +128,12 @@ export class ManagerRuns implements Runs {
 
 function toRun({ task, phase, asks }: TaskView, elsewhere: boolean): RunView {
   const { run, outcome, status } = task
-  const common = { createdAt: run.createdAt, elsewhere, asks: asks.map(({ what }) => what) }
+  const byPerson = taskOfMessage(run.promptID) !== task.id
+  const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
   if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running" }
   const reason = outcome?.reason
+  const overBudget = reason?.code === "budget"
+  const neverAsked = reason !== undefined && (neverBegan(reason) || (overBudget && run.startedAt === undefined))
   return {
     ...common,
     state: "ended",
@@ -117,8 +141,23 @@ function toRun({ task, phase, asks }: TaskView, elsewhere: boolean): RunView {
     result: {
       status: status === "completed" || status === "cancelled" ? status : "error",
       reason: reason?.text,
-      begun: reason === undefined || !neverBegan(reason),
+      begun: !neverAsked,
+      overBudget,
       refused: outcome?.unanswered ?? [],
     },
   }
+}
+
+/** What a run that has ended comes to for its task. */
+export function resultOf({ result, byPerson }: RunView): RunResult {
+  const [needs] = result?.refused ?? []
+  const asked = needs === undefined ? {} : { needs }
+  // It was a person's: what is owed to the task still is.
+  if (byPerson) return { kind: "unbegun", ...asked }
+  if (result?.status === "completed") return { kind: "completed", ...asked }
+  if (result?.status === "cancelled") return { kind: "stopped", ...asked }
+  if (result?.begun === false) return { kind: "unbegun", ...asked }
+  // Nothing of it has failed: the next one is refused until there is money.
+  if (result?.overBudget) return { kind: "stopped", ...asked }
+  return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
 }

@@ -3,8 +3,9 @@ import type { Clock, Host } from "../core/ports.ts"
 import type { Claim } from "../lib/lock.ts"
 import { Notices } from "./notices.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
-import type { Command, RunResult } from "./rules/command.ts"
-import type { Runs, RunView } from "./runs.ts"
+import { withRefusals } from "./refusals.ts"
+import type { Command } from "./rules/command.ts"
+import { type Runs, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isOutside, pulseOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
@@ -222,10 +223,11 @@ export class Scheduler {
     this.#notices.tell(state)
     await this.#stopWhatIsOver(state)
     const moment = await this.#ports.moment()
+    const present = await withRefusals(this.#ports, state, moment)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
-    const due = dueTasks(state, moment, { free: most - this.#flights.size, clockBusy })
-    for (const task of due) if (!this.#stopped) await this.#begin(state, task)
+    const due = dueTasks(present, moment, { free: most - this.#flights.size, clockBusy })
+    for (const task of due) if (!this.#stopped) await this.#begin(present, task)
   }
 
   /** What ended, here or in an earlier process, is written down once. */
@@ -271,15 +273,23 @@ export class Scheduler {
     let sessionID = ""
     try {
       sessionID = await threadOf(task)
+      // Its user may have written there, in another process.
+      await runs.refresh()
       // It may have ended, or got another owner, while its thread was looked for.
       const now = await store.read()
       const present = findTask(now, id)
       if (present?.status !== "active" || present.threadId !== sessionID || isOutside(now, id)) return
+      if (isInFlight(runs.of(sessionID))) return
       this.#flights.set(sessionID, { id, byClock })
       await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
       host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
+      // Others have spent it in this very moment: that is no failure of the task.
+      if ((await runs.refusals())(sessionID) !== undefined) {
+        this.#again = true
+        return
+      }
       const startedAt = new Date(clock.now()).toISOString()
       await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: messageOf(error) } })
     }
@@ -291,13 +301,4 @@ export class Scheduler {
     const next = schedule.next(now)
     return this.#lease && next !== undefined ? Math.min(HEARTBEAT_MS, next - now) : HEARTBEAT_MS
   }
-}
-
-function resultOf({ result }: RunView): RunResult {
-  const [needs] = result?.refused ?? []
-  const asked = needs === undefined ? {} : { needs }
-  if (result?.status === "completed") return { kind: "completed", ...asked }
-  if (result?.status === "cancelled") return { kind: "stopped", ...asked }
-  if (result?.begun === false) return { kind: "unbegun", ...asked }
-  return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
 }

@@ -15,6 +15,8 @@ export type Pulse = {
   /** Failed runs in a row, and what was said of the last one. */
   readonly failures?: number
   readonly failure?: string
+  /** Why no run may begin although the task is to be woken: what may be spent is spent. */
+  readonly budget?: string
   /** What a person is needed for, until somebody writes in the thread. */
   readonly needs?: string
 }
@@ -88,4 +90,11 @@ export function isHeld(state: BoardState, task: BoardTask): boolean {
   return (
     isOutside(state, task.id) || needs !== undefined || failures >= MOST_FAILURES || waitsFor(state, task) !== undefined
   )
+}
+
+/** What is on the board is never changed in place: it is frozen where it stands, once, when it is handed out. */
+export function frozen(task: BoardTask): BoardTask {
+  if (Object.isFrozen(task)) return task
+  for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)
+  return Object.freeze(task)
 }

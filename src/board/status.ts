@@ -45,10 +45,11 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
-  const { wake, needs, failures = 0, failure } = pulseOf(state, task.id)
+  const { wake, needs, failures = 0, failure, budget } = pulseOf(state, task.id)
   if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
     return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
+  if (wake && budget !== undefined) return told("rests", `budget: ${budget}`)
   if (wake) return plain("queued")
   if (needs !== undefined) return told("needs you", needs)
   const subtask = waitsFor(state, task)
@@ -69,15 +70,21 @@ export function dueTasks(
 ): readonly BoardTask[] {
   const due = state.tasks.filter((task) => {
     const pulse = pulseOf(state, task.id)
-    if (!pulse.wake || task.status !== "active" || isOutside(state, task.id) || (pulse.failures ?? 0) >= MOST_FAILURES)
-      return false
-    const run = moment.runOf(task)
-    return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
+    return pulse.budget === undefined && isOwed(state, task, moment)
   })
   const isClock = (task: BoardTask) => pulseOf(state, task.id).wake?.cause === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))
   const ticks = slots.clockBusy ? [] : due.filter(isClock).slice(0, 1)
   return [...events, ...ticks].slice(0, Math.max(0, slots.free))
+}
+
+/** Whether a task is to be woken, and nothing but money or a place may keep its owner from it. */
+export function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
+  const pulse = pulseOf(state, task.id)
+  if (!pulse.wake || task.status !== "active" || isOutside(state, task.id)) return false
+  if ((pulse.failures ?? 0) >= MOST_FAILURES) return false
+  const run = moment.runOf(task)
+  return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
 }
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {

@@ -228,6 +228,17 @@ export class TaskManager {
     return this.#view(await this.#all.unattended.run(request))
   }
 
+  /** A person has written in such a session: that is a run, too. Undefined where it is not, or joins one. */
+  async adoptRun(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<TaskView | undefined> {
+    const task = await this.#all.unattended.adopt(request, messageID)
+    return task && this.#view(task)
+  }
+
+  /** Why no run may begin in such sessions now, by the limits on what is spent: undefined of one where it may. */
+  refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
+    return this.#all.unattended.refusals()
+  }
+
   /** Stops such a run, for the person who wants that. False where there is none. */
   stopRun(sessionID: string): Promise<boolean> {
     return this.#all.unattended.stop(sessionID, STOPPED)

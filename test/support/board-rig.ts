@@ -22,6 +22,8 @@ export class FakeRuns implements Runs {
   readonly stopped: string[] = []
   /** Rejects the next starts with this text. */
   refuses?: string
+  /** Why no run may begin: what may be spent is spent. */
+  broke?: string
   readonly #clock: Clock
   readonly #views = new Map<string, RunView>()
   readonly #listeners: ((sessionID: string) => void)[] = []
@@ -43,6 +45,16 @@ export class FakeRuns implements Runs {
     if (before && before.state !== "ended") throw new Error(`two runs at once in ${request.sessionID}`)
     this.started.push(request)
     this.set(request.sessionID, { createdAt: this.#clock.now(), state: "running", elsewhere: false, asks: [] })
+  }
+
+  async adopt({ sessionID }: { sessionID: string }): Promise<void> {
+    if (this.of(sessionID)?.state === "running") return
+    const createdAt = this.#clock.now()
+    this.set(sessionID, { createdAt, state: "running", elsewhere: false, byPerson: true, asks: [] })
+  }
+
+  async refusals() {
+    return () => this.broke
   }
 
   async stop(sessionID: string): Promise<void> {

@@ -240,11 +240,58 @@ describe("runs", () => {
     expect(rig.runs.started).toHaveLength(4)
   })
 
-  test("that are refused count as failed, with the reason", async () => {
-    rig.runs.refuses = "the day's budget of $5 is spent"
+  test("that cannot be begun count as failed, with the reason", async () => {
+    rig.runs.refuses = "OpenCode does not answer"
     await make("build")
     await rig.settle()
-    expect(await state("1")).toBe("next run 09:00 (the last run failed: the day's budget of $5 is spent)")
+    expect(await state("1")).toBe("next run 09:00 (the last run failed: OpenCode does not answer)")
+  })
+
+  test("for which there is no money are no failure: their tasks rest, and are woken when there is some again", async () => {
+    const SPENT = "the project's tasks of the last 24 hours spent $5.00 of $5.00 (option maxCostPerDay)"
+    rig.runs.broke = SPENT
+    await make("build")
+    for (let round = 0; round < 5; round++) {
+      await rig.clock.advance(HOUR)
+      await rig.settle()
+    }
+    expect(await state("1")).toBe(`rests: budget: ${SPENT}`)
+    expect(rig.kept.pulses[1]).toEqual({ wake: { at: expect.any(String), cause: "created" }, budget: SPENT })
+    await expect(rig.board.run("1")).rejects.toThrow(
+      `Task #1 cannot be worked on now: ${SPENT}. Raise the limit, or wait.`,
+    )
+    const before = readFileSync(file(), "utf8")
+    rig.runs.broke = undefined
+    await rig.open.beat()
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 for build"])
+    expect(await state("1")).toBe("running")
+    expect(readFileSync(file(), "utf8")).toBe(before)
+  })
+
+  test("that find the money spent in the very moment in which they begin are no failure either", async () => {
+    const { start } = rig.runs
+    rig.runs.start = async () => {
+      rig.runs.start = start
+      rig.runs.broke = "all is spent"
+      throw new Error("Nothing was launched: all is spent.")
+    }
+    await make("build")
+    await rig.settle()
+    expect(await state("1")).toBe("rests: budget: all is spent")
+    expect(rig.kept.pulses[1]?.failures).toBeUndefined()
+  })
+
+  test("that a budget ends are no failure", async () => {
+    const task = await make("build")
+    await rig.settle()
+    rig.runs.broke = "all is spent"
+    rig.runs.end(thread(task), { status: "error", reason: "budget", overBudget: true })
+    await rig.settle()
+    expect(await state("1")).toBe("next run 09:00")
+    await rig.clock.advance(HOUR)
+    await rig.settle()
+    expect(await state("1")).toBe("rests: budget: all is spent")
   })
 
   test("are not repeated without end where the clock has been set back", async () => {
@@ -426,7 +473,37 @@ describe("a person", () => {
     await rig.open.written("ses_elsewhere", "msg_theirs")
     expect(await state("1")).toBe("needs you: Which license?")
     await rig.open.written(thread(task), "msg_theirs")
+    // What a person has begun is work as well, and asks for no other.
+    expect(await state("1")).toBe("running")
+    expect(rig.runs.started).toHaveLength(1)
+    rig.runs.end(thread(task))
+    await rig.settle()
     expect(await state("1")).toBe("next run 09:00")
+    expect(rig.runs.started).toHaveLength(1)
+  })
+
+  test("who writes in a thread takes nothing from what is owed to its task, and a draft is no work", async () => {
+    const other = await another({ options: { maxConcurrentRuns: 1 } })
+    await rig.open.stop()
+    await rig.clock.advance(30_000)
+    const [first, second] = [
+      await other.board.create({ title: "a" }, build),
+      await other.board.create({ title: "b" }, build),
+    ]
+    await other.settle()
+    expect(await state("2", other)).toBe("queued")
+    await other.open.written(thread(second), "msg_theirs")
+    expect(await state("2", other)).toBe("running")
+    rig.runs.fail(thread(second))
+    await other.settle()
+    expect(await state("2", other)).toBe("queued")
+    rig.runs.end(thread(first))
+    await rig.clock.advance(1)
+    await other.settle()
+    expect(rig.runs.titles).toEqual(["#1 a", "#2 b"])
+    const draft = await other.board.create({ title: "c", owner: "build", status: "draft" }, USER)
+    await other.open.written(thread(draft), "msg_theirs")
+    expect(rig.runs.of(thread(draft))).toBeUndefined()
   })
 
   test("who is asked for a permission is needed while it is open, and after it was refused for want of an answer", async () => {

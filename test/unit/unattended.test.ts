@@ -24,7 +24,13 @@ describe("a run that nobody launched", () => {
     expect(runs().of(sessionID)?.state).toBe("running")
     await ended()
     await rig.clock.advance(60_000)
-    expect(runs().of(sessionID)?.result).toEqual({ status: "completed", reason: undefined, begun: true, refused: [] })
+    expect(runs().of(sessionID)?.result).toEqual({
+      status: "completed",
+      reason: undefined,
+      begun: true,
+      overBudget: false,
+      refused: [],
+    })
     expect(rig.manager.taskIn(sessionID)?.task.delivery).toEqual({ state: "none" })
     expect(rig.host.toasts).toEqual([])
     expect(rig.notices(sessionID)).toEqual([])
@@ -153,5 +159,78 @@ describe("a run that nobody launched", () => {
     await ended()
     await flush()
     expect(told).toBe(3)
+  })
+
+  test("is refused, with nothing begun, where what may be spent is spent, and is known to be so before", async () => {
+    const { rig, sessionID, runs, start, ended } = standing({ options: { maxCostPerDay: 0.001 } })
+    rig.onPrompt("WORK", { text: "done" })
+    expect((await runs().refusals())(sessionID)).toBeUndefined()
+    await start("WORK")
+    await ended()
+    expect(runs().of(sessionID)?.result).toMatchObject({ overBudget: false })
+    const refusal = (await runs().refusals())(sessionID)
+    expect(refusal).toContain("(option maxCostPerDay)")
+    expect((await runs().refusals())(undefined)).toBe(refusal)
+    await expect(start("WORK")).rejects.toThrow("Nothing was launched")
+    await rig.clock.advance(25 * 3_600_000)
+    expect((await runs().refusals())(sessionID)).toBeUndefined()
+  })
+})
+
+describe("what its user writes in such a session", () => {
+  let count = 0
+  const write = async ({ rig, sessionID, runs }: ReturnType<typeof standing>, text: string) => {
+    const time = (BigInt(rig.clock.now()) * 4096n).toString(16).padStart(12, "0").slice(-12)
+    const messageID = `msg_${time}UsersOwn${String(++count).padStart(6, "0")}`
+    const parts = [{ id: `prt_${messageID.slice(4)}`, text }]
+    await rig.host.prompt({ sessionID, messageID, agent: "general", parts })
+    await runs().adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
+  }
+
+  test("is a run, too: it shows as work, and its figures are the task's", async () => {
+    const all = standing()
+    const { rig, sessionID, runs, start, ended } = all
+    rig.onPrompt("WORK", { text: "done" })
+    rig.onPrompt("And this?", { text: "that, too" })
+    await start("WORK")
+    await ended()
+    await rig.clock.advance(1000)
+    await write(all, "And this?")
+    expect(runs().of(sessionID)).toMatchObject({ state: "running", byPerson: true })
+    await ended()
+    expect(rig.manager.taskIn(sessionID)?.whole.usage.cost).toBeCloseTo(0.002)
+    expect(runs().of(sessionID)).toMatchObject({ byPerson: true, result: { status: "completed" } })
+    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    expect(asked).toHaveLength(2)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("is the first one, where nothing ran before, and ends as others do", async () => {
+    const all = standing({ options: { taskTimeout: 60_000 } })
+    const { rig, sessionID, runs, ended } = all
+    rig.onPrompt("Go on", { hang: true, text: "so far" })
+    await write(all, "Go on")
+    expect(runs().of(sessionID)?.state).toBe("running")
+    await rig.clock.advance(120_000)
+    await ended()
+    expect(runs().of(sessionID)).toMatchObject({ byPerson: true, result: { status: "error" } })
+  })
+
+  test("joins a run that goes on, and is left alone where a limit would stop it at once", async () => {
+    const all = standing({ options: { maxCostPerDay: 0.001 } })
+    const { rig, sessionID, runs, start, ended } = all
+    rig.onPrompt("WORK", { hang: true })
+    await start("WORK")
+    const { run } = rig.manager.taskIn(sessionID)?.task ?? {}
+    await runs().adopt({ sessionID, agent: "general", description: "x" }, "msg_theirs")
+    expect(rig.manager.taskIn(sessionID)?.task.run).toEqual(run)
+    await runs().stop(sessionID)
+    rig.onPrompt("DEAR", { text: "done" })
+    await start("DEAR")
+    await ended()
+    rig.onPrompt("And?", { text: "so" })
+    await write(all, "And?")
+    expect(runs().of(sessionID)?.state).toBe("ended")
+    expect(runs().of(sessionID)?.byPerson).toBe(false)
   })
 })

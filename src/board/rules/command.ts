@@ -42,6 +42,8 @@ export type Command =
   | { readonly type: "restore" | "forget" }
   /** A run has ended that began at `startedAt`, an ISO time. */
   | { readonly type: "ran"; readonly id: string; readonly startedAt: string; readonly result: RunResult }
+  /** Why runs of tasks may not begin now, by task id, by the limits on what is spent; none of all others. */
+  | { readonly type: "refused"; readonly reasons: Readonly<Record<string, string>> }
   /** A round of the clock. */
   | { readonly type: "tick" }
   /** Finishes what a killed process or a hand has left: tasks that stand in history, or have ended, and are still here. */

@@ -1,5 +1,5 @@
-import { type Actor, BoardError } from "../service.ts"
-import { type BoardState, findTask } from "../state.ts"
+import { type Actor, type Archived, BoardError } from "../service.ts"
+import { type BoardState, findTask, frozen, subtasksOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 import { touch } from "./archive.ts"
 import type { Change, Facts } from "./command.ts"
@@ -42,3 +42,17 @@ export const put = (state: BoardState, task: BoardTask): BoardState => ({
 export const unchanged = (state: BoardState): Change => ({ ok: true, archived: [], state })
 
 export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)
+
+/** The task that a change was about, as it is handed out. */
+export const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
+
+/** The same of a change that ended it, with what went along and what goes on. */
+export function archivedBy(change: Change): Archived {
+  const [, ...canceled] = change.archived
+  const task = taskOf(change)
+  return Object.freeze({
+    task,
+    canceled: canceled.map(frozen),
+    open: task.status === "done" ? subtasksOf(change.state, task).map(frozen) : [],
+  })
+}

@@ -3,7 +3,7 @@ import { type BoardState, isOutside } from "../state.ts"
 import type { Change, Command, Facts, Refusal } from "./command.ts"
 import { openTask } from "./common.ts"
 import { accept, forget, restore } from "./person.ts"
-import { notify, ran, run, setThread, settle, tick, written } from "./runs.ts"
+import { notify, ran, refused, run, setThread, settle, tick, written } from "./runs.ts"
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
 
@@ -63,6 +63,8 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
       return forget(state)
     case "ran":
       return ran(state, command, facts)
+    case "refused":
+      return refused(state, command.reasons)
     case "tick":
       return tick(state, facts)
     case "settle":

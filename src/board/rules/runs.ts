@@ -72,6 +72,16 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
   return failures > 0 ? { failures, failure } : {}
 }
 
+/** A refusal is no failure: the task is owed its run, and has it when there is money again. */
+export function refused(state: BoardState, reasons: Readonly<Record<string, string>>): Change {
+  const next = state.tasks.reduce((now, { id }) => {
+    const { budget, ...pulse } = pulseOf(now, id)
+    const reason = reasons[id]
+    return budget === reason ? now : setPulse(now, id, reason === undefined ? pulse : { ...pulse, budget: reason })
+  }, state)
+  return unchanged(next)
+}
+
 export function tick(state: BoardState, { now, isRunning, agents }: Facts): Change {
   const due = state.tasks.filter(
     (task) => task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isHeld(state, task),

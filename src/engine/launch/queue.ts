@@ -69,6 +69,14 @@ export class Queue {
     this.#ports.watch()
   }
 
+  /** A run in the store is at work already. It asked nobody for its slot; others do not get one while it has it. */
+  async adopt(task: Task): Promise<void> {
+    this.#ports.conductor.deliver(task.id, { type: "begin" })
+    await this.#parts.journal.save(task)
+    this.#logLaunch(task)
+    this.#ports.watch()
+  }
+
   /** Starts what may start. Called whenever a slot may have become free. */
   pump(): void {
     const { store, stopped } = this.#parts

@@ -16,6 +16,8 @@ export type UnattendedRequest = {
   readonly prompt: string
 }
 
+type By = Pick<Task, "agent" | "model" | "description">
+
 export type UnattendedPorts = {
   readonly conductor: Conductor
   readonly randomID: () => string
@@ -38,23 +40,53 @@ export class Unattended {
 
   /** Begins a run. Throws a `CallError`, with nothing begun, where that does not go. */
   async run(request: UnattendedRequest): Promise<Task> {
-    const { host, store, clock } = this.#parts
+    const { host, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
     if (earlier) await this.#ports.conductor.over(earlier)
     const [agents, session] = await Promise.all([host.agents(), host.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
-    const by = { agent: name, model, description }
     await this.#ports.allowance.refuseBeyondLimits(NOBODY, earlier?.id)
+    const begun = this.#begin(sessionID, { agent: name, model, description })
+    await this.#ports.queue.enqueue(begun, prompt)
+    return begun
+  }
+
+  /**
+   * What its user has written in such a session is at work there by now: a run, too, but for its prompt, which is
+   * `messageID`. Undefined where it is none: it joins one that goes on, or a limit would stop it at once.
+   */
+  async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<Task | undefined> {
+    const { store, clock } = this.#parts
+    const { sessionID, agent, description } = request
+    const earlier = store.bySession(sessionID)
+    if (earlier && (!isUnattended(earlier) || isActive(earlier))) return undefined
+    if (earlier) await this.#ports.conductor.over(earlier)
+    if (this.#ports.allowance.refusal(NOBODY, earlier?.id) !== undefined) return undefined
+    const begun = this.#begin(sessionID, { agent, description }, { promptID: messageID, startedAt: clock.now() })
+    await this.#ports.queue.adopt(begun)
+    return begun
+  }
+
+  /** Why no run may begin in sessions, by what all processes have spent; undefined of one where it may. */
+  async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
+    await this.#ports.allowance.lookElsewhere()
+    return (sessionID) => {
+      const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)
+      return this.#ports.allowance.refusal(NOBODY, task?.id)
+    }
+  }
+
+  #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {
+    const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
     const { id, run } = task ? { id: task.id, run: this.#next(task) } : this.#first()
-    if (task) store.apply(id, { type: "resumed", run, by }, clock.now())
-    else store.add(this.#draft(sessionID, id, run, by), clock.now())
-    const begun = store.get(id) as Task
-    await this.#ports.queue.enqueue(begun, prompt)
-    return begun
+    const begins = { ...run, ...asked }
+    if (task) store.apply(id, { type: "resumed", run: begins, by }, clock.now())
+    else store.add(this.#draft(sessionID, id, begins, by), clock.now())
+    return store.get(id) as Task
   }
 
   /** Ends the run in a session and stops it. False where there is none. */
@@ -87,7 +119,7 @@ export class Unattended {
     }
   }
 
-  #draft(sessionID: string, id: string, run: Run, by: Pick<Task, "agent" | "model" | "description">): Task {
+  #draft(sessionID: string, id: string, run: Run, by: By): Task {
     return {
       id,
       sessionID,

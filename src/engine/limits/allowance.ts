@@ -21,7 +21,12 @@ export class Allowance {
     this.refuseSpent(sessionID, taskID)
   }
 
-  /** The same by what is known now. */
+  /** Reads what other processes have spent, where a limit asks for it. Never rejects. */
+  lookElsewhere(): Promise<void> {
+    return this.#ledger.lookElsewhere()
+  }
+
+  /** Nothing begins by what is known now. */
   refuseSpent(sessionID: string, taskID?: string): void {
     const why = this.refusal(sessionID, taskID)
     if (why)

@@ -43,7 +43,8 @@ export type Verified = {
 
 /** What befalls a run: what the host told, the clock, a call, or what came of a command. */
 export type Input =
-  | { readonly type: "begin"; readonly prompt: string }
+  /** Without a prompt it is at work already: its user has asked it. */
+  | { readonly type: "begin"; readonly prompt?: string }
   | { readonly type: "sorted"; readonly waits: boolean }
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: Reply }

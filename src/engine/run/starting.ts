@@ -10,6 +10,7 @@ import { release } from "./talking.ts"
 /** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
 export const begin: Handler<"begin"> = (run, { prompt }, world) => {
   const ready = { ...run, prompt, sessionID: world.task.sessionID }
+  if (prompt === undefined) return stay(moved(ready, "working"))
   return isQueued(world.task) ? stay(moved(ready, "queued")) : start(ready, world, false)
 }
 
@@ -60,8 +61,12 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
   return release({ ...run, stage: "working" })
 }
 
-/** Its model's provider refused it: it holds nothing, and no time of it counts, until it may go on. */
+/**
+ * Its model's provider refused it: it holds nothing, and no time of it counts, until it may go on. What its user has
+ * asked is not taken back, and not said again by us.
+ */
 export const refused: Handler<"refused"> = (run, { parked }) => {
+  if (run.prompt === undefined) return stay(run)
   const event = { type: "parked", generation: run.generation, ...parked } as const
   const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }
   const commands: readonly Command[] = [{ do: "record", event, write: true }, { do: "park" }, { do: "freed" }]
