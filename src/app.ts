@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs"
 import { customAlphabet } from "nanoid"
 import type { TaskBoard } from "./board/board.ts"
 import { DAY_MS } from "./core/bill.ts"
@@ -10,7 +11,7 @@ import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/
 import { systemClock } from "./lib/clock.ts"
 import { startThread } from "./lib/thread.ts"
 import type { BoardOptions, Options } from "./options.ts"
-import { mayBeElsewhere, WORKTREES } from "./place/root.ts"
+import { COMMANDS, mayBeElsewhere, WORKTREES } from "./place/root.ts"
 import type { Worktrees } from "./place/worktree/worktrees.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
@@ -42,6 +43,7 @@ export async function openApp(connection: Connection, options: Options): Promise
     development: isDevelopment(),
     worktrees: () => loadWorktrees(connection, options),
     validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
+    commands: { folder: COMMANDS, ...keeping(connection) },
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
@@ -70,26 +72,36 @@ export async function openApp(connection: Connection, options: Options): Promise
 /** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
   if (connection.isKept()) return
+  await endCommands(connection)
   await manager.recover()
   const lost = connection.lost()
   if (lost) connection.warn(lost)
   if (mayBeElsewhere()) void manager.sweep(connection.directory)
 }
 
-async function loadWorktrees({ instance }: Connection, options: Options): Promise<Worktrees> {
+/** Ends what an OpenCode that died has left running for its tasks. Never rejects. */
+async function endCommands(connection: Connection): Promise<void> {
+  if (!existsSync(COMMANDS)) return
+  const { endLeftovers } = await import("./place/command-marks.ts")
+  for (const command of await endLeftovers({ folder: COMMANDS, ...keeping(connection) }))
+    connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
+}
+
+async function loadWorktrees(connection: Connection, options: Options): Promise<Worktrees> {
   const { Worktrees } = await import("./place/worktree/worktrees.ts")
-  // A marker is not renewed: one of which the system tells nothing is somebody's for a day.
+  const keeper = keeping(connection)
+  const commands = { folder: COMMANDS, ...keeper }
+  return new Worktrees({ root: WORKTREES, settings: options.worktree, processes: PROCESSES, commands, ...keeper })
+}
+
+/** Who looks after worktrees and commands here, and whether somebody else who lives looks after one. */
+function keeping({ instance }: Connection) {
+  // What is written down of them is not renewed: where the system tells nothing of its owner, it is that one's for a day.
   const ownership = (keeper: unknown) => {
     const owner = keeper as Owner
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
   }
-  return new Worktrees({
-    root: WORKTREES,
-    settings: options.worktree,
-    processes: PROCESSES,
-    keeper: () => ownerNow(instance),
-    isOthers: (keeper) => ownership(keeper) === "alive",
-  })
+  return { keeper: () => ownerNow(instance), isOthers: (keeper: unknown) => ownership(keeper) === "alive" }
 }
 
 /** Beside the built plugin, as the thread that counts tokens is. */

@@ -7,6 +7,7 @@ import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
+import type { CommandMarks } from "../place/command-marks.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import { Conductor } from "./conductor/conductor.ts"
 import { Deeds, type Validate } from "./conductor/deeds.ts"
@@ -45,6 +46,8 @@ export type ManagerPorts = {
   readonly worktrees?: LoadWorktrees
   /** Validates the answers of tasks with a schema; not called where none has one. */
   readonly validate?: Validate
+  /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
+  readonly commands?: CommandMarks
 }
 
 /** Lines of a diff that are shown. */
@@ -149,7 +152,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
 }
 
-function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): Parts {
+function partsOf({ host, clock, options, commands }: ManagerPorts, stopped: AbortSignal): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     host.log("info", "transition", {
       task: after.id,
@@ -164,7 +167,7 @@ function partsOf({ host, clock, options }: ManagerPorts, stopped: AbortSignal): 
   })
   const journal = new Journal({ host, clock, stopped, store, takenOver })
   const toaster = new Toaster({ host, clock, options })
-  const parts = { host, clock, options, store, journal, toaster, background, stopped }
+  const parts = { host, clock, options, store, journal, toaster, background, commands, stopped }
   return parts
 
   function takenOver(id: string): void {

@@ -2,6 +2,7 @@ import type { Clock, Host } from "../core/ports.ts"
 import type { Toaster } from "../delivery/toaster.ts"
 import type { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
+import type { CommandMarks } from "../place/command-marks.ts"
 import type { Journal } from "./tasks/journal.ts"
 import type { TaskStore } from "./tasks/store.ts"
 
@@ -14,6 +15,8 @@ export type Parts = {
   readonly journal: Journal
   readonly toaster: Toaster
   readonly background: Background
+  /** Where the commands that run for tasks are written down. */
+  readonly commands?: CommandMarks
   /** Aborted at the plugin's own end: from then on nothing is begun, ended, sent or written any more. */
   readonly stopped: AbortSignal
 }

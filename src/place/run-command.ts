@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
-import { readdir, readFile } from "node:fs/promises"
-import { kill, killGroup } from "./process.ts"
+import { type CommandMarks, killMarked, MARK, putMark, takeMark } from "./command-marks.ts"
+import { killGroup } from "./process.ts"
 
 export type CommandResult = {
   /** Absent where it was killed. */
@@ -17,16 +17,12 @@ export type CommandOptions = {
   /** In ms; 0 for none. */
   readonly timeLimit: number
   readonly signal?: AbortSignal
+  /** Where it is written down that it runs, so that a later process can end what has outlived this one. */
+  readonly marks?: CommandMarks
 }
 
 /** How much of a command's output is kept: its end. */
 const MOST_OUTPUT_BYTES = 64_000
-/** Where Linux tells of each process. */
-const PROCESSES = "/proc"
-/** In the environment of all that a command starts, so that it is known again. */
-const MARK = "SUPERAGENTS_COMMAND"
-/** A process may start another while it is looked for. */
-const MOST_ROUNDS = 5
 /** How long a killed command may take to close its output. */
 const CLOSE_LIMIT_MS = 2000
 
@@ -35,16 +31,18 @@ const CLOSE_LIMIT_MS = 2000
  * ends, what is left of the group is killed; when it is stopped, or its time is up, also what has left the group, where
  * the system tells of it (Linux). A service that a command starts and that is to stay, stays. Never rejects.
  */
-export async function runCommand(command: string, { cwd, timeLimit, signal }: CommandOptions): Promise<CommandResult> {
+export async function runCommand(command: string, options: CommandOptions): Promise<CommandResult> {
+  const { cwd, timeLimit, signal, marks } = options
   let output = Buffer.alloc(0)
   const ended = (result: Pick<CommandResult, "exitCode" | "why">, text?: string): CommandResult => ({
     ...result,
     output: text ?? output.toString(),
   })
   if (signal?.aborted) return ended({ why: "stopped" })
+  const mark = randomUUID()
   try {
     // Into one pipe, so that what it wrote stays in its order.
-    const mark = randomUUID()
+    if (marks) putMark(marks, mark, command)
     const child = spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
       cwd,
       env: { ...process.env, [MARK]: mark },
@@ -90,23 +88,9 @@ export async function runCommand(command: string, { cwd, timeLimit, signal }: Co
     }
   } catch (error) {
     return ended({ why: "not started" }, String((error as Error).message ?? error))
+  } finally {
+    if (marks) await takeMark(marks, mark)
   }
-}
-
-async function killMarked(mark: string): Promise<void> {
-  for (let round = 0; round < MOST_ROUNDS; round++) {
-    const pids = await markedWith(mark)
-    if (pids.length === 0) return
-    for (const pid of pids) kill(pid)
-  }
-}
-
-async function markedWith(mark: string): Promise<number[]> {
-  const names = await readdir(PROCESSES).catch(() => [])
-  const pids = names.filter((name) => /^\d+$/.test(name))
-  const environments = pids.map((pid) => readFile(`${PROCESSES}/${pid}/environ`, "latin1").catch(() => ""))
-  const found = await Promise.all(environments)
-  return pids.filter((_, at) => found[at]?.includes(`${MARK}=${mark}`)).map(Number)
 }
 
 /** The last lines of a text. */

@@ -346,6 +346,30 @@ test("hangs, or cannot be started", async () => {
   expect(gone.outcome?.reason?.text).toContain("it could not be started")
 })
 
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return false
+  } catch {
+    return true
+  }
+}
+
+test("is stopped at the plugin's end, and another start tells that it had not passed", async () => {
+  const rig = rigIn({ checkTimeout: 0 })
+  const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
+  const pid = await eventually(async () => {
+    await rig.clock.advance(50)
+    return Number(readFileSync(join(folder, "pid"), "utf8"))
+  })
+  rig.manager.stop()
+  await eventually(() => isGone(pid))
+  rig.restart()
+  rig.host.folderOf = () => folder
+  await rig.manager.recover()
+  expect(await ended(rig, id)).toMatchObject({ status: "error" })
+})
+
 test("is stopped with its run, and counts as life while it runs", async () => {
   const rig = rigIn({ checkTimeout: 0, stallTimeout: 1000 })
   const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
@@ -356,13 +380,6 @@ test("is stopped with its run, and counts as life while it runs", async () => {
   await rig.clock.advance(5000)
   expect(rig.task(id).status).toBe("running")
   await rig.manager.cancel({ type: "all" }, rig.caller)
-  await eventually(() => {
-    try {
-      process.kill(pid, 0)
-      return false
-    } catch {
-      return true
-    }
-  })
+  await eventually(() => isGone(pid))
   expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "cancelled" } } })
 })

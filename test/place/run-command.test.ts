@@ -1,8 +1,11 @@
-import { spawnSync } from "node:child_process"
-import { mkdtempSync, realpathSync, rmSync } from "node:fs"
+import { spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
+import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { fileURLToPath } from "node:url"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { endLeftovers } from "../../src/place/command-marks.ts"
 import { lastLines, runCommand } from "../../src/place/run-command.ts"
 import { eventually } from "../support/eventually.ts"
 
@@ -66,6 +69,65 @@ test("a service that one has started, and that has left its group, stays when it
   const found = spawnSync("pgrep", ["-f", `^sleep ${long}`], { encoding: "utf8" }).stdout.trim()
   expect(found).toMatch(/^\d+$/)
   process.kill(Number(found))
+})
+
+describe("a command whose OpenCode dies", () => {
+  const RUNNER = fileURLToPath(new URL("../support/fixtures/marked-command.ts", import.meta.url))
+  const marks = (alive = false) => ({
+    folder: join(cwd, "marks"),
+    keeper: () => ({ instance: "this one" }),
+    isOthers: () => alive,
+  })
+
+  /** A command that was running when its process was killed. */
+  async function orphaned(command: string) {
+    const order = JSON.stringify({ command, cwd, folder: join(cwd, "marks") })
+    const runner = spawn(process.execPath, ["--import", "tsx", RUNNER, order], { stdio: "ignore" })
+    await eventually(() => existsSync(join(cwd, "began")), { timeout: 20_000 })
+    runner.kill("SIGKILL")
+    await once(runner, "exit")
+  }
+
+  test.skipIf(process.platform !== "linux")("is ended at the next start, with all that it has started", async () => {
+    const long = sleepFor()
+    await orphaned(`setsid sleep ${long} & touch began; sleep ${long}`)
+    expect(runs(`sleep ${long}`)).toBe(true)
+    expect(readdirSync(join(cwd, "marks"))).toHaveLength(1)
+    expect(await endLeftovers(marks(true))).toEqual([])
+    expect(runs(`sleep ${long}`), "of one who lives").toBe(true)
+    expect(await endLeftovers(marks())).toHaveLength(1)
+    await eventually(() => !runs(`sleep ${long}`))
+    expect(readdirSync(join(cwd, "marks"))).toEqual([])
+  })
+
+  test.skipIf(process.platform !== "linux")("is not ended for another that has its number by now", async () => {
+    const [long, other] = [sleepFor(), sleepFor()]
+    await orphaned(`touch began; echo $$ > pid; exec sleep ${long}`)
+    const pid = Number(readFileSync(join(cwd, "pid"), "utf8"))
+    // As the number's next owner looks to us: it runs, and does not carry the mark.
+    const stranger = spawn("sleep", [other], { env: { SUPERAGENTS_COMMAND: "another-one-still" } })
+    const [mark = ""] = readdirSync(join(cwd, "marks"))
+    writeFileSync(join(cwd, "marks", "another-one.json"), readFileSync(join(cwd, "marks", mark)))
+    await endLeftovers(marks())
+    await eventually(() => !existsSync(`/proc/${pid}`) || !runs(`sleep ${long}`))
+    expect(runs(`sleep ${other}`)).toBe(true)
+    stranger.kill("SIGKILL")
+  })
+
+  test("leaves no mark when it ends by itself, or is stopped; one that cannot be written hinders none", async () => {
+    const stop = new AbortController()
+    const own = { ...marks(), keeper: () => ({ instance: "dying" }) }
+    const running = runCommand("touch began; sleep 100", { cwd, timeLimit: 0, signal: stop.signal, marks: own })
+    await eventually(() => existsSync(join(cwd, "began")))
+    expect(await endLeftovers(own), "its own goes on").toEqual([])
+    expect(readdirSync(own.folder)).toHaveLength(1)
+    stop.abort()
+    expect(await running).toMatchObject({ why: "stopped" })
+    expect(await runCommand("true", { cwd, timeLimit: 0, marks: own })).toMatchObject({ exitCode: 0 })
+    expect(readdirSync(own.folder)).toEqual([])
+    const nowhere = { ...own, folder: join(cwd, "began", "no folder") }
+    expect(await runCommand("echo x", { cwd, timeLimit: 0, marks: nowhere })).toMatchObject({ output: "x\n" })
+  })
 })
 
 test("one is stopped by its caller, also before it begins", async () => {

@@ -14,7 +14,7 @@ const MOST_CHARS = 16_000
  * `runs`: how often it ran before.
  */
 export async function runCheck(
-  { host, options }: Parts,
+  { host, options, commands: marks, stopped }: Parts,
   task: Task,
   runs: number,
   signal: AbortSignal,
@@ -27,7 +27,10 @@ export async function runCheck(
     import("../../place/run-command.ts"),
     import("../../receipt/command.ts"),
   ])
-  const ended = await runCommand(command, { cwd: host.folderOf(task.sessionID), timeLimit, signal })
+  const cwd = host.folderOf(task.sessionID)
+  // The plugin's end stops it: nobody would hear what it says.
+  const until = AbortSignal.any([signal, stopped])
+  const ended = await runCommand(command, { cwd, timeLimit, signal: until, marks })
   if (ended.why === "stopped") return undefined
   const { tests } = ranOf(command, ended.exitCode, ended.output)
   const passed = ended.exitCode === 0

@@ -105,7 +105,8 @@ export class Deeds {
       return { type: "entered", answers, preface: "" }
     const stop = new AbortController()
     entry.stop = stop
-    const entering = this.#ports.places.enter(task, stop.signal)
+    // The plugin's end stops a set-up command, too.
+    const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]))
     entry.held = entering.catch(() => {})
     try {
       return { type: "entered", answers, preface: await entering }

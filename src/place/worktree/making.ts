@@ -82,7 +82,7 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
     await mkdir(directory, { recursive: true })
     const stashed = await note(ports, from, taskID, worktree)
     ports.fault("ready: stash noted")
-    await setUp(ports.settings.setup, directory, timeLimit, signal)
+    await setUp(ports, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
     await begin(from, taskID, start)
@@ -195,9 +195,10 @@ async function startOf(
   return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths }
 }
 
-async function setUp(setup: string, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
+async function setUp(ports: WorktreePorts, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
+  const { setup } = ports.settings
   if (setup === "") return
-  const result = await runCommand(setup, { cwd, timeLimit, signal })
+  const result = await runCommand(setup, { cwd, timeLimit, signal, marks: ports.commands })
   if (result.exitCode === 0) return
   const end = tail(lastLines(result.output, SETUP_LINES), SETUP_CHARS)
   throw new CallError(

@@ -4,6 +4,7 @@ import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Processes } from "../../lib/lock.ts"
+import { type CommandMarks, endLeftovers } from "../command-marks.ts"
 import type { Fault } from "../fault.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
@@ -25,6 +26,8 @@ export type WorktreePorts = {
   readonly root: string
   readonly settings: WorktreeSettings
   readonly processes: Processes
+  /** Of the commands that run for tasks, in worktrees or not. */
+  readonly commands?: CommandMarks
   /** Who makes worktrees here. */
   readonly keeper: () => Keeper
   /** Whether somebody else who lives looks after it. */
@@ -64,6 +67,8 @@ export type Cleaned = {
 
 /** Cleans up all folders of a task. */
 export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
+  // What still runs there of one who died would write into what is kept.
+  if (ports.commands) await endLeftovers(ports.commands)
   const room = await roomOf(ports, checkout)
   const names = (await marked(room)).filter((name) => taskOf(name) === taskID)
   const cleaned: Cleaned[] = []

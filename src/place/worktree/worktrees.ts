@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
+import { endLeftovers } from "../command-marks.ts"
 import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
 import { diffText, type Work, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges, type MergeResult, type Swept } from "./homecoming.ts"
@@ -147,10 +148,11 @@ export class Worktrees {
   }
 
   /**
-   * Finishes what a crash cut off in this repository: keeps the state of worktrees that nobody looks after any more and
+   * Finishes what a crash cut off in this repository: ends commands of tasks that have outlived it, wherever, keeps the state of worktrees that nobody looks after any more and
    * removes them, then finishes merges. `isBusy` tells the tasks that run here.
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]> {
+    if (this.#ports.commands) await endLeftovers(this.#ports.commands)
     const home = await find(folder)
     if (!home) return []
     const swept: Swept[] = []
