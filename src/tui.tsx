@@ -7,7 +7,7 @@ import { Badge } from "./terminal/badge.tsx"
 import { BoardTasks, openBoard } from "./terminal/board-section.tsx"
 import { createBoardSource } from "./terminal/board-source.ts"
 import { FirstUse } from "./terminal/first-use.tsx"
-import { pageLink } from "./terminal/page-link.tsx"
+import { pageAddress } from "./terminal/page-link.tsx"
 import { BackgroundAgents } from "./terminal/section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./terminal/settings.ts"
 import { createSource } from "./terminal/source.ts"
@@ -54,7 +54,7 @@ const plugin: TuiPluginModule = {
           category: "Session",
           namespace: "palette",
           slashName: "board",
-          run: () => void openBoard({ api, board, link: settings().web ? pageLink(api) : undefined }),
+          run: () => void openBoard({ api, board, page: settings().web ? pageAddress(api) : undefined }),
         },
       ],
       bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],

@@ -3,6 +3,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { For, Show } from "solid-js"
 import { type BoardTask, headOf } from "../board/task.ts"
 import { oneLine } from "../lib/text.ts"
+import type { Address } from "../web/address.ts"
 import type { BoardSource } from "./board-source.ts"
 import { showPageLink } from "./page-link.tsx"
 import { cut } from "./view-model.ts"
@@ -66,17 +67,17 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
  * `/board`: the tasks that are not archived, and the link to the page where there is one; choosing a task opens its
  * thread.
  */
-export async function openBoard({ api, board, link }: Props & { link: string | undefined }): Promise<void> {
+export async function openBoard({ api, board, page }: Props & { page: Address | undefined }): Promise<void> {
   await board.look()
   const { tasks } = board
-  if (tasks().length === 0 && link !== undefined) return showPageLink(api, link)
+  if (tasks().length === 0 && page) return showPageLink(api, page)
   if (tasks().length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title="Board"
       placeholder="Search tasks"
       options={[
-        ...(link === undefined
+        ...(page === undefined
           ? []
           : [{ title: "The page in the browser", description: "its link", category: "Page", value: PAGE }]),
         ...tasks().map((task) => ({
@@ -88,7 +89,7 @@ export async function openBoard({ api, board, link }: Props & { link: string | u
         })),
       ]}
       onSelect={({ value }) => {
-        if (value === PAGE && link !== undefined) return showPageLink(api, link)
+        if (value === PAGE && page) return showPageLink(api, page)
         api.ui.dialog.clear()
         const sessionID = tasks().find(({ id }) => id === value)?.threadId
         if (sessionID) return api.route.navigate("session", { sessionID })

@@ -1,19 +1,19 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../board/project.ts"
-import { addressFile, linkOf, readAddress } from "../web/address.ts"
+import { type Address, addressFile, linkOf, readAddress } from "../web/address.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
 
-/** The link to the project's page, with its key; undefined where no process on this machine has served one. */
-export function pageLink(api: TuiPluginApi): string | undefined {
+/** Where the project's page is; undefined where no process on this machine has served one. */
+export function pageAddress(api: TuiPluginApi): Address | undefined {
   const { worktree, directory } = api.state.path
   const address = readAddress(addressFile(mainCheckout(worktree, directory)))
-  return address && address.url !== "" ? linkOf(address) : undefined
+  return address?.url ? address : undefined
 }
 
-/** Shows the link, to be opened or copied. */
-export function showPageLink(api: TuiPluginApi, link: string): void {
-  const text = `${link}\n\nThe link holds the page's key: whoever has it can see and stop what runs here.`
+/** Shows a fresh link, to be opened or copied. */
+export function showPageLink(api: TuiPluginApi, address: Address): void {
+  const text = `${linkOf(address)}\n\nThe link opens the page once, within ten minutes. Whoever opens it can see, start and stop what runs here.`
   api.ui.dialog.replace(() => <AnswerDialog api={api} title="The page in the browser" text={text} />)
   api.ui.dialog.setSize("large")
 }

@@ -1,13 +1,26 @@
 import { createHash, randomBytes } from "node:crypto"
-import { chmodSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import { homedir } from "node:os"
-import { join } from "node:path"
+import { basename, dirname, join } from "node:path"
+import { newCode } from "./codes.ts"
+import { writeAside } from "./files.ts"
 
-/** Where the page is and the key to it. Kept in a file that only the user can read, one a project. */
-export type Address = { readonly url: string; readonly token: string }
+/** Where the page is and how to get in. Kept in a file that only the user can read, one a project. */
+export type Address = {
+  readonly url: string
+  /** What scripts show with each request. It outlives restarts. */
+  readonly token: string
+  /** What links and sessions are derived from. It is never sent. */
+  readonly key: string
+  /** The serving process's life: what a link promises holds for that one alone. */
+  readonly boot: string
+}
 
-const TOKEN_BYTES = 32
-const TOKEN = /^[A-Za-z0-9_-]{43}$/
+const KEY_BYTES = 32
+const KEY = /^[A-Za-z0-9_-]{43}$/
+const FILE = /^web-[\da-f]{16}\.json$/
+/** How long a link can be opened that somebody is shown, in ms. */
+const LINK_MS = 600_000
 
 /** Beside OpenCode's own state. */
 export function addressFile(project: string, env: NodeJS.ProcessEnv = process.env): string {
@@ -16,48 +29,84 @@ export function addressFile(project: string, env: NodeJS.ProcessEnv = process.en
   return join(state, "opencode", "superagents", `web-${name}.json`)
 }
 
-/** The link that opens the page: the key stands in the fragment, which browsers send to nobody. */
-export const linkOf = ({ url, token }: Address): string => `${url}/#token=${token}`
+/** Where the page's sessions are written down. */
+export const passesFile = (file: string): string => file.replace(/\.json$/, ".sessions.json")
+
+/** A link that opens the page, once and for a while. What it promises stands in the fragment, which is sent to nobody. */
+export const linkOf = ({ url, key, boot }: Address, now = Date.now()): string =>
+  `${url}/#code=${newCode(key, boot, now + LINK_MS)}`
+
+/** One that opens it once, for as long as the server lives: what the file itself holds. */
+const lastingLink = ({ url, key, boot }: Address): string => `${url}/#code=${newCode(key, boot)}`
 
 /** Undefined where the file is missing, broken, or open to others: a key that others could read is none. */
 export function readAddress(file: string): Address | undefined {
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0) return undefined
-    const { url, token } = JSON.parse(readFileSync(file, "utf8"))
-    return typeof url === "string" && typeof token === "string" && TOKEN.test(token) ? { url, token } : undefined
+    const { url, token, key, boot } = JSON.parse(readFileSync(file, "utf8"))
+    if (![url, token, key, boot].every((each) => typeof each === "string")) return undefined
+    return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
   } catch {
     return undefined
   }
 }
 
-/** The project's token: the one there is, or a new one. Of several processes that make one at once, one wins. */
-export function ensureToken(file: string): string {
-  const known = readAddress(file)?.token
+/** The project's keys: those there are, or new ones. Of several processes that make them at once, one wins. */
+export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
+  const known = keysIn(file)
   if (known) return known
-  mkdirSync(join(file, ".."), { recursive: true, mode: 0o700 })
-  const made = { url: "", token: randomBytes(TOKEN_BYTES).toString("base64url") }
-  const aside = writeAside(file, made)
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const [token, key] = [newKey(), newKey()]
+  const aside = writeAside(file, JSON.stringify({ url: "", token, key, boot: "" }))
   try {
     linkSync(aside, file)
   } catch {
     // Somebody was quicker, or what is there is of no use.
-    const theirs = readAddress(file)?.token
+    const theirs = keysIn(file)
     if (theirs) {
       rmSync(aside, { force: true })
       return theirs
     }
     renameSync(aside, file)
-    return made.token
+    return { token, key }
   }
   rmSync(aside, { force: true })
-  return made.token
+  return { token, key }
 }
 
-export const writeAddress = (file: string, address: Address): void => renameSync(writeAside(file, address), file)
-
-function writeAside(file: string, address: Address): string {
-  const aside = `${file}.${randomBytes(6).toString("hex")}`
-  writeFileSync(aside, JSON.stringify(address), { mode: 0o600, flag: "wx" })
-  chmodSync(aside, 0o600)
-  return aside
+function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
+  const { token, key } = readAddress(file) ?? {}
+  return token === undefined || key === undefined ? undefined : { token, key }
 }
+
+/** With a link that nobody has opened yet, for whoever reads the file. */
+export const writeAddress = (file: string, address: Address): void =>
+  renameSync(
+    writeAside(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) })),
+    file,
+  )
+
+/** The ports that other projects had last: each is to find its page where it was. */
+export function portsOfOthers(file: string): ReadonlySet<number> {
+  const ports = new Set<number>()
+  try {
+    for (const name of readdirSync(dirname(file))) {
+      if (!FILE.test(name) || name === basename(file)) continue
+      const port = portOf(readAddress(join(dirname(file), name))?.url ?? "")
+      if (port !== undefined) ports.add(port)
+    }
+  } catch {
+    // Nobody has had one here.
+  }
+  return ports
+}
+
+export function portOf(url: string): number | undefined {
+  try {
+    return Number(new URL(url).port) || undefined
+  } catch {
+    return undefined
+  }
+}
+
+const newKey = (): string => randomBytes(KEY_BYTES).toString("base64url")

@@ -2,19 +2,23 @@ import { createHash, createHmac } from "node:crypto"
 import { Hono, type MiddlewareHandler } from "hono"
 import { secureHeaders } from "hono/secure-headers"
 import { actsRoutes } from "./acts.ts"
+import type { Address } from "./address.ts"
 import { agentsRoutes } from "./agents.ts"
 import { asksRoutes } from "./asks.ts"
 import { limitBody } from "./body.ts"
+import type { Door } from "./door.ts"
+import { helloRoute, signInRoute, signOutRoute } from "./entry.ts"
 import { errorHandler, notFound } from "./errors.ts"
 import { eventsRoute, type Teller } from "./events.ts"
-import { hostGuard, originGuard, tokenGuard } from "./guard.ts"
+import { doorGuard, type Env, hostGuard, originGuard } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
 import { repliesRoutes } from "./replies.ts"
 import { sessionsRoutes } from "./sessions.ts"
 import { tasksRoutes } from "./tasks.ts"
 
 export type AppPorts = {
-  readonly token: string
+  readonly address: Address
+  readonly door: Door
   /** The name, beside the loopback ones, by which requests may call this server. */
   readonly host: string
   readonly source: () => Source
@@ -24,17 +28,22 @@ export type AppPorts = {
   readonly log: Log
 }
 
-/** The page for anyone who may call this server, and its data for those who have the token. */
-export function createApp({ token, host, source, feed, page, log }: AppPorts): Hono {
-  const app = new Hono()
+/** The page for anyone who may call this server, and its data for those whom the door lets in. */
+export function createApp({ address, door, host, source, feed, page, log }: AppPorts): Hono<Env> {
+  const app = new Hono<Env>()
   const html = page()
   app.onError(errorHandler(log))
   app.notFound(notFound)
   app.use(headersFor(html), notStored, hostGuard(host))
-  app.get("/", (context) => context.html(html))
-  app.get("/proof/:nonce", (context) => context.text(proofOf(token, context.req.param("nonce"))))
+  app.get("/", toOneName(address.url), (context) => context.html(html))
+  app.get("/proof/:nonce", (context) => context.text(proofOf(address.token, context.req.param("nonce"))))
+  app.use("/hello", originGuard)
+  app.route("/hello", helloRoute(door))
+  app.use("/sign-in", originGuard, limitBody)
+  app.route("/sign-in", signInRoute(door))
 
-  app.use("/api/*", originGuard, tokenGuard(token), limitBody)
+  app.use("/api/*", originGuard, doorGuard(door), limitBody)
+  app.route("/api/sign-out", signOutRoute(door))
   app.route(
     "/api/tasks",
     tasksRoutes(() => source().board),
@@ -50,8 +59,18 @@ export function createApp({ token, host, source, feed, page, log }: AppPorts): H
   )
   app.route("/api/asks", asksRoutes(source))
   app.route("/api/sessions", sessionsRoutes(source))
-  app.get("/api/events", eventsRoute(feed))
+  app.get("/api/events", eventsRoute(feed, door.passes))
   return app
+}
+
+/** The page's session belongs to one address: under another name of this server the browser has none. */
+function toOneName(url: string): MiddlewareHandler {
+  const { host, port } = new URL(url)
+  return async (context, next) => {
+    const asked = context.req.header("host") ?? ""
+    if (asked !== host && asked.endsWith(`:${port}`)) return context.redirect(`${url}/`)
+    return next()
+  }
 }
 
 const notStored: MiddlewareHandler = async (context, next) => {

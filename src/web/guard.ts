@@ -1,6 +1,9 @@
-import { createHash, timingSafeEqual } from "node:crypto"
-import type { MiddlewareHandler } from "hono"
+import type { Context, MiddlewareHandler } from "hono"
+import type { Caller, Door } from "./door.ts"
 import { WebError } from "./errors.ts"
+
+/** What the guards leave for the routes. */
+export type Env = { Variables: { caller: Caller } }
 
 const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"]
 const AUTHORITY = /^(\[[\da-f:]+\]|[\w.-]+)(?::\d{1,5})?$/i
@@ -29,18 +32,21 @@ export const originGuard: MiddlewareHandler = async (context, next) => {
   await next()
 }
 
-/** Only requests with the token, compared in a time that tells nothing of it. */
-export function tokenGuard(token: string): MiddlewareHandler {
-  const expected = digest(token)
+/** Only requests of the page with a pass, or with the token. */
+export function doorGuard(door: Door): MiddlewareHandler<Env> {
   return async (context, next) => {
-    const given = /^Bearer (.*)$/i.exec(context.req.header("authorization") ?? "")?.[1] ?? ""
-    if (!timingSafeEqual(digest(given), expected)) {
-      context.header("www-authenticate", "Bearer")
-      throw new WebError(401, "The key is missing or wrong. Type /board in OpenCode's terminal for the link with it.")
-    }
+    const caller = door.caller(keyIn(context))
+    if (!caller) throw refusal(context)
+    context.set("caller", caller)
     await next()
   }
 }
 
-/** All of one length, whatever was given. */
-const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
+/** What is shown as key: `authorization: Bearer …`. */
+export const keyIn = (context: Context): string =>
+  /^Bearer (.*)$/i.exec(context.req.header("authorization") ?? "")?.[1] ?? ""
+
+export function refusal(context: Context): WebError {
+  context.header("www-authenticate", "Bearer")
+  return new WebError(401, "The key is missing or wrong. Type /board in OpenCode's terminal for the link with it.")
+}

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { messageOf } from "../core/errors.ts"
 import type { Clock } from "../core/ports.ts"
-import { ensureToken, readAddress, writeAddress } from "./address.ts"
+import { type Address, ensureKeys, portOf, portsOfOthers, readAddress, writeAddress } from "./address.ts"
 import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"
 import type { Log } from "./ports.ts"
@@ -21,7 +21,7 @@ export type SeatPorts = {
   readonly clock: Clock
   readonly log: Log
   readonly listen: (fetch: Fetch, port: number, host: string) => Promise<Listener | undefined>
-  readonly app: (token: string) => Fetch
+  readonly app: (address: Address) => Fetch
   /** What can be read at an address; rejects where nothing answers in time. */
   readonly get?: (url: string, limit: number) => Promise<string>
 }
@@ -88,28 +88,30 @@ export class Seat {
   }
 
   async #look(): Promise<void> {
-    const { file, app } = this.#ports
-    const token = ensureToken(file)
+    const { file } = this.#ports
+    const keys = ensureKeys(file)
     const known = readAddress(file)?.url ?? ""
-    if (known !== "" && (await this.#isOurs(known, token))) return this.#follow(known)
-    await this.#sit(app(token), token)
+    if (known !== "" && (await this.#isOurs(known, keys.token))) return this.#follow(known)
+    await this.#sit(keys, portOf(known))
   }
 
-  async #sit(fetch: Fetch, token: string): Promise<void> {
-    const { port, host, listen, file, log } = this.#ports
-    const wanted = port === 0 ? [0] : Array.from({ length: PORTS }, (_, index) => port + index)
-    for (const each of wanted) {
-      const listener = await listen(fetch, each, host)
+  async #sit(keys: Pick<Address, "token" | "key">, before: number | undefined): Promise<void> {
+    const { port, host, listen, file, log, app } = this.#ports
+    for (const each of portsToTry(port, before, portsOfOthers(file))) {
+      let answer: Fetch = () => new Response(null, { status: 503 })
+      const listener = await listen((request) => answer(request), each, host)
       if (!listener) {
         // Taken in this very moment by a process of our own, or by somebody else: then the next one.
-        if (await this.#isOurs(urlOf(host, each), token)) return this.#follow(urlOf(host, each))
+        if (each !== 0 && (await this.#isOurs(urlOf(host, each), keys.token))) return this.#follow(urlOf(host, each))
         continue
       }
       const url = urlOf(host, listener.port)
+      const address = { ...keys, url, boot: randomBytes(6).toString("base64url") }
+      answer = app(address)
       this.#listener = listener
       if (this.#stopped()) return
       this.#state = "serving"
-      writeAddress(file, { url, token })
+      writeAddress(file, address)
       log("info", "the page is served here; the file has its key", { url, file })
       return
     }
@@ -148,6 +150,18 @@ export class Seat {
       return false
     }
   }
+}
+
+/**
+ * First the one that the project had before, as long as the option allows it: the page's session belongs to it. Then
+ * those that no other project had, so that it finds its own again, too.
+ */
+export function portsToTry(port: number, before: number | undefined, others: ReadonlySet<number>): readonly number[] {
+  if (port === 0) return before === undefined ? [0] : [before, 0]
+  const range = Array.from({ length: PORTS }, (_, index) => port + index)
+  const own = range.filter((each) => each === before)
+  const free = range.filter((each) => each !== before && !others.has(each))
+  return [...own, ...free, ...range.filter((each) => each !== before && others.has(each))]
 }
 
 export const urlOf = (host: string, port: number): string => `http://${host.includes(":") ? `[${host}]` : host}:${port}`

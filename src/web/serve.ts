@@ -2,10 +2,12 @@ import { readFileSync } from "node:fs"
 import { basename } from "node:path"
 import { mainCheckout } from "../board/project.ts"
 import type { Clock } from "../core/ports.ts"
-import { addressFile } from "./address.ts"
+import { addressFile, passesFile, writeAddress } from "./address.ts"
 import { createApp } from "./app.ts"
+import { Door } from "./door.ts"
 import { Feed } from "./feed.ts"
 import { listen } from "./http.ts"
+import { Passes } from "./passes.ts"
 import type { Log, Source } from "./ports.ts"
 import { Seat } from "./seat.ts"
 import { joined } from "./sources.ts"
@@ -51,16 +53,22 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
   const sources = new Set<Source>()
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })
+  const file = addressFile(project)
   // A name leads to several addresses, of which others may have one.
   const host = options.host === "localhost" ? "127.0.0.1" : options.host
   const seat = new Seat({
-    file: addressFile(project),
+    file,
     port: options.port,
     host,
     clock,
     log,
     listen,
-    app: (token) => createApp({ token, host, source, feed, page: readPage, log }).fetch,
+    app(address) {
+      const passes = new Passes({ file: passesFile(file), clock, log })
+      const opened = () => writeAddress(file, address)
+      const door = new Door({ address, passes, clock, opened })
+      return createApp({ address, door, host, source, feed, page: readPage, log }).fetch
+    },
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   clock.after(0, () => void seat.take())

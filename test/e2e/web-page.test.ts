@@ -7,7 +7,6 @@ import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 import { go, live, lost, pageTests, settled } from "../support/page.ts"
-import { TOKEN } from "../support/web.ts"
 import { workingDay } from "../support/web-scene.ts"
 
 /** The page as it is shipped, in a real Chromium, on agents and a board that the tests put there. */
@@ -60,7 +59,8 @@ describe.skipIf(!browser)("the page", () => {
     agents.set(viewOf({ task: { id: "bg_link0000", status: "completed", run: { endedAt: Date.now() } } }))
     agents.answers.set("bg_link0000", "see [this](https://other.example/page)")
     const web = await serve({ agents })
-    const { page, requests } = await open(web.link)
+    const { link } = web
+    const { page, requests } = await open(link)
     await live(page)
     expect(page.url()).toBe(`${web.url}/`)
     await page.reload()
@@ -77,22 +77,41 @@ describe.skipIf(!browser)("the page", () => {
     await popup.waitForLoadState()
     expect(told).toEqual([undefined])
     expect(await popup.evaluate(() => [document.referrer, window.opener])).toEqual(["", null])
-    expect(requests.join()).not.toContain(TOKEN)
+    const [secret = ""] = link.split(".").slice(-1)
+    expect(requests.slice(1).join()).not.toContain(secret)
+  })
+
+  test("is signed out in all tabs by its button, and for good", async () => {
+    const web = await serve({ board: workingDay().board })
+    const { page } = await open(web.link)
+    await live(page)
+    const other = await page.context().newPage()
+    await other.goto(web.url)
+    await live(other)
+    await other.getByRole("button", { name: "Sign out" }).click()
+    for (const each of [page, other]) {
+      await each.getByText("This page's session has ended").waitFor()
+      expect(await each.locator(".task-card").count()).toBe(0)
+    }
+    await page.reload()
+    await page.getByText("This page opens by a link that holds once").waitFor()
+    await page.goto(web.link)
+    await live(page)
   })
 
   test("without its key, or with a wrong one, shows no data and says what to do", async () => {
     const web = await serve({ board: workingDay().board })
-    for (const link of [web.url, `${web.url}/#token=wrong`]) {
+    const used = web.link
+    await live((await open(used)).page)
+    for (const link of [web.url, `${web.url}/#code=wrong`, `${web.link}x`, used]) {
       const { page } = await open(link)
       await page.getByRole("heading", { name: "This page needs its key" }).waitFor()
       expect(await page.locator("body").textContent()).toContain("/board")
       expect(await page.locator(".task-card").count()).toBe(0)
     }
-    const { page } = await open(`${web.url}/#token=wrong`)
+    const { page } = await open(`${web.url}/#code=wrong`)
     await page.getByRole("alert").waitFor()
-    await page.evaluate((token) => {
-      location.hash = `#token=${token}`
-    }, TOKEN)
+    await go(page, new URL(web.link).hash)
     await live(page)
   })
 

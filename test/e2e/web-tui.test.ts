@@ -1,12 +1,14 @@
-import { readdirSync, readFileSync } from "node:fs"
+import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { linkOf } from "../../src/web/address.ts"
+import { readAddress } from "../../src/web/address.ts"
 import { eventually } from "../support/eventually.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
 import { startTui, type Tui } from "../support/tui.ts"
+
+const CODE = /#code=(c\.[\w-]{8}\.[\da-z]{8}\.[\w-]{8}\.[\w-]{22})/
 
 /** The page where no OpenCode server listens: the terminal UI alone. */
 
@@ -28,9 +30,9 @@ test("is served by the terminal UI too, and /board shows the link to it", async 
   const folder = join(tui.root, "state", "opencode", "superagents")
   const address = await eventually(
     () => {
-      const [file = ""] = readdirSync(folder).filter((name) => name.startsWith("web-"))
-      const found = JSON.parse(readFileSync(join(folder, file), "utf8")) as { url: string; token: string }
-      return found.url !== "" && found
+      const [file = ""] = readdirSync(folder).filter((name) => /^web-\w+\.json$/.test(name))
+      const found = readAddress(join(folder, file))
+      return found !== undefined && found.url !== "" && found
     },
     { timeout: 60_000 },
   )
@@ -40,5 +42,17 @@ test("is served by the terminal UI too, and /board shows the link to it", async 
   await tui.waitFor("/board")
   await tui.keys("Enter")
   await tui.waitFor("The page in the browser", { timeout: 30_000 })
-  expect(tui.screen().replaceAll(/\s+/g, "")).toContain(linkOf(address))
+  const shown = () => CODE.exec(tui.screen().replaceAll(/\s+/g, ""))?.[1] ?? ""
+  const first = shown()
+  expect(tui.screen().replaceAll(/\s+/g, "")).toContain(`${address.url}/#code=${first}`)
+  expect(first).toContain(`c.${address.boot}.`)
+  // Each time another: a link opens the page once.
+  await tui.keys("Escape")
+  await tui.waitFor((screen) => !screen.includes("The page in the browser"))
+  await tui.type("/board")
+  await tui.waitFor("/board")
+  await tui.keys("Enter")
+  await tui.waitFor("The page in the browser", { timeout: 30_000 })
+  expect(shown()).toMatch(/^c\./)
+  expect(shown()).not.toBe(first)
 }, 120_000)

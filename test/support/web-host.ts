@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync } from "node:fs"
+import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import type { Browser, Page } from "playwright-core"
-import { linkOf } from "../../src/web/address.ts"
+import { linkOf, readAddress } from "../../src/web/address.ts"
 import { eventually } from "./eventually.ts"
 import type { Host } from "./host.ts"
 import { live } from "./page.ts"
@@ -14,9 +14,9 @@ export const stateFolder = (host: Host) => join(host.home, "state", "opencode", 
 export const addressOf = (host: Host) =>
   eventually(
     () => {
-      const [file = ""] = readdirSync(stateFolder(host)).filter((name) => name.startsWith("web-"))
-      const found = JSON.parse(readFileSync(join(stateFolder(host), file), "utf8")) as { url: string; token: string }
-      return found.url !== "" && found
+      const [file = ""] = readdirSync(stateFolder(host)).filter((name) => /^web-\w+\.json$/.test(name))
+      const found = readAddress(join(stateFolder(host), file))
+      return found !== undefined && found.url !== "" && found
     },
     { message: () => `the page is served\n${host.logs()}` },
   )

@@ -1,16 +1,22 @@
-import { readFileSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Clock } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/lib/clock.ts"
+import { type Address, linkOf } from "../../src/web/address.ts"
 import { createApp } from "../../src/web/app.ts"
+import { Door } from "../../src/web/door.ts"
 import type { Teller } from "../../src/web/events.ts"
 import { Feed } from "../../src/web/feed.ts"
-import { type Listener, listen } from "../../src/web/http.ts"
+import { type Fetch, type Listener, listen } from "../../src/web/http.ts"
+import { Passes } from "../../src/web/passes.ts"
 import { FakeAgents } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
 import { FakePerson } from "./fake-person.ts"
 
 export const TOKEN = "t".repeat(43)
+const KEY = "k".repeat(43)
 const PAGE = fileURLToPath(new URL("../../dist/page.html", import.meta.url))
 const THREADS = "http://127.0.0.1:4096/cHJvamVjdA/session/"
 
@@ -24,31 +30,50 @@ type WebSetup = {
   readonly clock?: Clock
 }
 
+/** A door for tests of routes: the token is `TOKEN`, and sessions are kept in a folder that goes with the process. */
+export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Door {
+  const passes = new Passes({ file: join(folder, "sessions.json"), clock: { now }, log: () => {} })
+  return new Door({ address, passes, clock: { now }, opened: () => {} })
+}
+
+export const addressOf = (url: string, boot = "boot-one"): Address => ({ url, token: TOKEN, key: KEY, boot })
+
 /** The page as it is shipped, on a real server, with agents and a board that the test puts there. */
 export async function startWeb(setup: WebSetup = {}) {
   const { board = new FakeBoard(), agents = new FakeAgents(), person = new FakePerson(), clock = systemClock } = setup
   const source = () => ({ agents, person, board: board ?? undefined, threads: { base: async () => THREADS } })
   const feed = new Feed({ project: "beans", source, clock, log: () => {} })
   const page = () => readFileSync(PAGE, "utf8")
-  const { fetch } = createApp({
-    token: TOKEN,
-    host: "127.0.0.1",
-    source,
-    feed: setup.teller ?? feed,
-    page,
-    log: () => {},
-  })
-  const begin = async (port: number): Promise<Listener> => {
-    const listener = await listen(fetch, port, "127.0.0.1")
-    if (!listener) throw new Error(`port ${port} is taken`)
+  const folder = temporary()
+  let life = 0
+  let address = addressOf("")
+  let answer: Fetch = () => new Response(null, { status: 503 })
+  /** As a process begins its life. */
+  const begin = async (wanted: number): Promise<Listener> => {
+    const listener = await listen((request) => answer(request), wanted, "127.0.0.1")
+    if (!listener) throw new Error(`port ${wanted} is taken`)
+    address = addressOf(`http://127.0.0.1:${listener.port}`, `life-${++life}`)
+    const door = doorOf(address, Date.now, folder)
+    answer = createApp({
+      address,
+      door,
+      host: "127.0.0.1",
+      source,
+      feed: setup.teller ?? feed,
+      page,
+      log: () => {},
+    }).fetch
     return listener
   }
   let listener = await begin(0)
   const { port } = listener
   return {
     feed,
-    url: `http://127.0.0.1:${port}`,
-    link: `http://127.0.0.1:${port}/#token=${TOKEN}`,
+    url: address.url,
+    /** A new one each time: a link opens the page once. */
+    get link() {
+      return linkOf(address)
+    },
     /** The server is gone, and comes back at the same address. */
     async stop() {
       feed.close()
@@ -58,4 +83,15 @@ export async function startWeb(setup: WebSetup = {}) {
       listener = await begin(port)
     },
   }
+}
+
+const folders: string[] = []
+process.on("exit", () => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+})
+
+function temporary(): string {
+  const folder = mkdtempSync(join(tmpdir(), "superagents-web-"))
+  folders.push(folder)
+  return folder
 }

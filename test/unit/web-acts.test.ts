@@ -9,10 +9,9 @@ import { FakeBoard } from "../support/fake-board.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakePerson } from "../support/fake-person.ts"
 import { askOf } from "../support/tasks.ts"
+import { addressOf, doorOf, TOKEN } from "../support/web.ts"
 
 /** What a person does at the page, over its routes. */
-
-const TOKEN = "t".repeat(43)
 
 let board: FakeBoard
 let agents: FakeAgents
@@ -25,7 +24,16 @@ beforeEach(() => {
   person = new FakePerson()
   const source = () => ({ agents, board, person })
   const feed = new Feed({ project: "p", source, clock: new FakeClock(), log: () => {} })
-  app = createApp({ token: TOKEN, host: "127.0.0.1", source, feed, page: () => "<html></html>", log: () => {} })
+  const address = addressOf("http://127.0.0.1:1")
+  app = createApp({
+    address,
+    door: doorOf(address),
+    host: "127.0.0.1",
+    source,
+    feed,
+    page: () => "<html></html>",
+    log: () => {},
+  })
 })
 
 async function ask(method: string, path: string, body?: unknown, more: Record<string, string> = {}) {

@@ -1,8 +1,10 @@
 import { Hono } from "hono"
 import { beforeEach, describe, expect, test } from "vitest"
 import type { BoardTask } from "../../src/board/task.ts"
+import type { Caller } from "../../src/web/door.ts"
 import { eventsRoute } from "../../src/web/events.ts"
 import { Feed } from "../../src/web/feed.ts"
+import type { Env } from "../../src/web/guard.ts"
 import { eventReader } from "../../src/web/page/sse.ts"
 import type { Source } from "../../src/web/ports.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
@@ -238,10 +240,42 @@ test("an end sends everybody away", async () => {
 
 describe("the stream", () => {
   async function open(signal?: AbortSignal) {
-    const app = new Hono().get("/", eventsRoute(feed))
+    const app = appOf()
     app.onError((error, context) => context.text(error.message, 409))
     return app.request("/", signal ? { signal } : {})
   }
+
+  /** The route, as a script asks for it, and what the page's sessions have to do with it. */
+  function appOf(caller: Caller = { kind: "script" }, open = (_id: string, _end: () => void) => () => {}) {
+    const app = new Hono<Env>()
+    app.use(async (context, next) => {
+      context.set("caller", caller)
+      await next()
+    })
+    return app.get("/", eventsRoute(feed, { open }))
+  }
+
+  test("of the page is open in its session, until it is left, and ends with it", async () => {
+    const held = new Map<string, () => void>()
+    const app = appOf({ kind: "page", pass: "p.1" }, (id, end) => {
+      held.set(id, end)
+      return () => held.delete(id)
+    })
+    const gone = new AbortController()
+    await app.request("/", { signal: gone.signal })
+    await flush()
+    expect([[...held.keys()], feed.readers]).toEqual([["p.1"], 1])
+    gone.abort()
+    expect([held.size, feed.readers]).toEqual([0, 0])
+    const response = await app.request("/")
+    await flush()
+    held.get("p.1")?.()
+    expect([held.size, feed.readers]).toEqual([0, 0])
+    let text = ""
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>)
+      text += new TextDecoder().decode(chunk)
+    expect(text).toMatch(/^event: state/)
+  })
 
   test("is one of server-sent events", async () => {
     agents.set(viewOf({ task: { id: "bg_a" } }))
@@ -298,7 +332,7 @@ describe("the stream", () => {
   })
 
   test("is not for more than 64 at once, however fast they come, and for another when one leaves", async () => {
-    const app = new Hono().get("/", eventsRoute(feed))
+    const app = appOf()
     app.onError((error, context) => context.text(error.message, 409))
     const gone = Array.from({ length: 100 }, () => new AbortController())
     const answers = await Promise.all(gone.map(({ signal }) => app.request("/", { signal })))

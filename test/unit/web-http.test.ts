@@ -2,6 +2,7 @@ import { connect, type Socket } from "node:net"
 import { Hono } from "hono"
 import { afterEach, expect, test, vi } from "vitest"
 import { eventsRoute } from "../../src/web/events.ts"
+import type { Env } from "../../src/web/guard.ts"
 import { type Fetch, type Limits, type Listener, listen } from "../../src/web/http.ts"
 import { eventually } from "../support/eventually.ts"
 
@@ -94,7 +95,12 @@ test("who asks for the head of the events alone is no reader of them", async () 
     },
   }
   const joins = vi.spyOn(feed, "join")
-  const url = await start(new Hono().get("/", eventsRoute(feed)).fetch)
+  const app = new Hono<Env>()
+  app.use(async (context, next) => {
+    context.set("caller", { kind: "script" })
+    await next()
+  })
+  const url = await start(app.get("/", eventsRoute(feed, { open: () => () => {} })).fetch as Fetch)
   const socket = await dial(url)
   socket.write("HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
   expect(await read(socket)).toMatch(/^HTTP\/1\.1 200[\s\S]*text\/event-stream/)

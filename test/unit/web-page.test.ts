@@ -2,13 +2,15 @@ import { describe, expect, test } from "vitest"
 import { EMPTY } from "../../src/board/state.ts"
 import { stateOf } from "../../src/board/status.ts"
 import { NO_USAGE, NOBODY, type Task } from "../../src/core/task.ts"
-import { connect, errorIn } from "../../src/web/page/connection.ts"
+import { connect } from "../../src/web/page/connection.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../src/web/page/format.ts"
 import { highlightLines, languageOf } from "../../src/web/page/highlight.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
 import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
+import { type Entered, Stranger } from "../../src/web/page/pass.ts"
 import { patchLines } from "../../src/web/page/patch.ts"
-import { hashOf, routeOf, threadCommand, threadLink, tokenIn } from "../../src/web/page/route.ts"
+import { errorIn } from "../../src/web/page/response.ts"
+import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../src/web/page/route.ts"
 import {
   adviceFor,
   agentState,
@@ -319,7 +321,7 @@ describe("an address", () => {
     })
   })
 
-  test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#token=a"])(
+  test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#code=a"])(
     "that names nothing leads home: %s",
     (hash) => {
       expect(routeOf(hash)).toEqual({ view: "now", filters: {} })
@@ -341,7 +343,7 @@ describe("an address", () => {
 })
 
 test("an address holds the key once, and a session has one of its own", () => {
-  expect([tokenIn("#token=a-_1"), tokenIn("#/task/5"), tokenIn("#token=<x>")]).toEqual(["a-_1", undefined, undefined])
+  expect([codeIn("#code=a.-_1"), codeIn("#/task/5"), codeIn("#code=<x>")]).toEqual(["a.-_1", undefined, undefined])
   expect(threadLink("http://127.0.0.1:4096/p/session/", "ses_1")).toBe("http://127.0.0.1:4096/p/session/ses_1")
   expect([threadLink(undefined, "ses_1"), threadLink("javascript:x", "ses_1")]).toEqual([undefined, undefined])
   expect(threadCommand("ses_1")).toBe("opencode --session ses_1")
@@ -367,16 +369,17 @@ test("an event may have a text with separators that end no line of a stream", ()
 describe("a connection", () => {
   const EVENT = 'event: state\ndata: {"n":1}\n\n'
 
-  function start(answers: (() => Promise<Response>)[]) {
+  function start(answers: (() => Promise<Response>)[], entered: () => Entered = () => ({ bearer: "key" })) {
     const clock = new FakeClock()
     const heard: unknown[] = []
     const asked: RequestInit[] = []
     const connection = connect(
-      "key",
+      async () => entered(),
       {
         event: (name, data) => void heard.push([name, data]),
         lost: (retryIn) => void heard.push(["lost", retryIn]),
-        refused: (message) => void heard.push(["refused", message]),
+        stranger: (message) => void heard.push(["stranger", message]),
+        ended: () => void heard.push(["ended"]),
       },
       {
         after: (ms, run) => clock.after(ms, run),
@@ -431,11 +434,44 @@ describe("a connection", () => {
     connection.end()
   })
 
-  test("stops where the key is refused, and says why", async () => {
-    const { clock, heard, asked } = start([async () => Response.json({ error: "wrong key" }, { status: 401 })])
+  test("stops where the server itself has ended the session", async () => {
+    const { clock, heard, asked } = start([], () => ({ ended: true }))
     await settle()
     await clock.advance(60_000)
-    expect([heard, asked.length]).toEqual([[["refused", "wrong key"]], 1])
+    expect([heard, asked.length]).toEqual([[["ended"]], 0])
+  })
+
+  test("asks again who is there where its key is refused: the server may have been started anew", async () => {
+    let life = 0
+    const refused = async () => Response.json({ error: "wrong key" }, { status: 401 })
+    const { clock, heard, asked } = start([refused, async () => stream(EVENT, true)], () => ({
+      bearer: `life ${++life}`,
+    }))
+    await settle()
+    await clock.advance(500)
+    await settle()
+    expect(heard).toEqual([
+      ["lost", 500],
+      ["state", { n: 1 }],
+    ])
+    expect(asked.map(({ headers }) => headers)).toEqual([
+      { authorization: "Bearer life 1" },
+      { authorization: "Bearer life 2" },
+    ])
+  })
+
+  test("sends nothing to a stranger, says so, and waits for the right one", async () => {
+    let isStranger = true
+    const { clock, heard, asked } = start([async () => stream(EVENT, true)], () => {
+      if (isStranger) throw new Stranger("not ours")
+      return { bearer: "key" }
+    })
+    await settle()
+    expect([heard, asked.length]).toEqual([[["stranger", "not ours"]], 0])
+    isStranger = false
+    await clock.advance(500)
+    await settle()
+    expect(heard.at(-1)).toEqual(["state", { n: 1 }])
   })
 
   test("that is silent for too long counts as lost", async () => {

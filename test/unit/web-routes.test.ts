@@ -7,9 +7,10 @@ import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { askOf, outcomeOf } from "../support/tasks.ts"
+import { addressOf, doorOf, TOKEN } from "../support/web.ts"
 
-const TOKEN = "s3cret".repeat(7)
 const HOST = "127.0.0.1:4097"
+const address = addressOf(`http://${HOST}`)
 const HTML = "<html><style>a{}</style><script>1</script></html>"
 
 let board: FakeBoard
@@ -25,7 +26,15 @@ beforeEach(() => {
   logged = []
   const log = (...line: unknown[]) => void logged.push(JSON.stringify(line))
   const feed = new Feed({ project: "p", source: () => source, clock: new FakeClock(), log })
-  app = createApp({ token: TOKEN, host: "devbox", source: () => source, feed, page: () => HTML, log })
+  app = createApp({
+    address,
+    door: doorOf(address),
+    host: "127.0.0.53",
+    source: () => source,
+    feed,
+    page: () => HTML,
+    log,
+  })
 })
 
 type Extra = { body?: unknown; headers?: Record<string, string | undefined> }
@@ -380,7 +389,7 @@ describe("an attacker", () => {
     }
   })
 
-  test.each(["127.0.0.1:4097", "localhost:4097", "localhost", "[::1]:4097", "LOCALHOST:9999", "devbox:4097"])(
+  test.each(["127.0.0.1:4097", "localhost:4097", "localhost", "[::1]:4097", "LOCALHOST:9999", "127.0.0.53:4097"])(
     "is not who asks for %s",
     async (host) => expect((await ask("GET", "/api/tasks", { headers: { host } })).status).toBe(200),
   )

@@ -2,10 +2,20 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { addressFile, ensureToken, linkOf, readAddress, writeAddress } from "../../src/web/address.ts"
+import {
+  type Address,
+  addressFile,
+  ensureKeys,
+  linkOf,
+  passesFile,
+  portOf,
+  portsOfOthers,
+  readAddress,
+  writeAddress,
+} from "../../src/web/address.ts"
 import { proofOf } from "../../src/web/app.ts"
 import type { Fetch } from "../../src/web/http.ts"
-import { LOOK_MS, Seat, urlOf } from "../../src/web/seat.ts"
+import { LOOK_MS, portsToTry, Seat, urlOf } from "../../src/web/seat.ts"
 import { type ClockView, FakeClock, flush } from "../support/fake-clock.ts"
 
 let folder: string
@@ -26,45 +36,95 @@ describe("the file with address and key", () => {
     expect(addressFile("/work/a", { HOME: "/home/me" })).toMatch(/^\/home\/me\/\.local\/state\/opencode\//)
   })
 
-  test("has 32 random bytes, and nobody else may read it", () => {
-    const token = ensureToken(file)
-    expect(Buffer.from(token, "base64url")).toHaveLength(32)
+  const addressed = (more: Partial<Address> = {}): Address => ({
+    ...{ url: "http://127.0.0.1:4097", boot: "b1", ...ensureKeys(file), ...more },
+  })
+
+  test("has two keys of 32 random bytes, and nobody else may read it", () => {
+    const { token, key } = ensureKeys(file)
+    for (const each of [token, key]) expect(Buffer.from(each, "base64url")).toHaveLength(32)
+    expect(key).not.toBe(token)
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(statSync(join(file, "..")).mode & 0o777).toBe(0o700)
-    expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ url: "", token })
+    expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ url: "", token, key, boot: "" })
   })
 
-  test("keeps its key over restarts and new addresses", () => {
-    const token = ensureToken(file)
-    writeAddress(file, { url: "http://127.0.0.1:4097", token })
-    expect(ensureToken(file)).toBe(token)
-    expect(readAddress(file)).toEqual({ url: "http://127.0.0.1:4097", token })
+  test("keeps its keys over restarts and new addresses", () => {
+    const address = addressed()
+    writeAddress(file, address)
+    expect(ensureKeys(file)).toMatchObject({ token: address.token, key: address.key })
+    expect(readAddress(file)).toEqual(address)
     expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 
-  test("that others could read, or that is broken, gets a new key", () => {
-    const token = ensureToken(file)
+  test("that others could read, or that is broken, gets new keys", () => {
+    const { token, key } = ensureKeys(file)
     chmodSync(file, 0o644)
     expect(readAddress(file)).toBeUndefined()
-    const second = ensureToken(file)
-    expect(second).not.toBe(token)
+    const second = ensureKeys(file)
+    expect([second.token === token, second.key === key]).toEqual([false, false])
     expect(statSync(file).mode & 0o777).toBe(0o600)
-    for (const text of ["", "{", '{"url":1,"token":"x"}', "null"]) {
+    const withoutKey = JSON.stringify({ url: "", boot: "", token })
+    for (const text of ["", "{", '{"url":1,"token":"x"}', "null", withoutKey]) {
       writeFileSync(file, text, { mode: 0o600 })
-      expect(ensureToken(file)).toMatch(/^[\w-]{43}$/)
+      expect(ensureKeys(file).token).toMatch(/^[\w-]{43}$/)
       expect(readAddress(file)?.url).toBe("")
     }
   })
 
   test("leaves nothing else behind", () => {
-    ensureToken(file)
-    writeAddress(file, { url: "http://x", token: ensureToken(file) })
+    writeAddress(file, addressed())
     expect(readdirSync(join(file, ".."))).toEqual(["web-p.json"])
   })
 
-  test("gives a link with the key in its fragment", () => {
-    expect(linkOf({ url: "http://127.0.0.1:4097", token: "abc" })).toBe("http://127.0.0.1:4097/#token=abc")
+  test("gives links that are new each time, for this life and ten minutes, with nothing of the keys in them", () => {
+    const address = addressed()
+    const links = [linkOf(address, 0), linkOf(address, 0)]
+    const [one, other] = links
+    expect(one).not.toBe(other)
+    for (const link of links) {
+      expect(link).toMatch(/^http:\/\/127\.0\.0\.1:4097\/#code=c\.b1\.cuyo\.[\w-]{8}\.[\w-]{22}$/)
+      expect(link).not.toContain(address.token)
+    }
   })
+
+  test("has a link for whoever reads it, another after each writing", () => {
+    const linkIn = () => JSON.parse(readFileSync(file, "utf8")).link
+    writeAddress(file, addressed())
+    const first = linkIn()
+    expect(first).toMatch(/^http:\/\/127\.0\.0\.1:4097\/#code=c\.b1\.0\.[\w-]{8}\.[\w-]{22}$/)
+    writeAddress(file, addressed())
+    expect(linkIn()).not.toBe(first)
+    expect(readAddress(file)).not.toHaveProperty("link")
+  })
+
+  test("tells which ports other projects had", () => {
+    const of = (project: string) => join(folder, "opencode", "superagents", `web-${project.repeat(16)}.json`)
+    expect(portsOfOthers(of("a"))).toEqual(new Set())
+    for (const [project, url] of [
+      ["a", "http://127.0.0.1:4097"],
+      ["b", "http://127.0.0.1:4098"],
+      ["c", "http://[::1]:4105"],
+      ["d", ""],
+    ] as const)
+      writeAddress(of(project), { url, boot: "b", ...ensureKeys(of(project)) })
+    writeFileSync(of("e"), "{", { mode: 0o600 })
+    writeFileSync(passesFile(of("b")), "{}", { mode: 0o600 })
+    expect([...portsOfOthers(of("a"))].toSorted()).toEqual([4098, 4105])
+    expect([portOf("http://x:1"), portOf("http://x"), portOf("x")]).toEqual([1, undefined, undefined])
+  })
+})
+
+test("a project has the port that it had, then those that no other had, then the rest, as far as the option goes", () => {
+  const first = (port: number, before?: number, others: number[] = []) =>
+    portsToTry(port, before, new Set(others)).slice(0, 3)
+  expect(first(4097)).toEqual([4097, 4098, 4099])
+  expect(first(4097, 4100)).toEqual([4100, 4097, 4098])
+  expect(first(4097, undefined, [4097, 4099])).toEqual([4098, 4100, 4101])
+  expect(first(4097, 4099, [4097, 4099])).toEqual([4099, 4098, 4100])
+  expect(first(5000, 4097)).toEqual([5000, 5001, 5002])
+  expect(portsToTry(4097, 4100, new Set([4097])).toSorted()).toEqual(Array.from({ length: 20 }, (_, at) => 4097 + at))
+  expect([portsToTry(0, undefined, new Set()), portsToTry(0, 4321, new Set())]).toEqual([[0], [4321, 0]])
 })
 
 /** Ports of a machine that all processes of a test share. */
@@ -106,7 +166,10 @@ describe("who serves", () => {
       log: (level, message, fields) => void logged.push(`${level} ${message} ${JSON.stringify(fields)}`),
       listen: machine.listen,
       get: machine.get,
-      app: (token) => (request) => new Response(proofOf(token, new URL(request.url).pathname.slice("/proof/".length))),
+      app:
+        ({ token }) =>
+        (request) =>
+          new Response(proofOf(token, new URL(request.url).pathname.slice("/proof/".length))),
     })
     return { seat, clock: view }
   }
@@ -132,7 +195,29 @@ describe("who serves", () => {
     machine.taken.delete(4097)
     await clock.advance(60_000)
     expect(b.seat.state).toBe("serving")
-    expect(readAddress(file)).toEqual(before)
+    const after = readAddress(file)
+    expect(after).toEqual({ ...before, boot: after?.boot })
+    expect(after?.boot).not.toBe(before?.boot)
+  })
+
+  test("a project finds its port again, though another is started before it and wants the same", async () => {
+    const others = join(folder, "opencode", "superagents", `web-${"b".repeat(16)}.json`)
+    const own = join(folder, "opencode", "superagents", `web-${"a".repeat(16)}.json`)
+    file = own
+    const a = process()
+    await a.seat.take()
+    file = others
+    const b = process()
+    await b.seat.take()
+    const portIn = (of: string) => portOf(readAddress(of)?.url ?? "")
+    expect([portIn(own), portIn(others)]).toEqual([4097, 4098])
+    for (const { seat } of [a, b]) await seat.stop()
+    // The other way round.
+    const again = process()
+    await again.seat.take()
+    file = own
+    await process().seat.take()
+    expect([portIn(own), portIn(others)]).toEqual([4097, 4098])
   })
 
   test("exactly one of two that start in the same moment", async () => {
@@ -152,9 +237,10 @@ describe("who serves", () => {
     const { seat } = process()
     await seat.take()
     expect(readAddress(file)?.url).toBe("http://127.0.0.1:4098")
-    const { token = "" } = readAddress(file) ?? {}
+    const { token = "", key = "" } = readAddress(file) ?? {}
     expect(asked.length).toBeGreaterThan(0)
     expect(asked.join()).not.toContain(token)
+    expect(asked.join()).not.toContain(key)
   })
 
   test("one of two that sat down side by side gets up again", async () => {
@@ -162,7 +248,7 @@ describe("who serves", () => {
     const a = process()
     await a.seat.take()
     machine.taken.delete(4097)
-    writeAddress(file, { url: "", token: ensureToken(file) })
+    writeAddress(file, { url: "", boot: "", ...ensureKeys(file) })
     const b = process()
     await b.seat.take()
     expect([a.seat.state, b.seat.state, machine.taken.size]).toEqual(["serving", "serving", 2])
@@ -212,7 +298,9 @@ describe("who serves", () => {
     const [a, b] = [process(), process()]
     await a.seat.take()
     await b.seat.take()
-    expect(logged.join()).not.toContain(readAddress(file)?.token)
+    const { token, key } = readAddress(file) ?? {}
+    expect(logged.join()).not.toContain(token)
+    expect(logged.join()).not.toContain(key)
   })
 })
 

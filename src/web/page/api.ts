@@ -1,12 +1,18 @@
 import type { Conversation, Question, Reply } from "../../host/person.ts"
 import type { AgentDetail, AgentRow, Choices, Done, Ended, TaskRow } from "../wire.ts"
-import { errorIn } from "./connection.ts"
+import { type Entry, Stranger } from "./pass.ts"
+import { errorIn } from "./response.ts"
 
-let token = ""
+let enter: Entry = () => Promise.reject(new Error(NOBODY))
 
-export const useToken = (given: string): void => {
-  token = given
+/** How each call gets in: the server has to prove who it is before anything is sent. */
+export const useEntry = (given: Entry): void => {
+  enter = given
 }
+
+const ENTRY_MS = 10_000
+const NOBODY = "OpenCode does not answer. Try again when the page is live."
+const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
 
 export type NewTask = {
   readonly title: string
@@ -46,13 +52,18 @@ export const api = {
   cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
   reply: (id: string, text: string) => call<TaskRow>("POST", `/api/tasks/${id}/reply`, { text }),
+  signOut: () => call<{ ended: true }>("DELETE", "/api/sign-out"),
 }
 
 async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
-  const headers: Record<string, string> = { authorization: `Bearer ${token}` }
+  const entered = await enter(AbortSignal.timeout(ENTRY_MS)).catch((error) => {
+    throw error instanceof Stranger ? error : new Error(NOBODY)
+  })
+  if ("ended" in entered) throw new Error(ENDED)
+  const headers: Record<string, string> = { authorization: `Bearer ${entered.bearer}` }
   if (body !== undefined) headers["content-type"] = "application/json"
   const response = await fetch(path, { method, headers, body: JSON.stringify(body) }).catch(() => {
-    throw new Error("OpenCode does not answer. Try again when the page is live.")
+    throw new Error(NOBODY)
   })
   if (!response.ok) throw new Error(await errorIn(response))
   return response.json()

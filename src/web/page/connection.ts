@@ -1,3 +1,4 @@
+import { type Entry, Stranger } from "./pass.ts"
 import { eventReader } from "./sse.ts"
 
 /** Nothing for so long, in ms, and the connection counts as lost: the server says something every 15 s. */
@@ -10,8 +11,10 @@ export type Heard = {
   event(name: string, data: unknown): void
   /** The connection is gone; the next attempt is in `retryIn` ms. */
   lost(retryIn: number): void
-  /** The server does not take the key. There will be no more attempts. */
-  refused(message: string): void
+  /** Somebody else answers; the attempts go on. */
+  stranger(message: string): void
+  /** The server itself has ended the session. There will be no more attempts. */
+  ended(): void
 }
 
 type Timers = {
@@ -23,7 +26,7 @@ type Timers = {
  * Listens to the server's events for as long as the page is open: after a lost connection it comes back by itself, and
  * the first event then has the whole state. Returns how to end it and how to try again at once.
  */
-export function connect(token: string, heard: Heard, { after, fetch }: Timers): { end(): void; again(): void } {
+export function connect(enter: Entry, heard: Heard, { after, fetch }: Timers): { end(): void; again(): void } {
   let attempt = 0
   let ended = false
   let stop = new AbortController()
@@ -46,23 +49,26 @@ export function connect(token: string, heard: Heard, { after, fetch }: Timers): 
   async function listen(): Promise<void> {
     while (!ended) {
       stop = new AbortController()
-      const outcome = await once(stop).catch(() => "lost" as const)
-      if (ended || outcome === "refused") return
+      const outcome = await once(stop).catch((error) => error)
+      if (ended || outcome === "ended") return
       const pause = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
-      heard.lost(pause)
+      if (outcome instanceof Stranger) heard.stranger(outcome.message)
+      else heard.lost(pause)
       await pausing(pause)
     }
   }
 
-  async function once(current: AbortController): Promise<"lost" | "refused"> {
-    const headers = { authorization: `Bearer ${token}` }
+  async function once(current: AbortController): Promise<"lost" | "ended"> {
     let watch = after(SILENCE_MS, () => current.abort())
     try {
-      const response = await fetch("/api/events", { headers, signal: current.signal })
-      if (response.status === 401) {
-        heard.refused(await errorIn(response))
-        return "refused"
+      const entered = await enter(current.signal)
+      if (current.signal.aborted) return "lost"
+      if ("ended" in entered) {
+        heard.ended()
+        return "ended"
       }
+      const headers = { authorization: `Bearer ${entered.bearer}` }
+      const response = await fetch("/api/events", { headers, signal: current.signal })
       if (!response.ok || !response.body) return "lost"
       const read = eventReader()
       const reader = response.body.pipeThrough(new TextDecoderStream() as never).getReader() as {
@@ -91,13 +97,5 @@ export function connect(token: string, heard: Heard, { after, fetch }: Timers): 
         resolve()
       }
     })
-  }
-}
-
-export async function errorIn(response: Response): Promise<string> {
-  try {
-    return String(((await response.json()) as { error: string }).error)
-  } catch {
-    return `The server answered with status ${response.status}.`
   }
 }

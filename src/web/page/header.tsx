@@ -1,4 +1,5 @@
 import { createMemo, For, Show } from "solid-js"
+import { api } from "./api.ts"
 import { dollarsOf } from "./format.ts"
 import { Keys } from "./keys.tsx"
 import { spentOfDay } from "./money.tsx"
@@ -46,6 +47,11 @@ export function Header() {
             Launch
           </a>
           <Keys />
+          <Show when={link().state === "live"}>
+            <button type="button" class="button" onClick={() => void api.signOut().catch(() => {})}>
+              Sign out
+            </button>
+          </Show>
         </div>
         <Tabs waiting={waiting()} />
       </Show>

@@ -1,52 +1,80 @@
 import { render } from "solid-js/web"
-import { useToken } from "./api.ts"
+import { useEntry } from "./api.ts"
 import { App } from "./app.tsx"
 import { connect } from "./connection.ts"
-import { tokenIn } from "./route.ts"
+import { type Around, type Entry, enter, type Pass, Stranger, signIn } from "./pass.ts"
+import { codeIn } from "./route.ts"
+import { shelf } from "./shelf.ts"
 import { link, setLink, take, tick } from "./state.ts"
 
 const TICK_MS = 1000
-const KEPT = "superagents.token"
-const NO_KEY =
-  "This page opens by a link that holds its key: type /board in OpenCode's terminal. With opencode serve, its log names the file that has it."
+const ENTRY_MS = 10_000
+const NEW_LINK =
+  "Type /board in OpenCode's terminal for a new link. With opencode serve, its log names the file that has one."
+const NO_KEY = `This page opens by a link that holds once. ${NEW_LINK}`
+const USED = `This link was used before, or is too old. ${NEW_LINK}`
+const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
+const AROUND: Around = { fetch: (url, init) => fetch(url, init), origin: location.origin }
 
-/** The key from the address, which is then wiped from it, or the one that this tab has kept. */
-function takeToken(): string {
-  const given = tokenIn(location.hash)
-  if (given === undefined) return sessionStorage.getItem(KEPT) ?? ""
-  sessionStorage.setItem(KEPT, given)
-  history.replaceState(null, "", location.pathname)
-  return given
+/** The code from the address, which is wiped from it at once. */
+function takeCode(): string | undefined {
+  const code = codeIn(location.hash)
+  if (code !== undefined) history.replaceState(null, "", location.pathname)
+  return code
 }
+
+/** What lets this page in: for a new link the pass that it is exchanged for, else the one that was kept. */
+async function passFor(code: string | undefined): Promise<Pass | undefined> {
+  const pass = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
+  if (pass) await shelf.put(pass)
+  return pass ?? (await shelf.get())
+}
+
+const refuse = (message: string) => setLink({ state: "refused", message })
 
 let connection: ReturnType<typeof connect> | undefined
 /** A browser has six connections to a server, for all tabs: those that nobody sees leave theirs to the one that is. */
 const tabs = new BroadcastChannel("superagents")
 let left = false
+let beginnings = 0
 
-function begin(): void {
+async function begin(): Promise<void> {
   connection?.end()
   left = false
-  const token = takeToken()
-  useToken(token)
-  if (token === "") return void setLink({ state: "refused", message: NO_KEY })
+  const beginning = ++beginnings
   setLink({ state: "loading" })
+  const code = takeCode()
+  try {
+    const pass = await passFor(code)
+    // Another link was opened meanwhile.
+    if (beginning !== beginnings) return
+    if (pass) listen(pass)
+    else refuse(code === undefined ? NO_KEY : USED)
+  } catch (error) {
+    refuse(error instanceof Stranger ? error.message : `OpenCode does not answer at this address. ${NEW_LINK}`)
+  }
+}
+
+function listen(pass: Pass): void {
+  const entry: Entry = (signal) => enter(pass, AROUND, signal)
+  useEntry(entry)
   const heard = {
     event: take,
     lost: () => {
       const before = link()
       if (before.state !== "lost") setLink({ state: "lost", since: Date.now() })
     },
-    refused(message: string) {
-      sessionStorage.removeItem(KEPT)
-      setLink({ state: "refused", message })
+    stranger: refuse,
+    ended() {
+      void shelf.remove()
+      refuse(ENDED)
     },
   }
   const after = (ms: number, run: () => void) => {
     const timer = setTimeout(run, ms)
     return () => clearTimeout(timer)
   }
-  connection = connect(token, heard, { after, fetch: (url, init) => fetch(url, init) })
+  connection = connect(entry, heard, { after, fetch: AROUND.fetch })
 }
 
 const hasten = () => {
@@ -62,12 +90,12 @@ tabs.onmessage = () => {
 const seen = () => {
   if (document.hidden) return
   tabs.postMessage("seen")
-  if (left) begin()
+  if (left) void begin()
   else hasten()
 }
 
 addEventListener("hashchange", () => {
-  if (tokenIn(location.hash) !== undefined) begin()
+  if (codeIn(location.hash) !== undefined) void begin()
 })
 addEventListener("online", hasten)
 document.addEventListener("visibilitychange", seen)
@@ -76,6 +104,6 @@ setInterval(() => {
 }, TICK_MS)
 
 tabs.postMessage("seen")
-begin()
+void begin()
 const root = document.getElementById("root")
 if (root) render(() => <App />, root)

@@ -1,7 +1,7 @@
 import { createSignal, onCleanup } from "solid-js"
-import { type Filters, HOME, hashOf, type Route, routeOf, tokenIn, type View } from "./route.ts"
+import { codeIn, type Filters, HOME, hashOf, type Route, routeOf, type View } from "./route.ts"
 
-const [route, setRoute] = createSignal<Route>(tokenIn(location.hash) === undefined ? routeOf(location.hash) : HOME)
+const [route, setRoute] = createSignal<Route>(codeIn(location.hash) === undefined ? routeOf(location.hash) : HOME)
 
 /** Where the reader is. */
 export { route }
@@ -51,7 +51,7 @@ export function createPlace(mayLeave: () => Promise<boolean>) {
     else if (location.hash !== here) history.pushState(null, "", here)
   }
   const follow = () => {
-    if (tokenIn(location.hash) === undefined && location.hash !== hashOf(route())) void go(location.hash)
+    if (codeIn(location.hash) === undefined && location.hash !== hashOf(route())) void go(location.hash)
   }
   const unload = (event: BeforeUnloadEvent) => {
     if (wouldLose()) event.preventDefault()

@@ -53,8 +53,8 @@ export const agentLink = (id: string): string => `#/agent/${id}`
 export const launchLink = (like?: string): string => `#/launch${like === undefined ? "" : `/${like}`}`
 export const NEW_TASK = "#/new"
 
-/** The key in a fragment: `#token=…`. */
-export const tokenIn = (hash: string): string | undefined => /^#token=([\w-]+)$/.exec(hash)?.[1]
+/** What a link lets in by, in the fragment: `#code=…`. */
+export const codeIn = (hash: string): string | undefined => /^#code=([\w.-]+)$/.exec(hash)?.[1]
 
 /** Where a session can be seen: on OpenCode's own page, or by a command. */
 export const threadLink = (base: string | undefined, sessionID: string): string | undefined =>

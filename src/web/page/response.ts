@@ -1,0 +1,8 @@
+/** What a refusal says. */
+export async function errorIn(response: Response): Promise<string> {
+  try {
+    return String(((await response.json()) as { error: string }).error)
+  } catch {
+    return `The server answered with status ${response.status}.`
+  }
+}
