@@ -41,7 +41,7 @@ function shownIn([kind, id = ""]: readonly string[]): Shown | undefined {
 /** The address of a place, whole: it can be kept and sent. */
 export function hashOf({ view, filters, shown }: Route): string {
   const query = new URLSearchParams(
-    FILTERS.flatMap((name) => (filters[name] ? [[name, filters[name]]] : [])),
+    FILTERS.flatMap((name): [string, string][] => (filters[name] ? [[name, filters[name]]] : [])),
   ).toString()
   const path = shown ? `/${shown.kind}${shown.id === undefined ? "" : `/${shown.id}`}` : ""
   return view === "now" && path === "" && query === "" ? "#/" : `#/${view}${path}${query === "" ? "" : `?${query}`}`
