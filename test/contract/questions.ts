@@ -55,6 +55,20 @@ export function questionContract(driver: Driver): void {
       await driver.host.refuse(ask, "once more")
     })
 
+    test("stays open when its session is stopped, until it is refused", async () => {
+      driver.world.onPrompt("LEAVE", bash)
+      const sessionID = await driver.child({ agent: "build" })
+      await driver.send(sessionID, "LEAVE", { agent: "build" })
+      const ask = await firstAsk(sessionID)
+      await driver.host.abort(sessionID)
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+      await driver.world.pause()
+      expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([ask.id])
+      await driver.host.refuse(ask, "")
+      await driver.world.eventually(async () => (await asksOf(sessionID)).length === 0)
+      expect(await driver.isIdle(sessionID)).toBe(true)
+    })
+
     describe("beside another one of the same step", () => {
       const question = (text: string) => ({
         name: "question",

@@ -85,7 +85,7 @@ export class FakeClock implements Clock {
   #next(end: number): Timer | undefined {
     let first: Timer | undefined
     for (const timer of this.#timers) {
-      if (timer.at > end) continue
+      if (timer.at > end || timer.owner.frozen) continue
       if (!first || timer.at < first.at || (timer.at === first.at && timer.order < first.order)) first = timer
     }
     return first
@@ -95,6 +95,8 @@ export class FakeClock implements Clock {
 export class ClockView implements Clock {
   readonly #clock: FakeClock
   #dead = false
+  /** The process stands still: its timers come when it goes on. */
+  frozen = false
 
   constructor(clock: FakeClock) {
     this.#clock = clock

@@ -1,5 +1,8 @@
-import type { Rule } from "../../src/core/ports.ts"
+import type { Rule, TaskRecord } from "../../src/core/ports.ts"
 import type { Model, Usage } from "../../src/core/task.ts"
+import { decodeRecord } from "../../src/host/record/codec.ts"
+import type { Signer } from "../../src/host/record/signature.ts"
+import { SIGNER } from "./records.ts"
 
 export type StoredPart =
   | { type: "text"; id: string; text: string; synthetic: boolean }
@@ -50,6 +53,10 @@ export class FakeDatabase {
   readonly living = new Set<string>()
   /** Its processes are of different machines: none can see whether another one lives, but by what it writes. */
   strangers = false
+  /** Signs the records of all its processes. */
+  signer: Signer = SIGNER
+  /** What a session's metadata hold, as they were read before: whoever writes them puts others in their place. */
+  readonly #records = new WeakMap<object, TaskRecord | undefined>()
   #count = 0
 
   /** Ascending, as the host's own ids are. */
@@ -72,6 +79,13 @@ export class FakeDatabase {
     }
     this.sessions.set(stored.id, stored)
     return stored
+  }
+
+  /** The record in a session that its signature proves. */
+  recordIn({ id, parentID, metadata }: StoredSession): TaskRecord | undefined {
+    if (!this.#records.has(metadata))
+      this.#records.set(metadata, decodeRecord(jsonCopy({ id, parentID, metadata }), this.signer))
+    return this.#records.get(metadata)
   }
 
   children(id: string): StoredSession[] {

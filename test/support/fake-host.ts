@@ -28,7 +28,7 @@ import {
 import { withoutCopies } from "../../src/host/record/copies.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
-import { ownerOf, SIGNER } from "./records.ts"
+import { ownerOf } from "./records.ts"
 
 /**
  * What a call meets: time, a failure before or after its work, the end of the process; or it is accepted in vain. `held`
@@ -65,7 +65,7 @@ export class FakeHost extends FakeProcess implements Host {
 
   createSession(input: NewSession, draft: TaskDraft): Promise<string> {
     const create = () => {
-      const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner, SIGNER) })
+      const metadata = jsonCopy({ [RECORD_KEY]: encodeRecord(draft, this.owner, this.database.signer) })
       const { parentID, title, agent, model, rules } = input
       const id = this.openSession({ parentID, title, agent, model, rules: [...rules], metadata })
       const folder = this.folders.get(parentID)
@@ -87,13 +87,13 @@ export class FakeHost extends FakeProcess implements Host {
     return this.carryOut("session", sessionID, () => {
       const session = this.database.sessions.get(sessionID)
       if (!session) return undefined
-      const { id, parentID, rules, undoneFrom, metadata } = session
+      const { id, parentID, rules, undoneFrom } = session
       return {
         id,
         parentID,
         rules,
         reverted: undoneFrom !== undefined,
-        record: decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER),
+        record: this.database.recordIn(session),
       }
     })
   }
@@ -201,7 +201,7 @@ export class FakeHost extends FakeProcess implements Host {
       const { [RECORD_KEY]: _ours, ...others } = session.metadata
       this.writeMetadata(sessionID, {
         ...others,
-        ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner, SIGNER) }),
+        ...(task && { [RECORD_KEY]: encodeRecord(task, this.owner, this.database.signer) }),
       })
     }
     return this.carryOut("saveRecord", sessionID, save, task)
@@ -209,7 +209,7 @@ export class FakeHost extends FakeProcess implements Host {
 
   /** What another living process has is its own, but for a new run of what is over; and no later run is written over. */
   #refuseTakenOver(session: StoredSession, task: Task | undefined): void {
-    const record = decodeRecord(session, SIGNER)
+    const record = this.database.recordIn(session)
     const ownership = record && this.ownership(record.owner)
     if (!record || ownership === "ours") return
     const ahead = task ? task.run.generation - record.task.run.generation : 0
@@ -233,8 +233,8 @@ export class FakeHost extends FakeProcess implements Host {
   unbelieved(): readonly Unbelieved[] {
     return [...this.database.sessions.values()].flatMap((row) => {
       const { id, parentID, metadata, messages, updatedAt } = row
-      const stored = jsonCopy({ id, parentID, metadata })
-      if (decodeRecord(stored, SIGNER) || !decodeRecord(stored)) return []
+      if (!(RECORD_KEY in metadata) || this.database.recordIn(row)) return []
+      if (!decodeRecord(jsonCopy({ id, parentID, metadata }))) return []
       return [{ sessionID: id, cost: costOf(messages), changedAt: updatedAt }]
     })
   }
@@ -286,9 +286,8 @@ export class FakeHost extends FakeProcess implements Host {
 
   async #records(wanted: (session: StoredSession) => boolean): Promise<TaskRecord[]> {
     const recorded = [...this.database.sessions.values()].flatMap((row) => {
-      const { id, parentID, metadata, messages } = row
-      const record = decodeRecord(jsonCopy({ id, parentID, metadata }), SIGNER)
-      return record ? [{ row, record: { ...record, cost: costOf(messages) } }] : []
+      const record = this.database.recordIn(row)
+      return record ? [{ row, record: { ...record, cost: costOf(row.messages) } }] : []
     })
     const holdsPrompt = async ({ task }: TaskRecord) => this.#message(task.sessionID, task.run.promptID) !== undefined
     const own = await withoutCopies(recorded, holdsPrompt)

@@ -84,6 +84,21 @@ export class FakeProcess {
     return messageID
   }
 
+  /** Its user refuses a question without a word. */
+  refuseByUser(ask: Ask): void {
+    this.answerAsk(ask, true, false)
+  }
+
+  /** What its sessions do that are not idle. */
+  get activityNow(): ReadonlyMap<string, Activity> {
+    return this.working
+  }
+
+  /** The open questions. */
+  get questions(): readonly Ask[] {
+    return [...this.asks.values()]
+  }
+
   answer(askID: string): void {
     const ask = this.asks.get(askID)
     if (ask) this.answerAsk(ask, false, false)
@@ -151,8 +166,11 @@ export class FakeProcess {
     this.clock.after(1, take)
   }
 
+  /** One whose turn was stopped stays open until it is answered, which nobody hears. */
   protected answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
-    if (this.asks.has(ask.id)) this.#turns.get(ask.sessionID)?.answerAsk(ask, refused, feedback)
+    if (!this.asks.has(ask.id)) return
+    this.#turns.get(ask.sessionID)?.answerAsk(ask, refused, feedback)
+    if (!this.#turns.has(ask.sessionID)) this.asks.delete(ask.id)
   }
 
   /** The same message again changes nothing; but a session that has something unanswered takes it up. */

@@ -38,9 +38,12 @@ export class Rig {
   readonly #worktrees: LoadWorktrees | undefined
   readonly #scripts: FakeScript[] = []
   #ids = 0
+  /** Ids of two processes differ. */
+  readonly #letter: string
 
   constructor({ options = {}, development = false, worktrees, share }: RigOptions = {}) {
     this.#worktrees = worktrees
+    this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
     const parsed = parseOptions(options)
     if (parsed.problems.length > 0) throw new Error(parsed.problems.join("\n"))
@@ -181,7 +184,7 @@ export class Rig {
       forks: this.forks,
       clock: this.timers,
       options: this.options,
-      randomID: () => String(++this.#ids).padStart(8, "a"),
+      randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
       worktrees: this.#worktrees,
       validate: async (schema, text) => checkValue(schema, text),

@@ -1,0 +1,332 @@
+import { HostError } from "../../src/core/ports.ts"
+import { isActive, type Task } from "../../src/core/task.ts"
+import type { CallFault } from "../support/fake-host.ts"
+import type { EventFault } from "../support/fake-process.ts"
+import type { Reply } from "../support/model.ts"
+import { ALL_KINDS, type Kind } from "./kinds.ts"
+import type { World } from "./world.ts"
+
+/**
+ * What can come to a life at any moment. To add one is to add a line: the crossings then deliver it at every call, and
+ * the random lives whenever they like. `task` is the one that is concerned.
+ */
+export type Input = {
+  readonly name: string
+  /** How often it comes in a random life. */
+  readonly weight: number
+  /** False where it means nothing now. */
+  readonly can?: (world: World, task: Task) => boolean
+  readonly give: (world: World, task: Task) => void | Promise<void>
+}
+
+/** What a call can meet instead of its work. */
+export type Failure = { readonly name: string; readonly weight: number; readonly fault: () => CallFault }
+
+const failed = () => new HostError("out of order")
+
+export const FAILURES: readonly Failure[] = [
+  { name: "it fails before it did its work", weight: 4, fault: () => ({ fail: failed() }) },
+  { name: "it fails after it did its work", weight: 4, fault: () => ({ fail: failed(), after: true }) },
+  { name: "it takes long", weight: 4, fault: () => ({ slow: 2000 }) },
+  { name: "it takes very long", weight: 1, fault: () => ({ slow: 40_000 }) },
+  { name: "the process dies in it", weight: 1, fault: () => "crash" },
+]
+
+const isHere = (world: World, { sessionID }: Task) => world.hasSession(sessionID)
+const works = (world: World, { sessionID }: Task) => world.host.isWorking(sessionID)
+const runs = (_world: World, task: Task) => isActive(task)
+const ended = (_world: World, task: Task) => !isActive(task)
+const parentIsHere = (world: World) => world.hasSession(world.parent)
+
+/** The parent calls a tool with this task. */
+const calls = (
+  name: string,
+  weight: number,
+  call: (world: World, task: Task) => Promise<unknown>,
+  can: Input["can"] = () => true,
+): Input => ({
+  name,
+  weight,
+  can: (world, task) => world.hasSession(task.parentID) && can(world, task),
+  give: (world, task) => world.track(name, call(world, task)),
+})
+
+const forget = (world: World, task: Task) => {
+  world.watch.forgotten.add(task.id)
+  for (const own of world.tasks) if (own.parentID === task.sessionID) forget(world, own)
+}
+
+/** Somebody at the screen asks for something: a request is written into the task's session. */
+const atScreen = (name: string, action: string, prompt?: string, can: Input["can"] = isHere): Input => ({
+  name,
+  weight: 1,
+  can: (world, task) => isHere(world, task) && can(world, task),
+  give: (world, task) => {
+    if (action === "clear") forget(world, task)
+    const { metadata } = world.host.stored(task.sessionID)
+    const superagentsRequest = { id: world.nextWord(), action, ...(prompt && { prompt }) }
+    world.host.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })
+  },
+})
+
+const tell = (world: World, task: Task): Promise<unknown> => {
+  const text = world.nextWord()
+  const { id, run } = task
+  const caller = world.rig.callerIn(task.parentID)
+  return world.manager.tell(id, text, caller).then(() => {
+    // One that waits in the queue is told behind its prompt, and may be ended before it begins.
+    world.watch.words.push({ taskID: id, generation: run.generation, text: text.split("\n")[0] ?? "" })
+  })
+}
+
+const CALLS: readonly Input[] = [
+  calls("its parent cancels it", 4, (world, { id, parentID }) =>
+    world.manager.cancel({ type: "task", reference: id }, world.rig.callerIn(parentID)),
+  ),
+  calls("its parent cancels all", 2, (world, { parentID }) =>
+    world.manager.cancel({ type: "all" }, world.rig.callerIn(parentID)),
+  ),
+  calls("its parent clears all", 1, (world, { parentID }) => {
+    for (const task of world.tasks) if (task.parentID === parentID) forget(world, task)
+    return world.manager.clear(parentID)
+  }),
+  calls("its parent tells it a word", 4, tell, runs),
+  calls(
+    "its parent resumes it",
+    3,
+    (world, { id, parentID }) => {
+      world.watch.userDid(parentID)
+      return world.manager.resume(id, { prompt: "DO slow" }, world.rig.callerIn(parentID))
+    },
+    ended,
+  ),
+  calls("its parent fetches its answer", 1, (world, { id, parentID }) =>
+    world.manager.output(id, world.rig.callerIn(parentID)),
+  ),
+  calls(
+    "its parent waits for its answer",
+    1,
+    (world, { id, parentID }) => {
+      world.watch.waitedFor.add(id)
+      return world.manager.output(id, world.rig.callerIn(parentID), 3000)
+    },
+    runs,
+  ),
+  calls(
+    "its parent merges it",
+    1,
+    (world, { id, parentID }) => world.manager.merge(id, world.rig.callerIn(parentID)),
+    ended,
+  ),
+  {
+    name: "it launches a task of its own",
+    weight: 3,
+    can: (world, task) => runs(world, task) && works(world, task),
+    give: (world, task) => world.launch({ prompt: "DO slow" }, task.sessionID),
+  },
+  {
+    name: "its parent launches another",
+    weight: 3,
+    can: (world, task) => world.hasSession(task.parentID),
+    give: (world, task) => world.launch({ prompt: "DO quick" }, task.parentID),
+  },
+  {
+    name: "its parent launches one that waits for it",
+    weight: 1,
+    can: (world, task) => world.hasSession(task.parentID),
+    give: (world, task) => world.launch({ prompt: "DO quick", after: [task.id] }, task.parentID),
+  },
+]
+
+const SCREEN: readonly Input[] = [
+  atScreen("it is cancelled at the screen", "cancel"),
+  atScreen("it is cleared at the screen", "clear"),
+  atScreen("it is told a word at the screen", "tell", "DO quick", runs),
+  atScreen("it is resumed at the screen", "resume", "DO quick", ended),
+]
+
+const answers = (name: string, reply: Reply): Input => ({
+  name,
+  weight: 2,
+  can: works,
+  give: (world, task) => void world.host.conclude(task.sessionID, reply),
+})
+
+/** What its model does that hangs until then. */
+const MODEL: readonly Input[] = [
+  answers("its model answers", { text: "done" }),
+  answers("its model fails", { status: 400 }),
+  answers("its provider is overloaded", { status: 503 }),
+  answers("its model ends without a word", { text: "", finish: "error" }),
+  answers("its model says nothing", { empty: true }),
+  answers("its model calls a tool", { tools: [{ name: "read", args: { ms: 100 } }] }),
+  answers("its model asks for permission", { tools: [{ name: "bash", args: {} }] }),
+]
+
+const asked = (world: World, { sessionID }: Task) => world.host.questions.some((ask) => ask.sessionID === sessionID)
+const firstAsk = (world: World, { sessionID }: Task) => world.host.questions.find((ask) => ask.sessionID === sessionID)
+
+const PEOPLE: readonly Input[] = [
+  {
+    name: "its user stops it",
+    weight: 3,
+    can: isHere,
+    give: (world, task) => {
+      world.host.abortByUser(task.sessionID)
+    },
+  },
+  {
+    name: "its user writes to it",
+    weight: 2,
+    can: isHere,
+    give: (world, task) => {
+      world.watch.userWrote(task.sessionID)
+      world.host.say(task.sessionID, "DO quick", { agent: "general" })
+    },
+  },
+  {
+    name: "its user answers its question",
+    weight: 2,
+    can: asked,
+    give: (world, task) => world.host.answer(firstAsk(world, task)?.id ?? ""),
+  },
+  {
+    name: "its user refuses its question",
+    weight: 2,
+    can: asked,
+    give: (world, task) => {
+      const ask = firstAsk(world, task)
+      if (ask) world.host.refuseByUser(ask)
+    },
+  },
+  {
+    name: "its session is deleted",
+    weight: 1,
+    can: isHere,
+    give: (world, task) => {
+      for (const own of world.tasks) if (own.parentID === task.sessionID) forget(world, own)
+      world.host.deleteByUser(task.sessionID)
+    },
+  },
+  {
+    name: "the parent's user writes",
+    weight: 2,
+    can: parentIsHere,
+    give: (world) => {
+      world.watch.userWrote(world.parent)
+      world.host.say(world.parent, "DO slow")
+    },
+  },
+  {
+    name: "the parent's user has it work on and on",
+    weight: 1,
+    can: parentIsHere,
+    give: (world) => {
+      world.watch.userWrote(world.parent)
+      world.host.say(world.parent, "DO hanging")
+    },
+  },
+  {
+    name: "the parent's user stops it",
+    weight: 2,
+    can: parentIsHere,
+    give: (world) => {
+      const { host, parent, watch } = world
+      if (host.isWorking(parent)) watch.silenced(parent)
+      host.abortByUser(parent)
+    },
+  },
+  {
+    name: "the parent's user takes the last word back",
+    weight: 1,
+    can: (world) => parentIsHere(world) && !world.host.isWorking(world.parent),
+    give: (world) => {
+      const last = world.host.stored(world.parent).messages.findLast(({ role }) => role === "user")
+      const isTheirs = last?.parts.some((part) => part.type === "text" && part.text.startsWith("DO"))
+      if (!last || !isTheirs) return
+      world.watch.undone.add(world.parent)
+      world.host.undo(world.parent, last.id)
+    },
+  },
+  {
+    name: "the parent's user does it again",
+    weight: 1,
+    can: (world) => parentIsHere(world) && world.host.stored(world.parent).undoneFrom !== undefined,
+    give: (world) => world.host.redo(world.parent),
+  },
+]
+
+const pass = (name: string, ms: number): Input => ({ name, weight: 3, give: (world) => world.clock.advance(ms) })
+
+const TIME: readonly Input[] = [
+  pass("a moment passes", 20),
+  pass("a second passes", 1000),
+  pass("its silence gets too long", 20_000),
+  pass("its time is over", 61_000),
+  {
+    name: "the machine sleeps",
+    weight: 2,
+    give: async (world) => {
+      world.watch.slept += 3_600_000
+      await world.clock.sleep(3_600_000)
+    },
+  },
+  {
+    name: "somebody looks at the clock",
+    weight: 1,
+    give: (world) => world.track("a tick", world.manager.tick()),
+  },
+]
+
+/** The next event of the task's session meets this. */
+const nextEvent = (name: string, fault: EventFault): Input => ({
+  name,
+  weight: 1,
+  give: (world, task) => {
+    const before = world.eventMeets
+    world.eventMeets = (event) => {
+      if (!("sessionID" in event) || event.sessionID !== task.sessionID) return before(event)
+      world.eventMeets = before
+      return fault
+    }
+  },
+})
+
+const EVENTS: readonly Input[] = [
+  nextEvent("its next event is lost", "lose"),
+  nextEvent("its next event comes twice", "double"),
+  nextEvent("its next event comes late", { late: 4000 }),
+  {
+    name: "it is said to be idle",
+    weight: 1,
+    give: (world, { sessionID }) => world.host.tell({ type: "idle", sessionID }),
+  },
+  {
+    name: "an error of it is told out of the blue",
+    weight: 1,
+    give: (world, { sessionID }) =>
+      world.host.tell({ type: "error", sessionID, error: { name: "Odd", message: "out of the blue" } }),
+  },
+]
+
+const PROCESSES: readonly Input[] = [
+  { name: "the process dies and comes back", weight: 1, give: (world) => world.restart() },
+  {
+    name: "another process looks",
+    weight: 1,
+    give: (world) => world.track("the other's look", world.other.manager.ready(world.parent)),
+  },
+  {
+    name: "another process looks at the clock",
+    weight: 1,
+    give: (world) => world.track("the other's tick", world.other.manager.tick()),
+  },
+  { name: "another process dies and comes back", weight: 1, give: (world) => world.restartOther() },
+]
+
+/** All that can come. */
+export const INPUTS: readonly Input[] = [...CALLS, ...SCREEN, ...MODEL, ...PEOPLE, ...TIME, ...EVENTS, ...PROCESSES]
+
+/** The kinds of tasks that a life may launch; money is counted by the step. */
+export const kindsFor = (hasBudget: boolean): readonly Kind[] =>
+  hasBudget ? ALL_KINDS.filter((kind) => kind !== "outgrowing") : ALL_KINDS

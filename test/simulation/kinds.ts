@@ -1,0 +1,58 @@
+import type { FakeScript } from "../support/fake-turn.ts"
+import type { Reply } from "../support/model.ts"
+
+/** What a step costs at most, in US dollars; a dollar is a million tokens. */
+export const STEP_USD = 0.01
+const cents = (cost: number) => ({ usage: { input: cost * 1_000_000 } })
+const bash = { name: "bash", args: {} }
+const question = { name: "question", args: { questions: [{ question: "Which?" }] } }
+
+/** What an agent does that is asked to `DO` this. Those that call tools answer when they have done so. */
+const KINDS = {
+  quick: { text: "done", ...cents(0.003) },
+  slow: { text: "done, slowly", delay: 3000, chunks: 4, pace: 500 },
+  hanging: { hang: true, text: "so far" },
+  working: { tools: [{ name: "read", args: { ms: 400 } }], ...cents(STEP_USD) },
+  building: { tools: [{ name: "build", args: { ms: 40_000 } }] },
+  broken: { status: 400, body: { error: { message: "no such luck" } } },
+  retrying: { status: 503 },
+  failing: { text: "so far", finish: "error" },
+  filtered: { text: "so far", finish: "content_filter" },
+  empty: { empty: true },
+  odd: { text: "hm", finish: "odd", delay: 300 },
+  asking: { tools: [bash] },
+  "asking twice": { tools: [bash, bash] },
+  questioning: { tools: [question, bash] },
+  planning: { tools: [{ name: "todowrite", args: { todos: [{ content: "one", status: "pending" }] } }] },
+  outgrowing: { tools: [{ name: "read", args: {} }], usage: { input: 70_000 } },
+} satisfies Record<string, Reply>
+
+export type Kind = keyof typeof KINDS
+export const ALL_KINDS = Object.keys(KINDS) as readonly Kind[]
+
+/** What an agent does when it is asked for its last word. */
+export const LAST_WORDS = {
+  obeys: { text: "this far", ...cents(0.003) },
+  "goes on": { tools: [{ name: "read", args: { ms: 100 } }], ...cents(STEP_USD) },
+  hangs: { hang: true },
+  "says nothing": { text: "" },
+} satisfies Record<string, Reply>
+
+export type LastWord = keyof typeof LAST_WORDS
+
+const ASKED = "Answer at once"
+/** How often an agent that works calls its tools. */
+const STEPS = 5
+
+/** The model of all sessions. */
+export const modelOf =
+  (lastWord: LastWord): FakeScript =>
+  ({ lastUser, prompt, toolResults }) => {
+    if (lastUser.includes(ASKED)) return LAST_WORDS[lastWord]
+    // Behind the answers that it waited for, if it did; before what its place is like.
+    const kind = /(?:^|\n)DO ([a-z ]+)$/m.exec(prompt.split("Your task:\n\n").at(-1) ?? "")?.[1] as Kind | undefined
+    const reply: Reply | undefined = kind && KINDS[kind]
+    if (!reply || !("tools" in reply)) return reply
+    const most = kind === "working" ? STEPS : 1
+    return toolResults.length >= most * reply.tools.length ? KINDS.quick : reply
+  }

@@ -1,0 +1,145 @@
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import type { CallFault } from "../support/fake-host.ts"
+import type { EventFault } from "../support/fake-process.ts"
+import { FAILURES, INPUTS, kindsFor } from "./inputs.ts"
+import { LAST_WORDS, type LastWord } from "./kinds.ts"
+import { Random } from "./random.ts"
+import { rest } from "./rest.ts"
+import { type Circumstances, World } from "./world.ts"
+
+/** A life in which a promise was broken, with what happened in it. */
+export class BrokenLife extends Error {
+  override readonly name = "BrokenLife"
+  readonly breaches: readonly string[]
+
+  constructor(what: string, breaches: readonly string[], story: string) {
+    super(`${what}:\n${breaches.map((breach) => `- ${breach}`).join("\n")}\n\n${story}`)
+    this.breaches = breaches
+  }
+}
+
+const PASSING = [0, 1, 5, 20, 300, 2500, 12_000]
+const LAST_WORD_KINDS = Object.keys(LAST_WORDS) as LastWord[]
+
+/** How often calls and events meet something. */
+const WEATHER = [
+  { weight: 3, calls: 0, events: 0, holds: 0 },
+  { weight: 3, calls: 0.03, events: 0.05, holds: 0.03 },
+  { weight: 1, calls: 0.15, events: 0.2, holds: 0.1 },
+]
+
+function circumstancesOf(random: Random): Circumstances {
+  const budget = random.pick([0, 0, 0, 0.02, 0.055])
+  return {
+    options: {
+      maxDepth: 2,
+      maxConcurrentTasks: random.pick([1, 2, 2, 3, 0]),
+      taskTimeout: 60_000,
+      stallTimeout: random.pick([20_000, 0]),
+      permissionTimeout: random.pick([10_000, 10_000, 0]),
+      lastWord: random.pick([3000, 0]),
+      pollInterval: random.pick([2000, 2000, 500, 0]),
+      maxLaunchesPerMinute: 0,
+      maxHistory: random.pick([0, 0, 2]),
+      maxCostPerSession: budget,
+      wake: random.pick(["each", "each", "last", "never"] as const),
+      resumable: ["completed", "error", "cancelled"],
+    },
+    lastWord: random.pick(LAST_WORD_KINDS),
+    strangers: random.chance(0.1),
+    snapshotMs: random.pick([0, 0, 200]),
+  }
+}
+
+/** What there was in a life, or in many. */
+export type Figures = { readonly inputs: number; readonly calls: number; readonly requests: number }
+
+export const NO_FIGURES: Figures = { inputs: 0, calls: 0, requests: 0 }
+
+export const sum = (one: Figures, other: Figures): Figures => ({
+  inputs: one.inputs + other.inputs,
+  calls: one.calls + other.calls,
+  requests: one.requests + other.requests,
+})
+
+/** Lives the life of this seed to its rest. Throws where a promise was broken. */
+export async function live(seed: number): Promise<Figures> {
+  const world = await play(seed, false)
+  if (world.watch.breaches.length === 0) return world.watch.figures
+  const told = await play(seed, true)
+  const again = `Repeat it by SEED=${seed} LIVES=1 npm run simulate`
+  throw new BrokenLife(`life ${seed} (${again})`, world.watch.breaches, told.story.text)
+}
+
+async function play(seed: number, isTold: boolean): Promise<World> {
+  const random = new Random(seed)
+  const world = new World(circumstancesOf(random), isTold)
+  const held = weather(world, random)
+  const kinds = kindsFor(world.circumstances.options.maxCostPerSession !== 0)
+  await world.clock.advance(20)
+  for (let left = 3 + random.below(20); left > 0; left--) {
+    await step(world, random, kinds)
+    await world.rig.settle()
+    if (world.host.isDead) await world.restart()
+    for (const release of [...held]) if (random.chance(0.4)) release()
+    world.watch.check()
+    if (world.watch.breaches.length > 0) return world
+  }
+  world.meets = () => undefined
+  for (const release of [...held]) release()
+  await rest(world)
+  return world
+}
+
+async function step(world: World, random: Random, kinds: readonly string[]): Promise<void> {
+  const what = random.next()
+  if (what < 0.35) return world.clock.advance(random.pick(PASSING))
+  const { tasks } = world
+  if (what < 0.55 || tasks.length === 0) return world.launch(requestOf(world, random, kinds))
+  const task = random.pick(tasks)
+  const possible = INPUTS.filter(({ can }) => can?.(world, task) ?? true)
+  const input = random.weighed(possible)
+  world.story.tell(() => `${world.story.nameOf(task.id)}: ${input.name}`)
+  world.watch.figures.inputs++
+  await input.give(world, task)
+}
+
+function requestOf(world: World, random: Random, kinds: readonly string[]): Partial<LaunchRequest> {
+  const { tasks } = world
+  return {
+    prompt: `DO ${random.pick(kinds)}`,
+    ...(random.chance(0.3) && { batch: random.pick(["one", "two"]) }),
+    ...(random.chance(0.2) && { timeout: random.pick([50, 5000]) }),
+    ...(random.chance(0.2) && tasks.length > 0 && { after: [random.pick(tasks).id] }),
+    ...(random.chance(0.2) && { place: "worktree" as const, merge: random.chance(0.5) }),
+    ...(random.chance(0.1) && { fork: true }),
+  }
+}
+
+/** Lets calls and events meet something now and then. Returns what lets those go that are held. */
+function weather(world: World, random: Random): Set<() => void> {
+  const { calls, events, holds } = random.weighed(WEATHER)
+  const held = new Set<() => void>()
+  const hold = (): Promise<void> =>
+    new Promise((resolve) => {
+      const release = () => {
+        held.delete(release)
+        world.watch.meddled()
+        resolve()
+      }
+      held.add(release)
+    })
+  if (calls + holds > 0)
+    world.meets = (): CallFault => {
+      const what = random.next()
+      if (what < calls) return random.weighed(FAILURES).fault()
+      if (what < calls + holds) return random.chance(0.5) ? { held: hold() } : { heldAfter: hold() }
+      return undefined
+    }
+  if (events > 0)
+    world.eventMeets = (): EventFault => {
+      if (!random.chance(events)) return undefined
+      return random.pick(["lose", "double", { late: random.pick([1, 50, 4000]) }] as const)
+    }
+  return held
+}

@@ -1,0 +1,138 @@
+import { isActive, type Task } from "../../src/core/task.ts"
+import { STEP_USD } from "./kinds.ts"
+import type { Watch } from "./watch.ts"
+import type { World } from "./world.ts"
+
+const MINUTE = 60_000
+/** Longest time that a run which was interrupted at its limit has for its last word, and what closing it may take. */
+const OVERTIME_MS = 75_000
+
+/** Nothing goes wrong any more, and time passes until all there was to do has been done; then looks at what came of it. */
+export async function rest(world: World): Promise<void> {
+  await calm(world)
+  await world.clock.advance(1000)
+  for (const { host, parent } of [world.rig, world.other]) host.conclude(parent, { text: "the parent is done" })
+  await world.clock.advance(MINUTE)
+  for (const { manager } of [world.other, world.rig]) world.track("be ready", manager.ready(world.parent))
+  await world.clock.advance(10 * MINUTE)
+  if (world.host.isDead) return
+  world.watch.check()
+  const { watch, tasks } = world
+  for (const task of tasks) checkTask(world, task)
+  checkWakes(world)
+  checkWords(world)
+  await checkQuiet(world)
+  checkMoney(world)
+  world.track("sweep", world.manager.sweep("/project"))
+  await world.rig.settle()
+  if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)
+}
+
+async function calm(world: World): Promise<void> {
+  const { rig, other } = world
+  world.meets = () => undefined
+  world.eventMeets = () => undefined
+  if (rig.host.isDead) await world.restart()
+  if (other.host.isDead) await world.restartOther()
+  for (const each of [rig, other]) {
+    each.timers.frozen = each.host.clock.frozen = false
+    const session = each.host.database.sessions.get(each.parent)
+    if (session?.undoneFrom) each.host.redo(each.parent)
+  }
+}
+
+const MARKS: Readonly<Record<string, string>> = { error: "✗", cancelled: "⊘" }
+
+function checkTask(world: World, task: Task): void {
+  const { watch, story } = world
+  const name = story.nameOf(task.id)
+  if (isActive(task)) return watch.breach(`${name} never ended: ${task.status}`)
+  const { generation, startedAt = 0, endedAt = 0, timeout } = task.run
+  if (!["confirmed", "none"].includes(task.delivery.state) && world.hasSession(task.parentID))
+    watch.breach(`${name} was never told: ${task.delivery.state}`)
+  const told = watch.told(task)
+  const last = told.find(({ id }) => id === watch.noticeID(task))
+  const isForgotten = watch.forgotten.has(task.id) || watch.undone.has(task.parentID)
+  if (isForgotten || !world.hasSession(task.parentID)) return
+  if (task.delivery.state === "confirmed" && !last) watch.breach(`${name} counts as told, and its parent has no news`)
+  const mark = MARKS[task.status]
+  if (last && mark && !last.visible.startsWith(mark))
+    watch.breach(`${name} is ${task.status} and was told as ${last.visible}`)
+  // A resume that comes before the run before it was told takes the place of that run's record: a crash just then
+  // loses what its caller knows already.
+  const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1
+  if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
+  const took = endedAt - startedAt - watch.slept
+  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS)
+    watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
+}
+
+/** What is to wake the parent has done so, unless its user wants quiet. */
+function checkWakes(world: World): void {
+  const { watch, parent, story, circumstances } = world
+  if (watch.restarts > 0 || circumstances.options.wake === "never" || circumstances.strangers) return
+  if (watch.isSilent(parent) || watch.undone.has(parent) || !world.hasSession(parent)) return
+  const { messages } = world.host.stored(parent)
+  const lastAnswer = messages.findLastIndex(({ role }) => role === "assistant")
+  for (const task of world.tasks) {
+    if (task.parentID !== parent || !wakes(task, watch)) continue
+    const told = messages.findIndex(({ id }) => id === watch.noticeID(task))
+    if (told > lastAnswer) watch.breach(`the news of ${story.nameOf(task.id)} has not woken the parent`)
+  }
+}
+
+const QUIET: readonly (string | undefined)[] = ["cancelled", "parent-ended", "after"]
+
+const wakes = (task: Task, watch: Watch): boolean =>
+  !QUIET.includes(task.outcome?.reason?.code) && !watch.waitedFor.has(task.id) && !watch.forgotten.has(task.id)
+
+/** A word that a task was told has been answered, where the run came to its end by itself. */
+function checkWords(world: World): void {
+  for (const { taskID, generation, text } of world.watch.words) {
+    const task = world.task(taskID)
+    if (!task || task.run.generation !== generation || task.status !== "completed") continue
+    if (!world.hasSession(task.sessionID)) continue
+    const { messages } = world.host.stored(task.sessionID)
+    const said = messages.findLastIndex(({ parts }) =>
+      parts.some((part) => part.type === "text" && part.text.includes(text)),
+    )
+    const name = world.story.nameOf(taskID)
+    if (said < 0) world.watch.breach(`${name} was told "${text}", which is nowhere`)
+    else if (!messages.slice(said).some(({ role, finish }) => role === "assistant" && finish !== undefined))
+      world.watch.breach(`${name} was told "${text}" and never read it`)
+  }
+}
+
+/** Nothing goes on: no timer, no promise, no turn, no question. */
+async function checkQuiet(world: World): Promise<void> {
+  const { watch, rig, other, story } = world
+  for (const each of [rig, other]) {
+    const who = each === rig ? "the process" : "the other process"
+    if (each.timers.pending > 0) watch.breach(`${each.timers.pending} timers of ${who} are left`)
+    let isSettled = false
+    void each.manager.settled().then(() => {
+      isSettled = true
+    })
+    await each.settle()
+    if (!isSettled) watch.breach(`something of ${who} is still under way`)
+    for (const [session] of each.host.activityNow)
+      if (each.host.database.sessions.has(session)) watch.breach(`${story.nameOf(session)} is still at work`)
+    for (const ask of each.host.questions)
+      if (each.manager.taskIn(ask.sessionID)) watch.breach(`a question of ${story.nameOf(ask.sessionID)} is still open`)
+    const errors = each.errors().filter((text) => !text.includes("HostError"))
+    if (errors.length > 0) watch.breach(`errors were logged: ${errors}`)
+    const elsewhere = each.manager.list(rig.parent).filter(({ task }) => isActive(task))
+    if (elsewhere.length > 0) watch.breach(`${who} thinks that ${story.nameOf(elsewhere[0]?.task.id)} goes on`)
+  }
+  if (world.open.length > 0) watch.breach(`calls never came back: ${world.open}`)
+}
+
+/** A budget is passed by the steps under way at most. */
+function checkMoney(world: World): void {
+  const { maxCostPerSession = 0 } = world.circumstances.options
+  if (maxCostPerSession === 0 || world.watch.restarts > 0) return
+  const spent = world.manager.spentBy(world.parent).session.cost
+  // The step in which it is at work, and that of its last word.
+  const most = maxCostPerSession + world.tasks.length * 2 * STEP_USD
+  if (spent > most + 1e-9) world.watch.breach(`$${spent} were spent of $${maxCostPerSession}`)
+}

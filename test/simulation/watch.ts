@@ -1,0 +1,171 @@
+import { messageID } from "../../src/core/ids.ts"
+import type { Prompt } from "../../src/core/ports.ts"
+import { isActive, isQueued, type Task } from "../../src/core/task.ts"
+import type { CallFault } from "../support/fake-host.ts"
+import type { Rig } from "../support/rig.ts"
+import type { World } from "./world.ts"
+
+/** How long a run that has ended may be asked for something more after the last thing that went wrong, in ms. */
+const SETTLING_MS = 6000
+/** A life has far fewer requests to models and calls to the host: one with more goes round in circles. */
+const MOST_HAPPENINGS = 3000
+
+/** Looks on at a life, and says which promise was broken. */
+export class Watch {
+  readonly breaches: string[] = []
+  /** Tasks that were told to be forgotten, with their parent or by it. */
+  readonly forgotten = new Set<string>()
+  /** Tasks whose end somebody waited for with a call. */
+  readonly waitedFor = new Set<string>()
+  /** Words that a task was told, by the task and its run, and by the text. */
+  readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
+  /** Sessions of which the user has undone something: what was said there may be gone. */
+  readonly undone = new Set<string>()
+  readonly figures = { inputs: 0, calls: 0, requests: 0 }
+  restarts = 0
+  restartedAt = 0
+  /** How long calls were held and machines slept, in ms. */
+  slept = 0
+  readonly #world: World
+  readonly #seen = new Map<string, Task>()
+  /** When the user of a session last did something there. */
+  readonly #userAt = new Map<string, number>()
+  /** Sessions whose user has stopped them, and has written nothing since. */
+  readonly #silenced = new Set<string>()
+  /** Of each task, what it waits for. */
+  readonly #after = new Map<string, readonly string[]>()
+  #troubleAt = 0
+
+  constructor(world: World) {
+    this.#world = world
+  }
+
+  breach(what: string): void {
+    this.#world.story.tell(() => `  !!! ${what}`)
+    this.breaches.push(what)
+  }
+
+  launched(task: Task): void {
+    if (task.run.after) this.#after.set(task.id, task.run.after)
+  }
+
+  /** A call or an event has met something: for a while what follows from it may come late. */
+  meddled(fault?: CallFault): void {
+    this.#troubleAt = this.#world.clock.now() + ((typeof fault === "object" && fault.slow) || 0)
+  }
+
+  userDid(sessionID: string): void {
+    this.#userAt.set(sessionID, this.#world.clock.now())
+  }
+
+  /** Its user has stopped a session in the middle of a turn. */
+  silenced(sessionID: string): void {
+    this.#silenced.add(sessionID)
+  }
+
+  userWrote(sessionID: string): void {
+    this.#silenced.delete(sessionID)
+    this.userDid(sessionID)
+  }
+
+  isSilent(sessionID: string): boolean {
+    return this.#silenced.has(sessionID)
+  }
+
+  /** What was not written down when the process died never was. */
+  restarting(): void {
+    const { host, clock } = this.#world
+    this.restarts++
+    this.restartedAt = clock.now()
+    this.#troubleAt = clock.now()
+    for (const [id, { sessionID }] of this.#seen) {
+      const session = host.database.sessions.get(sessionID)
+      const record = session && host.database.recordIn(session)
+      if (!record || isActive(record.task)) this.#seen.delete(id)
+    }
+  }
+
+  /** A call is made of the host. */
+  calling({ manager }: Rig, method: string, sessionID: string | undefined, about: unknown): void {
+    this.figures.calls++
+    this.#checkCircles()
+    if (method !== "prompt" || !sessionID || (about as Prompt).noReply) return
+    const { story } = this.#world
+    if (this.#silenced.has(sessionID)) this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
+    const task = manager.taskIn(sessionID)?.task
+    if (!task || isActive(task) || task.status === "completed" || this.#isUsers(task)) return
+    this.breach(`${story.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
+  }
+
+  /** A model is asked for its next step. */
+  requested({ manager }: Rig, sessionID: string): void {
+    this.figures.requests++
+    this.#checkCircles()
+    const { clock, story } = this.#world
+    const now = clock.now()
+    const task = manager.taskIn(sessionID)?.task
+    if (this.#silenced.has(sessionID) && now > this.#troubleAt + SETTLING_MS)
+      this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
+    if (!task || isActive(task) || this.#isUsers(task)) return
+    const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
+    if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
+  }
+
+  #checkCircles(): void {
+    if (this.figures.calls + this.figures.requests !== MOST_HAPPENINGS) return
+    this.breach("it goes round in circles")
+    const { rig, other } = this.#world
+    for (const each of [rig, other]) each.crash()
+  }
+
+  /** Its user has done something there since it ended: what goes on there is theirs. */
+  #isUsers({ sessionID, run }: Task): boolean {
+    return (this.#userAt.get(sessionID) ?? 0) >= (run.endedAt ?? 0)
+  }
+
+  /** What must hold at every moment. */
+  check(): void {
+    const { tasks, rig, manager, circumstances } = this.#world
+    const { maxConcurrentTasks = 0 } = circumstances.options
+    const holding = new Map<string, number>()
+    for (const task of tasks) {
+      this.#checkChange(task)
+      if (manager.overview.isForeign(task.id)) continue
+      this.#checkAfter(task)
+      // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
+      const holds = isActive(task) && !isQueued(task) && task.run.createdAt > this.restartedAt
+      if (holds) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
+    }
+    for (const count of holding.values())
+      if (maxConcurrentTasks > 0 && count > maxConcurrentTasks)
+        this.breach(`${count} tasks of one session run, ${maxConcurrentTasks} may`)
+    const told = rig.notices().map(({ id }) => id)
+    if (new Set(told).size < told.length) this.breach("the parent was told something twice")
+  }
+
+  #checkChange(task: Task): void {
+    const before = this.#seen.get(task.id)
+    this.#seen.set(task.id, task)
+    if (!before || isActive(before) || before.status === task.status) return
+    if (task.run.generation > before.run.generation) return
+    this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
+  }
+
+  #checkAfter({ id, run }: Task): void {
+    if (run.startedAt === undefined || run.generation > 0) return
+    for (const other of this.#after.get(id) ?? []) {
+      const done = this.#seen.get(other)
+      const isDone = done && (done.run.generation > 0 || done.status === "completed")
+      if (done && !isDone) this.breach(`${this.#world.story.nameOf(id)} began before what it waits for was completed`)
+    }
+  }
+
+  /** The notifications of a task in its parent's session, by run. */
+  told({ id, parentID }: Task): readonly { readonly id: string; readonly visible: string }[] {
+    return this.#world.rig.notices(parentID).filter((notice) => notice.id.includes(`${id.slice("bg_".length)}N`))
+  }
+
+  noticeID({ id, run }: Task): string {
+    return messageID("notification", id, run.generation, run.createdAt)
+  }
+}

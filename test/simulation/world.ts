@@ -1,0 +1,234 @@
+import type { HostEvent } from "../../src/core/ports.ts"
+import type { Task } from "../../src/core/task.ts"
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
+import type { CallFault } from "../support/fake-host.ts"
+import type { EventFault } from "../support/fake-process.ts"
+import { Rig, type RigOptions } from "../support/rig.ts"
+import { type LastWord, modelOf } from "./kinds.ts"
+import { SimulatedPlaces } from "./places.ts"
+import { type Call, siteOf } from "./sites.ts"
+import { Story } from "./story.ts"
+import { Watch } from "./watch.ts"
+
+export type Circumstances = {
+  readonly options: NonNullable<RigOptions["options"]>
+  readonly lastWord: LastWord
+  /** The processes are of different machines. */
+  readonly strangers?: boolean
+  /** How long the snapshot takes that ends a step. */
+  readonly snapshotMs?: number
+}
+
+/** Signatures have tests of their own, and take their time. */
+const TRUSTING = { sign: () => "signed", isSigned: (_value: unknown, signature: unknown) => signature === "signed" }
+const CONTEXT_TOKENS = 60_000
+const FOLDER = "/project"
+
+/** A parent's session, its tasks and theirs, the host and a second process: all that a life is played in. */
+export class World {
+  readonly circumstances: Circumstances
+  readonly story: Story
+  readonly watch: Watch
+  readonly rig: Rig
+  /** Another process on the same project. */
+  readonly other: Rig
+  readonly places: SimulatedPlaces
+  /** What the calls of the first process meet. */
+  meets: (call: Call) => CallFault = () => undefined
+  eventMeets: (event: HostEvent) => EventFault = () => undefined
+  readonly #counts = new Map<string, number>()
+  readonly #sites = new Map<string, string>()
+  /** What the story last said of each task. */
+  readonly #shown = new Map<string, string>()
+  /** Calls of the tools that have not come back. */
+  readonly #open = new Map<object, string>()
+  #launched = 0
+  #words = 0
+
+  constructor(circumstances: Circumstances, isTold = false) {
+    const { options, lastWord, strangers = false } = circumstances
+    this.circumstances = circumstances
+    this.places = new SimulatedPlaces({
+      carryOut: (method, taskID, work) => this.rig.host.carryOut(method, this.task(taskID)?.sessionID, work),
+      breach: (what) => this.watch.breach(what),
+      isWorking: (taskID) => this.rig.host.isWorking(this.task(taskID)?.sessionID ?? ""),
+      folderOf: (taskID) => this.rig.host.folderOf(this.task(taskID)?.sessionID ?? ""),
+    })
+    const worktrees = async () => this.places as never as Worktrees
+    this.rig = new Rig({ options, worktrees })
+    const { clock, host } = this.rig
+    const begin = clock.now()
+    this.story = new Story(() => clock.now() - begin, isTold)
+    this.watch = new Watch(this)
+    this.other = new Rig({ options, worktrees, share: { clock, database: host.database } })
+    host.database.strangers = strangers
+    host.database.signer = TRUSTING
+    this.story.name(this.rig.parent, "the parent")
+    this.story.name(this.other.parent, "the other's parent")
+    for (const rig of [this.rig, this.other]) {
+      rig.script(modelOf(lastWord))
+      this.#arm(rig)
+    }
+    this.track("look back", this.other.manager.recover())
+  }
+
+  get clock() {
+    return this.rig.clock
+  }
+
+  get host() {
+    return this.rig.host
+  }
+
+  get manager() {
+    return this.rig.manager
+  }
+
+  get parent(): string {
+    return this.rig.parent
+  }
+
+  /** All tasks that the first process knows, oldest first. */
+  get tasks(): readonly Task[] {
+    return this.manager.overview.list().map(({ task }) => task)
+  }
+
+  task(id: string): Task | undefined {
+    return id === "" ? undefined : this.manager.overview.get(id)?.task
+  }
+
+  /** The first task that was launched in this life. */
+  get first(): Task | undefined {
+    return this.tasks[0]
+  }
+
+  hasSession(sessionID: string): boolean {
+    return this.host.database.sessions.has(sessionID)
+  }
+
+  /** Launches a task; what is refused is refused in words. */
+  launch(request: Partial<LaunchRequest>, sessionID = this.parent, rig = this.rig): void {
+    const name = String.fromCharCode(65 + (this.#launched % 26)) + (this.#launched++ >= 26 ? this.#launched : "")
+    this.story.tell(() => `${this.story.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
+    const launching = rig.launch({ description: name, ...request }, sessionID).then((task) => {
+      this.story.name(task.id, name)
+      this.story.name(task.sessionID, name)
+      this.watch.launched(task)
+    })
+    this.track(`launch ${name}`, launching)
+  }
+
+  /** A call of a tool, which need not come back before the next. */
+  track(what: string, work: Promise<unknown>): void {
+    const call = {}
+    this.#open.set(call, what)
+    const over = (how: string) => {
+      if (this.#open.delete(call)) this.story.tell(() => `      ${what}: ${how}`)
+    }
+    work.then(
+      () => over("done"),
+      (error: Error) => {
+        over(`${error.name}: ${error.message}`)
+        if (error.name !== "CallError" && error.name !== "HostError") this.watch.breach(`${what} threw ${error.stack}`)
+      },
+    )
+  }
+
+  /** The calls of tools that have not come back. */
+  get open(): readonly string[] {
+    return [...this.#open.values()]
+  }
+
+  /** A word that no other is like. */
+  nextWord(): string {
+    return `word ${++this.#words}.\nDO quick`
+  }
+
+  /** The process dies as by SIGKILL, if it has not yet, and a new one looks back as the plugin does at its start. */
+  async restart(): Promise<void> {
+    this.story.tell(() => "the process dies and comes back")
+    this.watch.restarting()
+    this.#open.clear()
+    this.places.crash()
+    this.rig.restart()
+    this.#arm(this.rig)
+    const { manager } = this.rig
+    this.track(
+      "look back",
+      manager.recover().then(() => manager.sweep(FOLDER)),
+    )
+    this.track("be ready", manager.ready(this.parent))
+    await this.rig.settle()
+  }
+
+  async restartOther(): Promise<void> {
+    this.story.tell(() => "the other process dies and comes back")
+    this.other.restart()
+    this.#arm(this.other)
+    this.track("look back", this.other.manager.recover())
+    await this.rig.settle()
+  }
+
+  #arm(rig: Rig): void {
+    const { host } = rig
+    const isFirst = rig === this.rig
+    host.asking.add("bash")
+    host.contextTokens = CONTEXT_TOKENS
+    host.snapshotMs = () => this.circumstances.snapshotMs ?? 0
+    host.scripts.push(({ sessionID }) => {
+      this.story.tell(() => `      the model of ${this.story.nameOf(sessionID)} is asked`)
+      this.watch.requested(rig, sessionID)
+      return undefined
+    })
+    host.onCall = (method, sessionID, about) => {
+      if (host.isDead) return undefined
+      const isParent = sessionID === this.parent || sessionID === this.other.parent
+      const site = this.#siteOf(method, isParent, about)
+      this.watch.calling(rig, method, sessionID, about)
+      if (!isFirst) return undefined
+      const number = this.#counts.get(site) ?? 0
+      this.#counts.set(site, number + 1)
+      const fault = this.meets({ site, method, sessionID, number })
+      if (fault) this.watch.meddled(typeof fault === "object" ? fault : undefined)
+      this.story.tell(() => `   … ${site} (${this.story.nameOf(sessionID)})${fault ? `: ${faultText(fault)}` : ""}`)
+      return fault
+    }
+    if (!isFirst) return
+    host.onEvent = (event) => {
+      const fault = this.eventMeets(event)
+      if (!fault) return undefined
+      this.watch.meddled()
+      this.story.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
+      return fault
+    }
+    const { story } = this
+    if (story.isTold)
+      rig.manager.overview.subscribe((id) => {
+        const task = this.task(id)
+        if (!task) return
+        const status = `${task.status}${task.run.startedAt === undefined ? ", queued" : ""}, run ${task.run.generation}`
+        if (this.#shown.get(id) === status) return
+        this.#shown.set(id, status)
+        const why = task.outcome?.reason?.code
+        story.tell(() => `      ${story.nameOf(id)} is ${status}${why ? ` (${why})` : ""}`)
+      })
+  }
+
+  #siteOf(method: string, isParent: boolean, about: unknown): string {
+    // The words of a site are put together once, where nothing is said with the call.
+    if (about !== undefined) return siteOf(method, isParent, about)
+    const key = isParent ? `${method} parent` : method
+    const known = this.#sites.get(key) ?? siteOf(method, isParent, about)
+    this.#sites.set(key, known)
+    return known
+  }
+}
+
+const faultText = (fault: NonNullable<CallFault>): string => {
+  if (typeof fault === "string") return fault === "crash" ? "the process dies in it" : "accepted in vain"
+  const { slow, fail, after, held, heldAfter } = fault
+  if (fail) return `fails ${after ? "after" : "before"} it did its work`
+  if (held || heldAfter) return `under way, its work ${held ? "still to be done" : "done"}`
+  return `takes ${slow} ms`
+}
