@@ -1,9 +1,10 @@
 import { HostError } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import type { Reply } from "../support/model.ts"
-import { ALL_KINDS, type Kind } from "./kinds.ts"
+import { ALL_KINDS, type Kind, TOOL } from "./kinds.ts"
 import type { World } from "./world.ts"
 
 /**
@@ -79,6 +80,12 @@ const tell = (world: World, task: Task): Promise<unknown> => {
   })
 }
 
+/** Where a task that has ended launches another, its user has it do so. */
+const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) => {
+  world.watch.userDid(sessionID)
+  void world.launch(request, sessionID)
+}
+
 const CALLS: readonly Input[] = [
   calls("its parent cancels it", 4, (world, { id, parentID }) =>
     world.manager.cancel({ type: "task", reference: id }, world.rig.callerIn(parentID)),
@@ -119,22 +126,16 @@ const CALLS: readonly Input[] = [
     ended,
   ),
   {
-    name: "it launches a task of its own",
-    weight: 3,
-    can: (world, task) => runs(world, task) && works(world, task),
-    give: (world, task) => world.launch({ prompt: "DO slow" }, task.sessionID),
-  },
-  {
     name: "its parent launches another",
     weight: 3,
     can: (world, task) => world.hasSession(task.parentID),
-    give: (world, task) => world.launch({ prompt: "DO quick" }, task.parentID),
+    give: (world, task) => launchFrom(world, task.parentID, { prompt: "DO quick" }),
   },
   {
     name: "its parent launches one that waits for it",
     weight: 1,
     can: (world, task) => world.hasSession(task.parentID),
-    give: (world, task) => world.launch({ prompt: "DO quick", after: [task.id] }, task.parentID),
+    give: (world, task) => launchFrom(world, task.parentID, { prompt: "DO quick", after: [task.id] }),
   },
 ]
 
@@ -160,6 +161,7 @@ const MODEL: readonly Input[] = [
   answers("its model ends without a word", { text: "", finish: "error" }),
   answers("its model says nothing", { empty: true }),
   answers("its model calls a tool", { tools: [{ name: "read", args: { ms: 100 } }] }),
+  answers("its model launches a task of its own", { tools: [{ name: TOOL, args: { prompt: "DO slow" } }] }),
   answers("its model asks for permission", { tools: [{ name: "bash", args: {} }] }),
 ]
 

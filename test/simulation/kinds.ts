@@ -3,6 +3,8 @@ import type { Reply } from "../support/model.ts"
 
 /** What a step costs at most, in US dollars; a dollar is a million tokens. */
 export const STEP_USD = 0.01
+/** The tool by which an agent launches another. */
+export const TOOL = "superagents_task"
 const cents = (cost: number) => ({ usage: { input: cost * 1_000_000 } })
 const bash = { name: "bash", args: {} }
 const question = { name: "question", args: { questions: [{ question: "Which?" }] } }
@@ -24,6 +26,8 @@ const KINDS = {
   "asking twice": { tools: [bash, bash] },
   questioning: { tools: [question, bash] },
   planning: { tools: [{ name: "todowrite", args: { todos: [{ content: "one", status: "pending" }] } }] },
+  launching: { tools: [{ name: TOOL, args: { prompt: "DO slow" } }] },
+  "launching twice": { tools: [1, 2].map((number) => ({ name: TOOL, args: { prompt: "DO quick", number } })) },
   outgrowing: { tools: [{ name: "read", args: {} }], usage: { input: 70_000 } },
 } satisfies Record<string, Reply>
 

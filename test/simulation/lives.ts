@@ -95,7 +95,7 @@ async function step(world: World, random: Random, kinds: readonly string[]): Pro
   const what = random.next()
   if (what < 0.35) return world.clock.advance(random.pick(PASSING))
   const { tasks } = world
-  if (what < 0.55 || tasks.length === 0) return world.launch(requestOf(world, random, kinds))
+  if (what < 0.55 || tasks.length === 0) return void world.launch(requestOf(world, random, kinds))
   const task = random.pick(tasks)
   const possible = INPUTS.filter(({ can }) => can?.(world, task) ?? true)
   const input = random.weighed(possible)
@@ -122,8 +122,10 @@ function weather(world: World, random: Random): Set<() => void> {
   const held = new Set<() => void>()
   const hold = (): Promise<void> =>
     new Promise((resolve) => {
+      const since = world.clock.now()
       const release = () => {
         held.delete(release)
+        world.watch.held += world.clock.now() - since
         world.watch.meddled()
         resolve()
       }

@@ -16,15 +16,21 @@ export type PlacePorts = {
 
 const WORK = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
-/** Places of tasks without files: what is asked of them is what is asked of worktrees, and in the same order. */
+/** What each task has: its state is kept, or its place is open. */
+export type Kept = Map<string, "kept" | "open">
+
+/**
+ * Places of tasks without files: what is asked of them is what is asked of worktrees, and in the same order. `kept` is
+ * what all processes see.
+ */
 export class SimulatedPlaces {
   readonly #ports: PlacePorts
-  /** What each task has: its state is kept, or its place is open. */
-  readonly #kept = new Map<string, "kept" | "open">()
+  readonly #kept: Kept
   #merging = 0
 
-  constructor(ports: PlacePorts) {
+  constructor(ports: PlacePorts, kept: Kept) {
     this.#ports = ports
+    this.#kept = kept
   }
 
   /** The tasks whose place is open. */

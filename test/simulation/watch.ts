@@ -23,9 +23,12 @@ export class Watch {
   readonly undone = new Set<string>()
   readonly figures = { inputs: 0, calls: 0, requests: 0 }
   restarts = 0
+  /** Events were lost or came late: what they tell is known when somebody looks. */
+  lostEvents = false
   restartedAt = 0
-  /** How long calls were held and machines slept, in ms. */
+  /** How long machines slept, and calls were under way, in ms. */
   slept = 0
+  held = 0
   readonly #world: World
   readonly #seen = new Map<string, Task>()
   /** When the user of a session last did something there. */
@@ -51,7 +54,9 @@ export class Watch {
 
   /** A call or an event has met something: for a while what follows from it may come late. */
   meddled(fault?: CallFault): void {
-    this.#troubleAt = this.#world.clock.now() + ((typeof fault === "object" && fault.slow) || 0)
+    const slow = (typeof fault === "object" && fault.slow) || 0
+    this.held += slow
+    this.#troubleAt = Math.max(this.#troubleAt, this.#world.clock.now() + slow)
   }
 
   userDid(sessionID: string): void {

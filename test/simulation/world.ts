@@ -5,8 +5,8 @@ import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
-import { type LastWord, modelOf } from "./kinds.ts"
-import { SimulatedPlaces } from "./places.ts"
+import { type LastWord, modelOf, TOOL } from "./kinds.ts"
+import { type Kept, SimulatedPlaces } from "./places.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
 import { Watch } from "./watch.ts"
@@ -43,24 +43,22 @@ export class World {
   readonly #shown = new Map<string, string>()
   /** Calls of the tools that have not come back. */
   readonly #open = new Map<object, string>()
-  #launched = 0
+  /** How often something was launched. */
+  launches = 0
   #words = 0
 
   constructor(circumstances: Circumstances, isTold = false) {
     const { options, lastWord, strangers = false } = circumstances
     this.circumstances = circumstances
-    this.places = new SimulatedPlaces({
-      carryOut: (method, taskID, work) => this.rig.host.carryOut(method, this.task(taskID)?.sessionID, work),
-      breach: (what) => this.watch.breach(what),
-      isWorking: (taskID) => this.rig.host.isWorking(this.task(taskID)?.sessionID ?? ""),
-      folderOf: (taskID) => this.rig.host.folderOf(this.task(taskID)?.sessionID ?? ""),
-    })
-    const worktrees = async () => this.places as never as Worktrees
-    this.rig = new Rig({ options, worktrees })
+    const kept: Kept = new Map()
+    this.places = this.#placesOf(() => this.rig, kept)
+    this.rig = new Rig({ options, worktrees: async () => this.places as never as Worktrees })
     const { clock, host } = this.rig
     const begin = clock.now()
     this.story = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
+    const others = this.#placesOf(() => this.other, kept)
+    const worktrees = async () => others as never as Worktrees
     this.other = new Rig({ options, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
     host.database.signer = TRUSTING
@@ -108,15 +106,18 @@ export class World {
   }
 
   /** Launches a task; what is refused is refused in words. */
-  launch(request: Partial<LaunchRequest>, sessionID = this.parent, rig = this.rig): void {
-    const name = String.fromCharCode(65 + (this.#launched % 26)) + (this.#launched++ >= 26 ? this.#launched : "")
+  launch(request: Partial<LaunchRequest>, sessionID = this.parent, abort?: AbortSignal): Promise<unknown> {
+    const name = String.fromCharCode(65 + (this.launches % 26)) + (this.launches++ >= 26 ? this.launches : "")
     this.story.tell(() => `${this.story.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
-    const launching = rig.launch({ description: name, ...request }, sessionID).then((task) => {
+    const caller = { ...this.rig.callerIn(sessionID), abort }
+    const whole = { description: name, prompt: "DO quick", agent: "general", fork: false, ...request }
+    const launching = this.manager.launch(whole, caller).then(({ view: { task } }) => {
       this.story.name(task.id, name)
       this.story.name(task.sessionID, name)
       this.watch.launched(task)
     })
     this.track(`launch ${name}`, launching)
+    return launching
   }
 
   /** A call of a tool, which need not come back before the next. */
@@ -170,10 +171,23 @@ export class World {
     await this.rig.settle()
   }
 
+  #placesOf(rig: () => Rig, kept: Kept): SimulatedPlaces {
+    const sessionOf = (taskID: string) => rig().manager.overview.get(taskID)?.task.sessionID ?? ""
+    const ports = {
+      carryOut: <Result>(method: string, taskID: string, work: () => Result) =>
+        rig().host.carryOut(method, sessionOf(taskID), work),
+      breach: (what: string) => this.watch.breach(what),
+      isWorking: (taskID: string) => rig().host.isWorking(sessionOf(taskID)),
+      folderOf: (taskID: string) => rig().host.folderOf(sessionOf(taskID)),
+    }
+    return new SimulatedPlaces(ports, kept)
+  }
+
   #arm(rig: Rig): void {
     const { host } = rig
     const isFirst = rig === this.rig
     host.asking.add("bash")
+    host.tools.set(TOOL, (sessionID, args, abort) => this.launch(args as Partial<LaunchRequest>, sessionID, abort))
     host.contextTokens = CONTEXT_TOKENS
     host.snapshotMs = () => this.circumstances.snapshotMs ?? 0
     host.scripts.push(({ sessionID }) => {
@@ -199,6 +213,7 @@ export class World {
       const fault = this.eventMeets(event)
       if (!fault) return undefined
       this.watch.meddled()
+      this.watch.lostEvents ||= fault === "lose" || typeof fault === "object"
       this.story.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
       return fault
     }

@@ -9,6 +9,9 @@ type Answer = { readonly refused: boolean; readonly feedback: boolean }
 
 const TOOL_MS = 5
 
+/** A tool that a plugin has. */
+export type FakeTool = (sessionID: string, args: unknown, abort: AbortSignal) => Promise<unknown>
+
 /** What a turn waits for, until it is aborted. */
 export class Waits {
   readonly #after: TurnPorts["after"]
@@ -110,10 +113,25 @@ export class Calls {
       if (answer === "aborted") return answer
       if (answer.refused) return answer.feedback ? "advised" : "refused"
     }
+    const own = this.#ports.tools.get(tool)
+    if (own) return this.#callOwn(own, args)
     const { ms = TOOL_MS, todos } = (args ?? {}) as { ms?: number; todos?: { content: string; status: string }[] }
     if ((await this.#waits.for(ms)) === "aborted") return "aborted"
     if (tool === "todowrite" && todos) this.#session.todos = todos
     return "done"
+  }
+
+  /** A tool of the plugin's: its failure is its result. */
+  async #callOwn(own: FakeTool, args: unknown): Promise<"done" | "advised" | Stopped> {
+    const stop = new AbortController()
+    const outcome = await this.#waits.until<"done" | "advised">((resolve) => {
+      own(this.#session.id, args, stop.signal).then(
+        () => resolve("done"),
+        () => resolve("advised"),
+      )
+    })
+    if (outcome === "aborted") stop.abort()
+    return outcome
   }
 
   /** An abort leaves the question open. */

@@ -1,6 +1,7 @@
 import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
 import type { Ask } from "../../src/core/task.ts"
 import { decodeRequest } from "../../src/host/record/codec.ts"
+import type { FakeTool } from "./fake-calls.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
 import { FakeDatabase, jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { type FakeHooks, type FakeScript, Turn } from "./fake-turn.ts"
@@ -24,6 +25,8 @@ export class FakeProcess {
   readonly hooks: FakeHooks = { compacting: () => {}, inRequest: () => undefined, refusesTools: () => undefined }
   /** Tools that need the user's permission. */
   readonly asking = new Set<string>()
+  /** The plugin's own tools, by name. */
+  readonly tools = new Map<string, FakeTool>()
   /** The context of its models, in tokens. */
   contextTokens = Number.POSITIVE_INFINITY
   /** How long the snapshot takes that ends a step of this session, in ms. */
@@ -222,6 +225,7 @@ export class FakeProcess {
       asks: this.asks,
       asksFor: (tool) => this.asking.has(tool),
       hooks: this.hooks,
+      tools: this.tools,
       contextTokens: () => this.contextTokens,
       snapshotMs: (sessionID) => this.snapshotMs(sessionID),
       answerTo: (request) => {

@@ -1,6 +1,6 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../src/core/task.ts"
-import { Calls, type Stopped, Waits } from "./fake-calls.ts"
+import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply } from "./model.ts"
 
@@ -37,6 +37,8 @@ export type TurnPorts = {
   readonly hooks: FakeHooks
   /** True where a permission question comes before this tool runs. */
   readonly asksFor: (tool: string) => boolean
+  /** The plugin's own tools, by name. */
+  readonly tools: ReadonlyMap<string, FakeTool>
   /** What a step may take of fresh tokens before its session is compacted. */
   readonly contextTokens: () => number
   /** How long the snapshot of files takes that is made between the last part of a step and its finish. */

@@ -1,0 +1,118 @@
+import { expect, test } from "vitest"
+import { Rig } from "../support/rig.ts"
+import { HANG, MINUTE, witness } from "./witness.ts"
+
+/** What the simulation has found, each with the shortest life that shows it. */
+
+test.fails("a task waits for one that a restart has still to tell of, and begins when that is told", async () => {
+  const rig = new Rig()
+  const first = await rig.launch()
+  rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  await rig.clock.advance(5000)
+  rig.restart()
+  await rig.manager.recover()
+  const { id } = await rig.launch({ after: [first.id] })
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(first.id).delivery.state).toBe("confirmed")
+  expect(rig.task(id).status).toBe("completed")
+})
+
+test("the machine slept while a task was in the queue: its time limit is no longer for that", async () => {
+  const rig = new Rig({ options: { maxConcurrentTasks: 1, lastWord: 0 } })
+  rig.onPrompt("WORK", HANG)
+  const first = await rig.launch({ prompt: "WORK" })
+  const { id } = await rig.launch({ prompt: "WORK", timeout: 5000 })
+  await rig.clock.advance(1000)
+  await rig.clock.sleep(60 * MINUTE)
+  await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+})
+
+test.fails("a question that an agent asks between its end and its stop is refused, too", async () => {
+  const rig = new Rig()
+  rig.host.asking.add("bash")
+  rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }], delay: 500 })
+  const { id } = await rig.launch({ prompt: "ASK" })
+  await rig.clock.advance(100)
+  rig.host.onCall = (method) => (method === "abort" ? { slow: 1000 } : undefined)
+  const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  await cancelled
+  expect(rig.host.questions).toEqual([])
+})
+
+test.fails("an agent that its user stopped was told as cancelled, and is so after a crash", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", HANG)
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  rig.host.abortByUser(sessionID)
+  await rig.clock.advance(300)
+  expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
+  rig.restart()
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("cancelled")
+})
+
+test.fails("what the user of a task says after its end at a limit is answered, though its parent is not told yet", async () => {
+  const rig = new Rig({ options: { taskTimeout: 20_000, lastWord: 3000 } })
+  rig.onPrompt("WORK", HANG)
+  rig.onPrompt("HELLO", { text: "here I am" })
+  const seen = witness(rig)
+  const { sessionID } = await rig.launch({ prompt: "WORK" })
+  rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  await rig.clock.advance(MINUTE / 2)
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.advance(1000)
+  expect(seen.texts(sessionID).at(-1)).toBe("HELLO")
+})
+
+test.fails("a fork that is being begun can be told a word", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { text: "done", delay: 2000 })
+  rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 1000 } : undefined)
+  const launching = rig.launch({ prompt: "WORK", fork: true })
+  await rig.clock.advance(100)
+  const [fork] = rig.manager.list(rig.parent)
+  let isAnswered = false
+  const told = rig.manager.tell(fork?.task.id ?? "", "MORE", rig.caller).finally(() => {
+    isAnswered = true
+  })
+  told.catch(() => {})
+  await rig.clock.advance(MINUTE)
+  await launching
+  expect(isAnswered).toBe(true)
+})
+
+test("a task is resumed while its end waits to be told: both runs are told", async () => {
+  const rig = new Rig({ options: { resumable: ["completed", "error"] } })
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("AGAIN", { text: "done again", delay: 500 })
+  // The news of another takes its time.
+  rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: 5000 } : undefined)
+  await rig.launch()
+  await rig.clock.advance(300)
+  const { id } = await rig.launch({ prompt: "WORK", timeout: 200 })
+  await rig.clock.advance(1000)
+  expect(rig.task(id).status).toBe("error")
+  await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "completed", run: { generation: 1 } })
+  expect(rig.notices()).toHaveLength(3)
+})
+
+test.fails("a word to an agent whose turn then ends at a refused question is read", async () => {
+  const rig = new Rig()
+  rig.host.asking.add("bash")
+  rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
+  rig.onPrompt("MORE", { text: "heard" })
+  const { id } = await rig.launch({ prompt: "ASK" })
+  await rig.clock.advance(1000)
+  await rig.manager.tell(id, "MORE", rig.caller)
+  await rig.clock.advance(100)
+  for (const ask of rig.host.questions) rig.host.refuseByUser(ask)
+  await rig.ended(id)
+  expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
+})
