@@ -64,6 +64,7 @@ const atScreen = (name: string, action: string, prompt?: string, can: Input["can
   can: (world, task) => isHere(world, task) && can(world, task),
   give: (world, task) => {
     if (action === "clear") forget(world, task)
+    world.watch.userDid(task.parentID)
     const { metadata } = world.host.stored(task.sessionID)
     const superagentsRequest = { id: world.nextWord(), action, ...(prompt && { prompt }) }
     world.host.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })

@@ -21,7 +21,7 @@ export class Watch {
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
   readonly undone = new Set<string>()
-  readonly figures = { inputs: 0, calls: 0, requests: 0 }
+  readonly figures = { inputs: 0, calls: 0, requests: 0, known: 0 }
   restarts = 0
   /** Events were lost or came late: what they tell is known when somebody looks. */
   lostEvents = false
