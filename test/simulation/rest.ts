@@ -43,7 +43,8 @@ async function calm(world: World): Promise<void> {
   }
 }
 
-const MARKS: Readonly<Record<string, string>> = { error: "✗", cancelled: "⊘" }
+/** An agent that stopped at a refusal is cancelled, with a mark of its own. */
+const MARKS: Readonly<Record<string, readonly string[]>> = { completed: ["✓"], error: ["✗"], cancelled: ["⊘", "⊖"] }
 
 function checkTask(world: World, task: Task): void {
   const { watch, story } = world
