@@ -58,8 +58,8 @@ function checkTask(world: World, task: Task): void {
   const isForgotten = watch.forgotten.has(task.id) || watch.undone.has(task.parentID)
   if (isForgotten || !world.hasSession(task.parentID)) return
   if (task.delivery.state === "confirmed" && !last) watch.breach(`${name} counts as told, and its parent has no news`)
-  const mark = MARKS[task.status]
-  if (last && mark && !last.visible.startsWith(mark))
+  const marks = MARKS[task.status] ?? []
+  if (last && !marks.some((mark) => last.visible.startsWith(mark)))
     watch.breach(`${name} is ${task.status} and was told as ${last.visible}`)
   // A resume that comes before the run before it was told takes the place of that run's record: a crash just then
   // loses what its caller knows already.
