@@ -167,7 +167,7 @@ test("a first board is heard of, and so is the next one where it was deleted, wh
   }
 })
 
-test("a file that would hold the terminal up is not read, and what was there stays", async () => {
+test("a file that would hold the terminal up is not read, and what was there stays", { timeout: 20_000 }, async () => {
   write({})
   await open()
   write({ description: "x".repeat(20 * 1024 * 1024), title: "huge" })
