@@ -74,6 +74,8 @@ const RULES: Rules = {
   osNotifications: theirs,
   checkTimeout: lower,
   checkRetries: fewer,
+  gate: theirs,
+  maxParked: lower,
   schemaRetries: fewer,
   fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
   worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },

@@ -149,6 +149,15 @@ export const OptionsSchema = z.strictObject({
   checkRetries: count
     .default(2)
     .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),
+  gate: z
+    .boolean()
+    .default(true)
+    .describe(
+      "Park tasks whose provider is at its limit, and let them go on when it opens. false: they end as failed.",
+    ),
+  maxParked: milliseconds
+    .default(86_400_000)
+    .describe("How long a task may be parked in all before it ends as failed."),
   schemaRetries: count
     .default(2)
     .describe("How often an agent is asked again when its answer does not match its schema."),

@@ -7,7 +7,16 @@
 const SUFFIX_LENGTH = 14
 const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})([A-Z])([0-9a-z]{5})$/
 
-export type MessageKind = "prompt" | "notification" | "preamble" | "hint" | "word" | "last-word" | "check" | "schema"
+export type MessageKind =
+  | "prompt"
+  | "notification"
+  | "preamble"
+  | "hint"
+  | "word"
+  | "last-word"
+  | "check"
+  | "schema"
+  | "parked"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -17,6 +26,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   word: "W",
   "last-word": "L",
   schema: "S",
+  parked: "K",
   check: "C",
 }
 

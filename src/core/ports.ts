@@ -53,7 +53,8 @@ export type MessagePart =
 
 export type Activity =
   | { readonly type: "busy" }
-  | { readonly type: "retry"; readonly attempt: number; readonly message: string }
+  /** `next`: when the host asks again by itself. */
+  | { readonly type: "retry"; readonly attempt: number; readonly message: string; readonly next?: number }
 
 export type Rule = { readonly permission: string; readonly pattern: string; readonly action: "allow" | "deny" | "ask" }
 
@@ -168,6 +169,8 @@ export interface Host {
   folderOf(sessionID: string): string
   /** Has an idle session work in another folder from now on, and ends what the host keeps of one that is left. */
   move(sessionID: string, folder: string): Promise<void>
+  /** Deletes a message of an idle session; harmless where there is none. */
+  deleteMessage(sessionID: string, messageID: string): Promise<void>
   /** Stops what the session does; harmless where it does nothing. */
   abort(sessionID: string): Promise<void>
   /** The sessions of this process that are not idle: one call, however many there are. */

@@ -43,6 +43,7 @@ export const REASON_CODES = [
   "place",
   "check",
   "schema",
+  "limit",
 ] as const
 
 export type ReasonCode = (typeof REASON_CODES)[number]

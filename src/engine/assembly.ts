@@ -14,6 +14,7 @@ import { Deeds, type Validate } from "./conductor/deeds.ts"
 import { type LoadWorktrees, Places } from "./conductor/places.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
+import { Gates } from "./gate/gates.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
 import { Unattended } from "./launch/unattended.ts"
@@ -80,16 +81,24 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const freed = () => {
     waiting.endStranded(conductor)
     queue.pump()
+    gates.look()
     timekeeper.rest()
   }
   const at = (time: number) => timekeeper.at(time)
   const conductor: Conductor = new Conductor(parts, { outbox, answers, ledger, deeds, freed, at })
   const watch = () => timekeeper.wake()
-  const queue: Queue = new Queue(parts, { conductor, allowance, waiting, watch })
+  const queue: Queue = new Queue(parts, {
+    isClosed: (task) => gates.closedFor(task),
+    conductor,
+    allowance,
+    waiting,
+    watch,
+  })
   const launcher = new Launcher(parts, { conductor, places, forks, isThread, randomID, queue, allowance })
   const unattended = new Unattended(parts, { conductor, randomID, queue, allowance })
-  const recovery = new Recovery(parts, { conductor, outbox, ledger, changed: freed })
-  const timekeeper: Timekeeper = new Timekeeper(parts, conductor, recovery, ledger)
+  const gates: Gates = new Gates(parts, { conductor, pump: () => queue.pump(), at })
+  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, changed: freed })
+  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const retention = new Retention(parts, waiting, forget)
   const overview = new Overview(parts, {
@@ -116,6 +125,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     places,
     outbox,
     conductor,
+    gates,
     launcher,
     unattended,
     recovery,

@@ -110,10 +110,25 @@ export class TaskManager {
   inRequest(sessionID: string): WordInRequest | undefined {
     const task = this.#parts.store.bySession(sessionID)
     const { lastWord, custody } = (task && this.#parts.store.run(task.id)) ?? {}
-    if (!task || !lastWord || custody !== "ours") return undefined
+    if (!task || custody !== "ours") return undefined
     this.#all.conductor.deliver(task.id, { type: "request" })
+    if (!lastWord) return undefined
     const { reason, askedAgain = false } = lastWord
     return { text: lastWordRequest(reason), withoutTools: askedAgain }
+  }
+
+  /** A request to a session's model is about to be sent. True where it must not be: its task is parked meanwhile. */
+  holdsRequest(sessionID: string): boolean {
+    const task = this.#parts.store.bySession(sessionID)
+    if (!task || !isActive(task) || this.#parts.store.isForeign(task.id)) return false
+    return this.#all.gates.holds(task)
+  }
+
+  /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */
+  unpark(reference: string, sessionID: string): { view: TaskView; model: string; others: number } {
+    const task = this.#find(reference, sessionID)
+    const found = this.#all.gates.tryNow(task)
+    return { view: this.#view(task), ...found }
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
@@ -294,6 +309,7 @@ export class TaskManager {
     if (!isActive(task) || isQueued(task)) return
     this.#all.timekeeper.noticeSleep()
     this.#all.conductor.deliver(task.id, { type: "heard", event })
+    if (task.sessionID === sessionID) this.#all.gates.hear(task, event)
     store.noticed(task.id)
   }
 

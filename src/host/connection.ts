@@ -10,7 +10,7 @@ import type { Signer } from "./record/signature.ts"
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<
   TaskManager,
-  "inRequest" | "refusesTools" | "rides" | "isFresh" | "isLaunched" | "ready" | "list"
+  "inRequest" | "holdsRequest" | "refusesTools" | "rides" | "isFresh" | "isLaunched" | "ready" | "list"
 >
 
 export type Notice = { readonly title: string; readonly message: string }

@@ -83,6 +83,14 @@ export class FakeHost extends FakeProcess implements Host {
     })
   }
 
+  deleteMessage(sessionID: string, messageID: string): Promise<void> {
+    return this.carryOut("deleteMessage", sessionID, () => {
+      const stored = this.#find(sessionID)
+      const at = stored.messages.findIndex(({ id }) => id === messageID)
+      if (at >= 0) stored.messages.splice(at, 1)
+    })
+  }
+
   session(sessionID: string): Promise<SessionInfo | undefined> {
     return this.carryOut("session", sessionID, () => {
       const session = this.database.sessions.get(sessionID)

@@ -22,7 +22,12 @@ export class FakeProcess {
   /** The agents that a prompt may name. */
   agentNames: () => readonly string[] = () => ["build"]
   /** What the plugin has hooked into requests and calls of tools. */
-  readonly hooks: FakeHooks = { compacting: () => {}, inRequest: () => undefined, refusesTools: () => undefined }
+  readonly hooks: FakeHooks = {
+    compacting: () => {},
+    inRequest: () => undefined,
+    holdsRequest: () => false,
+    refusesTools: () => undefined,
+  }
   /** Tools that need the user's permission. */
   readonly asking = new Set<string>()
   /** The plugin's own tools, by name. */

@@ -21,6 +21,8 @@ export type FakeHooks = {
   /** The next request of this session is one that compacts it. */
   compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
+  /** True where the request must not be sent: its turn is about to be stopped. */
+  holdsRequest: (sessionID: string) => boolean
   refusesTools: (sessionID: string, tool: string) => string | undefined
 }
 
@@ -144,6 +146,11 @@ export class Turn {
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
     const word = hooks.inRequest(this.#session.id)
+    if (hooks.holdsRequest(this.#session.id)) {
+      this.#openMessage(asked)
+      await this.#waits.for(Number.MAX_SAFE_INTEGER)
+      return "aborted"
+    }
     this.#withoutTools = word?.withoutTools ?? false
     const reply = answerTo({
       sessionID: this.#session.id,

@@ -198,10 +198,10 @@ describe("a run fails", () => {
 
   test("when the host's retries are used up, and says meanwhile that it retries", async () => {
     const rig = new Rig()
-    rig.onPrompt("FIND", { status: 500, body: { error: { message: "overloaded" } } })
+    rig.onPrompt("FIND", { status: 500, body: { error: { message: "out of order" } } })
     const { id } = await rig.launch()
     await rig.clock.advance(1000)
-    expect(rig.view(id)).toMatchObject({ phase: "retrying", retry: { attempt: 1, message: "overloaded" } })
+    expect(rig.view(id)).toMatchObject({ phase: "retrying", retry: { attempt: 1, message: "out of order" } })
     expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "provider" } } })
     expect(rig.clock.now() - (rig.task(id).run.startedAt ?? 0)).toBeGreaterThan(60_000)
   })

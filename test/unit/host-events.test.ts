@@ -38,7 +38,7 @@ describe("an event of the host becomes one of ours:", () => {
     [
       "session.status",
       { sessionID, status: { type: "retry", attempt: 2, message: "overloaded", next: 5 } },
-      { type: "active", sessionID, activity: { type: "retry", attempt: 2, message: "overloaded" } },
+      { type: "active", sessionID, activity: { type: "retry", attempt: 2, message: "overloaded", next: 5 } },
     ],
     [
       "session.status",

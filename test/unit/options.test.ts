@@ -35,6 +35,8 @@ describe("options", () => {
       worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
       checkTimeout: 600_000,
       checkRetries: 2,
+      gate: true,
+      maxParked: 86_400_000,
       schemaRetries: 2,
       fork: { maxTokens: 100_000, maxToolResultChars: 1500, whole: "asked" },
     })

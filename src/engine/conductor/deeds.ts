@@ -64,7 +64,7 @@ export class Deeds {
         await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
         return back({ type: "said", word: command.word })
       case "park":
-        await stopSession(this.#parts, task.sessionID).done
+        await this.#park(task)
         return back({ type: "stopped" })
       case "refuse":
         return this.#refuse(command.ask, command.text)
@@ -194,6 +194,15 @@ export class Deeds {
     return { type: "left", ...(await this.#ports.places.leave(task, check)) }
   }
 
+  /** What is left of the step that was refused is no end, and is not sent again; one with a tool call has done its work. */
+  async #park(task: Task): Promise<void> {
+    await stopSession(this.#parts, task.sessionID).done
+    const last = (await this.#messages(task)).at(-1)
+    const isUnfinished = last?.role === "assistant" && last.finish === undefined
+    if (isUnfinished && !last.parts.some(({ type }) => type === "tool"))
+      await this.#parts.host.deleteMessage(task.sessionID, last.id)
+  }
+
   async #validate(task: Task, text: string): Promise<Checked | undefined> {
     const { schema } = task.run
     return schema && (await this.#ports.validate(schema, text, task.id))
@@ -227,6 +236,8 @@ function failureOf(command: Command, error: unknown): Input | undefined {
       return { type: "looked", waited: command.waited }
     case "verify":
       return { type: "verified", reason: command.reason }
+    case "park":
+      return { type: "stopped" }
     case "validate":
       return { type: "validated", found: { valid: false, problems: [`it could not be checked: ${messageOf(error)}`] } }
     case "check":

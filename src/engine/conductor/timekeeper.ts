@@ -1,6 +1,7 @@
 import { type Activity, LEASE_MS } from "../../core/ports.ts"
 import { isParked, isQueued, type Task } from "../../core/task.ts"
 import { Ticker } from "../../lib/ticker.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import type { Recovery } from "../recover/recovery.ts"
@@ -18,6 +19,13 @@ const RENEW_MS = LEASE_MS / 3
 /** A tick that is so late, in ms, was not kept by work: the process slept. */
 const SLEPT_MS = 5000
 
+export type TimekeeperPorts = {
+  readonly conductor: Conductor
+  readonly recovery: Recovery
+  readonly ledger: Ledger
+  readonly gates: Gates
+}
+
 /**
  * What happens by the clock, and only while tasks run: the look at the host, what is due of the runs, the lease of what
  * runs here. The one timer of the engine for what a run waits for.
@@ -27,17 +35,19 @@ export class Timekeeper {
   readonly #conductor: Conductor
   readonly #recovery: Recovery
   readonly #ledger: Ledger
+  readonly #gates: Gates
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
   #wokenAt = 0
   #seenAt = 0
 
-  constructor(parts: Parts, conductor: Conductor, recovery: Recovery, ledger: Ledger) {
+  constructor(parts: Parts, { conductor, recovery, ledger, gates }: TimekeeperPorts) {
     this.#parts = parts
     this.#conductor = conductor
     this.#recovery = recovery
     this.#ledger = ledger
+    this.#gates = gates
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
@@ -81,7 +91,14 @@ export class Timekeeper {
       this.#ledger.once(() => {
         for (const { id, sessionID } of running)
           this.#conductor.deliver(id, { type: "tick", doing: activity && (activity.get(sessionID) ?? "nothing") })
+        // A refusal of which no event told.
+        for (const task of running) {
+          const doing = activity?.get(task.sessionID)
+          if (doing?.type === "retry")
+            this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
+        }
       })
+      this.#gates.look()
       if (running.length > 0)
         this.#parts.background.run("look at what others spend", () => this.#ledger.lookElsewhere())
       // The host is awake now: what could wait goes along.

@@ -9,6 +9,8 @@ export type QueuePorts = {
   readonly conductor: Conductor
   readonly allowance: Allowance
   readonly waiting: Waiting
+  /** Its model's provider is closed, and it is not the one that tries. */
+  readonly isClosed: (task: Task) => boolean
   /** Tasks run: look after them. */
   readonly watch: () => void
 }
@@ -100,7 +102,7 @@ export class Queue {
       [...active].flatMap((task) => this.#forSlot(task)),
       options,
       (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
-      (task) => this.#ports.waiting.waitsFor(task).length > 0,
+      (task) => this.#ports.waiting.waitsFor(task).length > 0 || this.#ports.isClosed(task),
     )
   }
 

@@ -1,13 +1,15 @@
 import { endAfterCrash } from "../../core/last-word.ts"
-import type { TaskRecord } from "../../core/ports.ts"
+import type { Message, TaskRecord } from "../../core/ports.ts"
 import { type Ending, isActive, isOwed, type Task } from "../../core/task.ts"
 import { judge, keptTodos, lastSignIn } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import { homeOf } from "../conductor/places.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
+import { newRun } from "../run/active-run.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -18,6 +20,7 @@ const WAKE_WINDOW_MS = 900_000
 
 export type RecoveryPorts = {
   readonly conductor: Conductor
+  readonly gates: Gates
   readonly outbox: Outbox
   readonly ledger: Ledger
   /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
@@ -37,12 +40,14 @@ export type RecoveryPorts = {
 export class Recovery {
   readonly #parts: Parts
   readonly #conductor: Conductor
+  readonly #gates: Gates
   readonly #outbox: Outbox
   readonly #ledger: Ledger
   readonly #changed: () => void
-  constructor(parts: Parts, { conductor, outbox, ledger, changed }: RecoveryPorts) {
+  constructor(parts: Parts, { gates, conductor, outbox, ledger, changed }: RecoveryPorts) {
     this.#parts = parts
     this.#conductor = conductor
+    this.#gates = gates
     this.#outbox = outbox
     this.#ledger = ledger
     this.#changed = changed
@@ -189,6 +194,7 @@ export class Recovery {
   async #settle(task: Task, seenAt: number): Promise<void> {
     const { host } = this.#parts
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
+    if (this.#staysParked(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const judged = judge(messages, "orphaned")
     if (!judged || !this.#own(task)) return
@@ -196,6 +202,20 @@ export class Recovery {
     const lastSign = Math.max(seenAt, lastSignIn(messages))
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
     this.#conductor.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
+  }
+
+  /** The one exception to "nothing is sent after a restart": what was parked goes on at its time, where it was. */
+  #staysParked(task: Task, messages: readonly Message[]): boolean {
+    const { options, store, clock } = this.#parts
+    const { parked } = task.run
+    const asked = messages.find(({ id }) => id === task.run.promptID)
+    if (!parked || !options.gate || task.place || !asked || !this.#own(task)) return false
+    const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
+    const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
+    const entry = store.entry(task.id)
+    if (entry) entry.run = { ...newRun(task, "parked", clock.now()), prompt: textOf(false), preface: textOf(true) }
+    this.#gates.rebuild(parked)
+    return true
   }
 
   /** Takes a task over that is still as the dead process left it. */

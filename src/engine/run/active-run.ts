@@ -141,6 +141,8 @@ export type ActiveRun = {
   readonly value?: Value
   /** While its value is validated or its check runs: the end that it is to have where that passes. */
   readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
+  /** When its session's model was last asked. */
+  readonly requestedAt?: number
   /** It may go on where it was parked, as soon as it has a slot. */
   readonly goesOn: boolean
   readonly closing?: Closing

@@ -80,7 +80,8 @@ export const resting: Handler<"resting"> = (run, _input, world) =>
   run.lastWord?.state === "told" && !expects(run) ? askLastWord(run, world) : stay(run)
 
 /** Its model is asked: from now on it is saying its last word, where it was told to. */
-export const request: Handler<"request"> = (run) => {
+export const request: Handler<"request"> = (given, _input, { now }) => {
+  const run = { ...given, requestedAt: now }
   const { lastWord } = run
   if (!lastWord) return stay(run)
   const state = lastWord.state === "told" ? "speaking" : lastWord.state

@@ -42,7 +42,7 @@ type Properties = {
   delta?: string
   info?: Info
   part?: Part
-  status?: { type?: string; attempt?: number; message?: string }
+  status?: { type?: string; attempt?: number; message?: string; next?: number }
   error?: unknown
   permission?: string
   patterns?: readonly string[]
@@ -92,8 +92,8 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     if (!sessionID || !status) return undefined
     if (status.type === "busy") return { type: "active", sessionID, activity: { type: "busy" } }
     if (status.type !== "retry") return undefined
-    const { attempt = 0, message = "" } = status
-    return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message) } }
+    const { attempt = 0, message = "", next } = status
+    return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message), next } }
   },
   "session.error": ({ sessionID, error }) =>
     sessionID ? { type: "error", sessionID, error: toError(error) } : undefined,

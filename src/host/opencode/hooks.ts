@@ -21,6 +21,7 @@ import { type ToolSurroundings, toHostTool } from "./tool.ts"
 import { isFirstOf } from "./version.ts"
 
 const WRONG_HOST = "superagents: another OpenCode is needed"
+const NEVER = new Promise<never>(() => {})
 const UNTRIED_HOST = "superagents: a version that was not tried"
 
 /** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
@@ -93,6 +94,8 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         leaveOutStale(request)
         // What is said for one request alone is no part of what a compaction sums up.
         if (!sessionID) return compacting.clear()
+        // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
+        if (keeperHere().holdsRequest(sessionID)) await NEVER
         if (compacting.delete(sessionID)) return
         const changed = await board?.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)

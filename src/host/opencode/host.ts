@@ -160,6 +160,10 @@ export class OpencodeHost implements Host {
     this.#elsewhere.moved(sessionID, this.#surroundings.folder)
   }
 
+  async deleteMessage(sessionID: string, messageID: string): Promise<void> {
+    await find("delete a message", this.#client.session.deleteMessage({ sessionID, messageID }))
+  }
+
   async session(sessionID: string): Promise<SessionInfo | undefined> {
     const session = await find("read a session", this.#client.session.get({ sessionID }))
     return session && this.#toSession(session)
@@ -196,7 +200,12 @@ export class OpencodeHost implements Host {
     for (const [sessionID, status] of statuses.flatMap(({ found }) => Object.entries(found))) {
       if (status.type === "busy") working.set(sessionID, { type: "busy" })
       if (status.type === "retry")
-        working.set(sessionID, { type: "retry", attempt: status.attempt, message: oneLine(status.message) })
+        working.set(sessionID, {
+          type: "retry",
+          attempt: status.attempt,
+          message: oneLine(status.message),
+          next: status.next,
+        })
     }
     return working
   }

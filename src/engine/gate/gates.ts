@@ -1,0 +1,168 @@
+import { CallError } from "../../core/errors.ts"
+import { answered, close, type Gate, isClosedFor, mayGo, nextProbe, probed, unprobed } from "../../core/gate.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { HostEvent } from "../../core/ports.ts"
+import { sortRefusal } from "../../core/refusal.ts"
+import { isActive, isParked, isQueued, type Parked, type Reason, type Task } from "../../core/task.ts"
+import { duration } from "../../lib/duration.ts"
+import { moment } from "../../lib/moment.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { Conductor } from "../conductor/conductor.ts"
+import type { Parts } from "../parts.ts"
+import { announce } from "./notice.ts"
+
+export type GatePorts = {
+  readonly conductor: Conductor
+  /** Runs wait that may begin now. */
+  readonly pump: () => void
+  readonly at: (time: number) => void
+}
+
+/**
+ * The gates of the models that refused, one for each `provider/model`: who meets a closed one is parked, and goes on
+ * when it opens. Nothing is kept of a model that was never refused.
+ */
+export class Gates {
+  readonly #parts: Parts
+  readonly #ports: GatePorts
+  readonly #gates = new Map<string, Gate>()
+  /** Models that have answered in this process: a connection to them that fails is no wrong address. */
+  readonly #answering = new Set<string>()
+
+  constructor(parts: Parts, ports: GatePorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** What its own session's host tells of a run: a refusal that passes closes its model's gate, an answer opens it. */
+  hear(task: Task, event: HostEvent): void {
+    if (!this.#parts.options.gate || !task.model) return
+    const key = modelKey(task.model)
+    if (event.type === "answered") return this.#heardAnswer(task, key)
+    if (event.type !== "active" || event.activity.type !== "retry") return
+    const now = this.#parts.clock.now()
+    const { message, next, attempt } = event.activity
+    const { kind, until } = sortRefusal({ message, next, attempt }, now, this.#answering.has(key))
+    if (kind !== "limit" && kind !== "overload") return
+    const before = this.#gates.get(key)
+    const gate = close(before, { kind, why: oneLine(message), until }, now, this.#askedAt(task))
+    this.#gates.set(key, gate)
+    this.#ports.at(gate.opensAt)
+    this.#park(task, key, gate)
+    if (!before || before.opening) announce(this.#parts, key, gate)
+  }
+
+  /** A request of a run is about to be sent. True where it must not be: then the run is parked. */
+  holds(task: Task): boolean {
+    const key = task.model && modelKey(task.model)
+    const gate = key === undefined ? undefined : this.#gates.get(key)
+    if (key === undefined || !gate || !isClosedFor(gate, task.id)) return false
+    this.#park(task, key, gate)
+    return true
+  }
+
+  /** Why a task that has not begun may not: its model's gate is closed, and it is not the probe. */
+  closedFor(task: Task): boolean {
+    return task.model !== undefined && isClosedFor(this.#gates.get(modelKey(task.model)), task.id)
+  }
+
+  /** A parked run that an earlier process left: its gate is as it was. */
+  rebuild({ at, until, model, why }: Parked): void {
+    const now = this.#parts.clock.now()
+    const gate = close(this.#gates.get(model), { kind: "limit", why, until: until && Math.max(until, now + 1) }, at, at)
+    this.#gates.set(model, gate)
+    this.#ports.at(gate.opensAt)
+  }
+
+  /** Somebody wants it tried now. Throws a `CallError` where the task is not parked. */
+  tryNow(task: Task): { readonly model: string; readonly others: number } {
+    const { parked } = task.run
+    if (!isActive(task) || !parked) throw new CallError(`${task.id} is not parked: it is ${task.status}.`)
+    const gate = this.#gates.get(parked.model)
+    if (gate) this.#gates.set(parked.model, probed(gate, task.id, this.#parts.clock.now()))
+    this.#ports.conductor.deliver(task.id, { type: "opened" })
+    return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
+  }
+
+  /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has ended or answered. */
+  look(): void {
+    const now = this.#parts.clock.now()
+    for (const key of this.#gates.keys()) {
+      this.#endOverdue(key, now)
+      this.#letGo(key, now)
+    }
+  }
+
+  #heardAnswer(task: Task, key: string): void {
+    this.#answering.add(key)
+    const gate = this.#gates.get(key)
+    if (!gate) return
+    this.#gates.set(key, answered(gate, this.#askedAt(task)))
+    this.#letGo(key, this.#parts.clock.now())
+  }
+
+  /** When the request was sent that is under way. */
+  #askedAt({ id, run }: Task): number {
+    return this.#parts.store.run(id)?.requestedAt ?? run.startedAt ?? 0
+  }
+
+  #park(task: Task, model: string, gate: Gate): void {
+    const { clock, options } = this.#parts
+    const now = clock.now()
+    const parked = { at: now, model, why: gate.why, ...(gate.told && { until: gate.opensAt }) }
+    const patience = options.maxParked - (task.run.parkedMs ?? 0)
+    if (options.maxParked > 0 && gate.told && gate.opensAt - now > patience)
+      return void this.#end(task, { code: "limit", text: beyond(model, gate, now) })
+    this.#ports.conductor.deliver(task.id, { type: "refused", parked })
+    if (options.maxParked > 0) this.#ports.at(now + patience)
+    // Another may see whether it has opened.
+    const current = this.#gates.get(model)
+    if (current) this.#gates.set(model, unprobed(current, task.id))
+  }
+
+  #letGo(key: string, now: number): void {
+    let gate = this.#gates.get(key)
+    if (!gate) return
+    const { probe } = gate
+    const probing = probe && this.#parts.store.get(probe.taskID)
+    if (probe && (!probing || !isActive(probing))) gate = unprobed(gate, probe.taskID)
+    this.#gates.set(key, gate)
+    const waiting = this.#waiting(key)
+    if (gate.opening && waiting.length === 0) return void this.#gates.delete(key)
+    const going = waiting.slice(0, mayGo(gate, now))
+    for (const { id } of going) {
+      if (!gate.opening) this.#gates.set(key, probed(gate, id, now))
+      this.#ports.conductor.deliver(id, { type: "opened" })
+    }
+    if (going.length > 0) this.#ports.pump()
+    this.#ports.at(nextProbe(this.#gates.get(key) ?? gate))
+  }
+
+  /** Those who wait for a model: the parked, the longest first, then those that have not begun. */
+  #waiting(key: string): readonly Task[] {
+    const { store } = this.#parts
+    const own = store.active().filter(({ model }) => model && modelKey(model) === key)
+    const parked = own.filter((task) => isParked(task) && !store.run(task.id)?.goesOn)
+    parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
+    const queued = own.filter(isQueued).toSorted((a, b) => a.run.createdAt - b.run.createdAt)
+    return [...parked, ...queued]
+  }
+
+  #endOverdue(key: string, now: number): void {
+    const { maxParked } = this.#parts.options
+    if (maxParked === 0) return
+    for (const task of this.#waiting(key)) {
+      const { parked, parkedMs = 0 } = task.run
+      if (!parked || now - parked.at + parkedMs < maxParked) continue
+      const text = `Parked for ${duration(maxParked)}: ${key} is at its limit: ${parked.why}`
+      this.#end(task, { code: "limit", text })
+    }
+  }
+
+  #end({ id, run }: Task, reason: Reason): boolean {
+    return this.#ports.conductor.end(id, run.generation, { type: "failed", reason })
+  }
+}
+
+const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>
+  `${model} is at its limit until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`

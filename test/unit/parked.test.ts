@@ -1,0 +1,214 @@
+import { describe, expect, test } from "vitest"
+import { flush } from "../support/fake-clock.ts"
+import { Rig, type RigOptions } from "../support/rig.ts"
+
+const MINUTE_MS = 60_000
+
+/** A provider that refuses for a time, once it has answered so many requests, and says when it opens if `tells`. */
+class Provider {
+  readonly rig: Rig
+  requests = 0
+  refused: number[] = []
+  left: number
+  #closedUntil = 0
+  constructor(
+    { bucket, shutMs, tells = true }: { bucket: number; shutMs: number; tells?: boolean },
+    options: RigOptions["options"] = {},
+  ) {
+    this.rig = new Rig({ options })
+    this.left = bucket
+    this.rig.script(({ sessionID, toolResults }) => {
+      if (sessionID === this.rig.parent) return undefined
+      this.requests++
+      const now = this.rig.clock.now()
+      if (now < this.#closedUntil || this.left-- <= 0) {
+        if (now >= this.#closedUntil) this.#closedUntil = now + shutMs
+        this.left = bucket
+        this.refused.push(now)
+        const wait = Math.ceil((this.#closedUntil - now) / 1000)
+        return {
+          status: 429,
+          body: { error: { message: `Rate limit reached.${tells ? ` Try again in ${wait}s` : ""}` } },
+        }
+      }
+      return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { text: "done" }
+    })
+  }
+  launchAll(count: number) {
+    return Promise.all(
+      Array.from({ length: count }, (_, at) => this.rig.launch({ prompt: `FIND ${at}`, batch: "night" })),
+    )
+  }
+}
+
+const settings = { maxConcurrentTasks: 10, maxLaunchesPerMinute: 0 }
+
+describe("a provider's limit", () => {
+  test("ends no task: forty on a bucket are done and told once each, and hardly a request meets the closed gate", async () => {
+    const provider = new Provider({ bucket: 26, shutMs: 8000 }, settings)
+    const tasks = await provider.launchAll(40)
+    for (const { id } of tasks) expect((await provider.rig.ended(id)).status).toBe("completed")
+    expect(provider.rig.notices().filter(({ visible }) => visible.includes("finished"))).toHaveLength(40)
+    // Each closing: the one that met it, and those under way within the next moment.
+    const late = provider.refused.filter(
+      (at, index) =>
+        index > 0 && at - (provider.refused[index - 1] ?? 0) > 400 && at - (provider.refused[index - 1] ?? 0) < 8000,
+    )
+    expect(late.length).toBeLessThanOrEqual(2)
+    expect(provider.rig.errors()).toEqual([])
+  })
+
+  test("is seen in the row and holds no slot, no clock and no other model up", async () => {
+    const provider = new Provider(
+      { bucket: 0, shutMs: 30 * MINUTE_MS },
+      { ...settings, maxConcurrentTasks: 1, taskTimeout: 5 * MINUTE_MS },
+    )
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.advance(1000)
+    expect(rig.view(task.id).phase).toBe("parked")
+    expect(rig.task(task.id).run.parked).toMatchObject({
+      model: "scripted/alpha",
+      why: expect.stringContaining("Rate limit"),
+    })
+    const elapsed = rig.view(task.id).elapsed
+    provider.left = 100
+    await rig.clock.advance(20 * MINUTE_MS)
+    expect(rig.view(task.id)).toMatchObject({ phase: "parked", elapsed })
+    expect((await rig.ended(task.id)).status).toBe("completed")
+    expect(rig.task(task.id).run).toMatchObject({ parkedTimes: 1, parkedMs: expect.any(Number) })
+    expect(rig.view(task.id).elapsed).toBeLessThan(MINUTE_MS)
+  })
+
+  test("of which no time is told is tried after 5 s, then twice as late", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, settings)
+    const [task] = await provider.launchAll(1)
+    await provider.rig.clock.advance(MINUTE_MS - 1000)
+    const waits = provider.refused.slice(1).map((at, index) => Math.round((at - (provider.refused[index] ?? 0)) / 1000))
+    expect(waits).toEqual([5, 10, 20])
+    provider.left = 100
+    expect((await provider.rig.ended(task?.id ?? "")).status).toBe("completed")
+  })
+
+  test("is told once: a toast, and a message to the parent that wakes nobody", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    await provider.launchAll(5)
+    await rig.clock.advance(5000)
+    const told = rig.notices().filter(({ visible }) => visible.startsWith("⏸"))
+    expect(told).toHaveLength(1)
+    expect(told[0]?.visible).toMatch(
+      /^⏸ \*\*scripted\/alpha is at its limit until \d\d:\d\d\.\*\* 5 tasks are parked\.$/,
+    )
+    expect(told[0]?.hidden).toContain("do not wait, poll or launch them again")
+    expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
+    expect(rig.answers()).toHaveLength(0)
+  })
+
+  test("keeps what is said to a parked task, which reads it when it goes on", async () => {
+    const provider = new Provider({ bucket: 1, shutMs: MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    await rig.manager.tell(task.id, "Look at the tests, too.", rig.caller)
+    const before = provider.requests
+    await rig.clock.advance(10_000)
+    expect(provider.requests).toBe(before)
+    provider.left = 100
+    expect((await rig.ended(task.id)).status).toBe("completed")
+  })
+
+  test("does not keep a parked task from being cancelled, and no request follows", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+    const before = provider.requests
+    await rig.clock.advance(10 * MINUTE_MS)
+    expect(rig.task(task.id).status).toBe("cancelled")
+    expect(provider.requests).toBe(before)
+  })
+
+  test("is tried at once where somebody wants that", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(3)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.manager.list(rig.parent).every(({ phase }) => phase === "parked"))
+    const before = provider.requests
+    expect(rig.manager.unpark(task.id, rig.parent)).toMatchObject({ model: "scripted/alpha", others: 2 })
+    await rig.clock.advance(1000)
+    expect(provider.requests).toBe(before + 1)
+    expect(rig.view(task.id).phase).toBe("parked")
+  })
+
+  test("that is to last longer than a task may be parked ends it at once", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, maxParked: 5 * MINUTE_MS })
+    const [task] = await provider.launchAll(1)
+    const ended = await provider.rig.ended(task?.id ?? "")
+    expect(ended).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "limit", text: expect.stringContaining("maxParked") } },
+    })
+  })
+
+  test("ends a task that was parked for too long in all", async () => {
+    const provider = new Provider(
+      { bucket: 0, shutMs: 60 * MINUTE_MS, tells: false },
+      { ...settings, maxParked: 10 * MINUTE_MS },
+    )
+    const [task] = await provider.launchAll(1)
+    const ended = await provider.rig.ended(task?.id ?? "")
+    expect(ended).toMatchObject({
+      status: "error",
+      outcome: {
+        reason: { code: "limit", text: expect.stringMatching(/^Parked for 10m: scripted\/alpha is at its limit: /) },
+      },
+    })
+  })
+
+  test("is OpenCode's own affair where the option is off", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, gate: false })
+    const [task] = await provider.launchAll(1)
+    expect(await provider.rig.ended(task?.id ?? "")).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "provider" } },
+    })
+  })
+})
+
+describe("a restart", () => {
+  test("keeps a parked task parked, and has it go on at its time without a step repeated", async () => {
+    const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    const { sessionID } = rig.task(task.id)
+    const calls = () =>
+      rig.host.stored(sessionID).messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
+    const done = calls()
+    rig.restart()
+    await rig.manager.recover()
+    await flush()
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.view(task.id).phase).toBe("parked")
+    expect(rig.notices().filter(({ visible }) => visible.includes("Agent"))).toEqual([])
+    provider.left = 100
+    expect((await rig.ended(task.id)).status).toBe("completed")
+    expect(done).toBe(2)
+    expect(calls()).toBe(2)
+  })
+})
+
+test("without a refusal nothing is parked, asked or told", async () => {
+  const provider = new Provider({ bucket: 1000, shutMs: 1000 }, settings)
+  const [task] = await provider.launchAll(1)
+  await provider.rig.ended(task?.id ?? "")
+  expect(provider.refused).toEqual([])
+  expect(provider.rig.task(task?.id ?? "").run).not.toHaveProperty("parkedTimes")
+})
