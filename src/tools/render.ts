@@ -7,6 +7,7 @@ import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } fro
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
+import { moment } from "../lib/moment.ts"
 import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
@@ -85,6 +86,12 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }
 
+/** A parked task is tried at once. */
+export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
+  const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
+  return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
+}
+
 /** How a merge came out. */
 export function renderMerge(view: TaskView): ToolResult {
   return result(view, [`Task: ${nameOf(view.task)}`, ...workOf(view.task)])
@@ -105,6 +112,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
+    ...parkedLines(task),
     ...forkLines(task),
     ...cacheLines(task),
   ]
@@ -121,9 +129,27 @@ export function statusOf(view: TaskView): string {
   const { task, phase, retry } = view
   if (phase === undefined) return task.status
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
+  if (phase === "parked") return `${task.status}, ${parkedText(task)}`
   if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`
   const ask = view.asks[0]
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
+}
+
+/** `parked until 07:12`, or without a time where none was told. */
+function parkedText({ run: { parked } }: Task): string {
+  return parked?.until === undefined ? "parked" : `parked until ${moment(parked.until, parked.at)}`
+}
+
+/** Of a task at work that is parked, and of an ended one that was. */
+function parkedLines(task: Task): string[] {
+  const { parked, parkedTimes = 0, parkedMs = 0 } = task.run
+  if (!isActive(task))
+    return parkedTimes > 0 ? [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all.`] : []
+  if (!parked) return []
+  const text = parkedText(task)
+  return [
+    `${text[0]?.toUpperCase()}${text.slice(1)}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
+  ]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {

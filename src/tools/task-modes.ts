@@ -21,6 +21,11 @@ const MODES = {
     takes: [],
     because: "a task at work keeps what it was launched with",
   },
+  unpark: {
+    needs: [],
+    takes: [],
+    because: "it only tries a parked task now",
+  },
   merge: {
     needs: [],
     takes: ["description"],

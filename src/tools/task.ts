@@ -5,7 +5,7 @@ import type { TaskView } from "../engine/tasks/view.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
-import { renderLaunch, renderMerge, renderResume, renderTold } from "./render.ts"
+import { renderLaunch, renderMerge, renderResume, renderTold, renderUnparked } from "./render.ts"
 import { modeOf, refusalOf } from "./task-modes.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
@@ -52,6 +52,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const merge = args.merge === true
       const mode = modeOf(args)
       if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
+      if (mode === "unpark") return renderUnparked(manager.unpark(args.unpark ?? "", caller.sessionID))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
         return resumed(
@@ -98,6 +99,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Opti
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional().describe("Task id."),
     tell: id.optional().describe("Task id."),
+    unpark: id.optional().describe("Task id: try now what is parked at a provider's limit."),
     model: text(200).optional().describe("provider/model, if not the agent's or yours."),
     place: z
       .enum(["here", "worktree"])

@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import { type Host, startHost } from "../support/host.ts"
+import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { launchAll, notifications, PACKAGE } from "../support/plugin.ts"
+
+/** A real OpenCode and a provider whose bucket is empty for a while: what the provider's own log says counts. */
+
+const SHUT_MS = 8000
+const MOST_SOON_MS = 400
+const SLOTS = 10
+
+let model: ScriptedModel
+let host: Host | undefined
+
+beforeEach(async () => {
+  model = await startModel()
+})
+
+afterEach(async () => {
+  await host?.stop()
+  host = undefined
+  await model?.close()
+})
+
+const start = () =>
+  startHost({ model, plugin: [[PACKAGE, { maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }]] })
+
+/** Answers so many requests, refuses for a time, and so on; `log` has when each was refused. */
+const bucketOf = (size: number, shutMs = SHUT_MS) => {
+  const log = { refused: [] as number[], answered: [] as number[], openedAt: 0 }
+  let left = size
+  const refusal = (until: number): Reply => ({
+    status: 429,
+    body: { error: { message: `Rate limit reached for requests. Try again in ${until - Date.now()}ms` } },
+  })
+  model.use((request) => {
+    if (!request.firstUser.startsWith("P-NIGHT")) return undefined
+    const now = Date.now()
+    if (now < log.openedAt) {
+      log.refused.push(now)
+      return refusal(log.openedAt)
+    }
+    if (left-- <= 0) {
+      left = size
+      log.openedAt = now + shutMs
+      log.refused.push(now)
+      return refusal(log.openedAt)
+    }
+    log.answered.push(now)
+    if (request.toolResults.length < 2) return { tools: [{ name: "read", args: { filePath: "README.md" } }] }
+    return { text: "done" }
+  })
+  return log
+}
+
+const launchSome = async (sessionID: string, count: number) => {
+  if (!host) throw new Error("no host")
+  const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-NIGHT ${at}`, batch: "night" }))
+  return launchAll(host, model, sessionID, tasks)
+}
+
+test("forty tasks on a bucket are all done and told once each, and hardly a request meets the closed gate", async () => {
+  host = await start()
+  const sessionID = await openSession(host)
+  const log = bucketOf(40)
+  await launchSome(sessionID, 40)
+  const ends = await eventually(
+    async () => {
+      if (!host) return false
+      const told = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("finished"))
+      return told.length >= 40 && told
+    },
+    { timeout: 180_000 },
+  )
+  expect(new Set(ends.map(({ visible }) => visible)).size).toBeGreaterThan(0)
+  expect(ends).toHaveLength(40)
+  const closings = log.refused.filter((at, index) => index === 0 || at - (log.refused[index - 1] ?? 0) > SHUT_MS / 2)
+  // Whoever was at work meets a closed gate once at most; how many came late depends on the machine, and is a figure.
+  const during = (from: number) => log.refused.filter((at) => at >= from && at < from + SHUT_MS)
+  for (const closing of closings) expect(during(closing).length).toBeLessThanOrEqual(SLOTS)
+  const late = closings.map((from) => during(from).filter((at) => at > from + MOST_SOON_MS).length)
+  const waits = closings.map((from) => (log.answered.find((at) => at >= from + SHUT_MS) ?? Number.NaN) - from - SHUT_MS)
+  console.log(
+    `${closings.length} closings, ${log.refused.length} refusals, of them ${late.join(", ")} later than ${MOST_SOON_MS} ms; first answers ${waits.join(", ")} ms after the resets; ${log.answered.length} answers.`,
+  )
+})
+
+test("a task that is parked when OpenCode is killed goes on at its time, without a step repeated", async () => {
+  host = await start()
+  const sessionID = await openSession(host)
+  const log = bucketOf(1, 12_000)
+  const [task] = await launchSome(sessionID, 1)
+  await eventually(async () => {
+    if (!host || log.refused.length === 0) return false
+    const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
+    return /parked until \d\d:\d\d/.test(shown.output ?? "")
+  })
+  await host.kill()
+  await host.restart()
+  await callTool(host, model, sessionID, "superagents_list", {})
+  const told = await eventually(
+    async () => {
+      if (!host) return false
+      const found = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("Agent"))
+      return found.length > 0 && found
+    },
+    { timeout: 120_000 },
+  )
+  expect(told.map(({ visible }) => visible.split(" finished")[0])).toEqual([expect.stringContaining("✓")])
+  expect(log.answered.length).toBe(3)
+})
