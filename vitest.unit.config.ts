@@ -17,5 +17,7 @@ export default defineConfig({
     ],
     // Nothing is kept between tests but in what they make themselves: so the files share their modules, and take seconds.
     isolate: false,
+    // A shared machine may stand still for seconds: a test that hangs is told from one that waits for its turn.
+    testTimeout: 60_000,
   },
 })
