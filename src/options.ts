@@ -22,8 +22,11 @@ const ELSEWHERE =
 export const OptionsSchema = z.strictObject({
   enabled: z.boolean().default(true).describe("Offer the tools at all."),
   pollInterval: milliseconds
-    .default(2000)
-    .describe("Time between two looks at OpenCode while a task runs, for events that were missed. 0: events alone."),
+    .nullable()
+    .default(null)
+    .describe(
+      "Time between two looks at OpenCode while a task runs, for events that were missed. 0: events alone. null: 12 s, and 2 s while nothing was heard of a task.",
+    ),
   maxConcurrentTasks: count.default(10).describe("Tasks of one session that run at once. More wait their turn."),
   maxConcurrentPerModel: z
     .record(z.string(), count)

@@ -9,6 +9,8 @@ import { isQueued, type Reason, type Task } from "./task.ts"
 
 /** Longest part of an answer that stands in front of the prompt of a task that waited for it, in UTF-16 units. */
 export const MOST_ANSWER_CHARS = 8000
+/** The same of all answers together. */
+const MOST_ANSWERS_CHARS = 60_000
 
 type Find = (id: string) => Task | undefined
 
@@ -72,14 +74,26 @@ export type Answered = { readonly task: Task; readonly text: string }
 /** The prompt of a run that waited, behind the answers that it waited for: data between tags that they cannot close. */
 export function withAnswers(prompt: string, answers: readonly Answered[]): string {
   if (answers.length === 0) return prompt
+  const share = shareOf(answers.map(({ text }) => text.length))
   const pieces = answers.map(({ task, text }) => {
     const { value } = task.outcome ?? {}
     if (value?.valid && value.file)
       return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
-    const shown = head(text, MOST_ANSWER_CHARS)
+    const shown = head(text, share)
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
     return `${named(task)}${cut}:\n${body}`
   })
   return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
+}
+
+/** How much each answer may take: what short ones leave is shared among the long ones. */
+function shareOf(lengths: readonly number[]): number {
+  let left = MOST_ANSWERS_CHARS
+  let share = MOST_ANSWER_CHARS
+  for (const [index, length] of lengths.toSorted((a, b) => a - b).entries()) {
+    share = Math.min(MOST_ANSWER_CHARS, Math.floor(left / (lengths.length - index)))
+    left -= Math.min(length, share)
+  }
+  return share
 }

@@ -20,7 +20,8 @@ export const isEnd = (finish: string | undefined): boolean => finish !== undefin
 
 /** Finish reasons after which the host goes on by itself, unless something stopped it. */
 const GOES_ON = new Set(["tool-calls", "unknown"])
-const ABORTED = "MessageAbortedError"
+/** The error of a turn that its user stopped, or we did. */
+export const ABORTED = "MessageAbortedError"
 
 /**
  * How a run has ended, or undefined where it has not: the one judgement, for whoever looks at a run. `messages` are the

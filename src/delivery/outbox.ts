@@ -1,14 +1,16 @@
-import { messageID, partID } from "../core/ids.ts"
 import { type Clock, type Host, HostError, type Persona, type Prompt } from "../core/ports.ts"
 import { isOwed, type Task } from "../core/task.ts"
 import { NOTICE_PARTS, type Notice } from "./compose.ts"
+import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
+import { isUnread, notificationID, promptOf } from "./message.ts"
+import { Pauses } from "./pauses.ts"
 
 /** Waits before a send is tried again; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 /** Waits before a look whether the host has stored the message. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
-/** While others run, the wait for one that ends in the same moment: the last of them wakes the parent for all. */
-const GATHER_MS = 250
+/** Steps of the wait for another end, so that the last of several wakes the parent for all. */
+const GATHER_STEP_MS = 250
 /** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
 const HELD_LOOK_MS = 2000
 /** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
@@ -23,6 +25,12 @@ export type OutboxPorts = {
   readonly isKnown: (taskID: string) => boolean
   /** True where of no other task of its parent there is still to be told. */
   readonly isLast: (task: Task) => boolean
+  /** How long others that run are waited for, since they may end in the same moment. */
+  readonly gatherMs: (task: Task) => number
+  /** False where the parent's model is not to be started by this: somebody or something has stopped it. */
+  readonly mayWake: (task: Task) => boolean
+  /** Its model was started in the moment in which it was stopped. Must not reject. */
+  readonly silence: (parentID: string) => Promise<void>
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<Notice>
   /** Records how far a notification has come, and whether the answer is in it whole. Must not reject. */
@@ -33,36 +41,6 @@ export type OutboxPorts = {
   readonly stopped: AbortSignal
 }
 
-/** A run's notification. It is told as the task was when the run had ended: a resume meanwhile does not change it. */
-type Item = {
-  readonly task: Task
-  readonly wake: boolean
-  readonly maybeTold: boolean
-  /** Once it was sent, whatever came of that: what is sent again is the same. */
-  notice?: Notice
-}
-
-/**
- * - `resting`: nothing is to be sent. Kept only while a message that was to wake the parent may be unread.
- * - `sending`: messages go out, one after the other.
- * - `until idle`: the parent is at work, and nothing that waits is to start its model.
- * - `until redone`: the parent's user has undone something.
- */
-type LaneState = "resting" | "sending" | "until idle" | "until redone"
-
-type Lane = {
-  state: LaneState
-  readonly items: Item[]
-  /** The parent became idle since the last send began. */
-  idled: boolean
-  /** Ends the wait of a lane that may not send now. */
-  release: () => void
-  /** A stored message that was to wake the parent and left that to the next; the next takes it off. */
-  owed?: Prompt
-  /** The last message that was to start the parent's model, until it is seen to have done so. */
-  waking?: { readonly prompt: Prompt; nudges: number }
-}
-
 /**
  * Tells parents how their tasks ended: exactly once, in order, one at a time for each parent. The message's id is
  * derived from task and run, so what is sent again, here or by another process, is the same message; it counts as told
@@ -71,13 +49,11 @@ type Lane = {
 export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
-  readonly #pauses = new Set<() => void>()
+  readonly #pauses: Pauses
 
   constructor(ports: OutboxPorts) {
     this.#ports = ports
-    ports.stopped.addEventListener("abort", () => {
-      for (const end of this.#pauses) end()
-    })
+    this.#pauses = new Pauses(ports.clock, ports.stopped)
   }
 
   /**
@@ -93,6 +69,20 @@ export class Outbox {
     if (lane.state !== "resting") return
     lane.state = "sending"
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
+  }
+
+  /** A batch is over of which nothing has woken its parent: what it was told of this task does. */
+  rouse(task: Task): void {
+    const { parentID } = task
+    const lane = this.#lane(parentID)
+    const item = lane.items.find((each) => each.task.id === task.id)
+    if (item) item.wake = true
+    else this.#ports.run("wake", () => this.#rouse(task, lane))
+  }
+
+  /** True while what is to start the session's model is on its way: that it is at work then is no word of its user. */
+  isWaking(parentID: string): boolean {
+    return this.#lanes.get(parentID)?.isWaking === true
   }
 
   /** True while something is still to be told to this session. */
@@ -127,7 +117,7 @@ export class Outbox {
   }
 
   #lane(parentID: string): Lane {
-    const lane = this.#lanes.get(parentID) ?? { state: "resting", items: [], idled: false, release: () => {} }
+    const lane = this.#lanes.get(parentID) ?? newLane()
     this.#lanes.set(parentID, lane)
     return lane
   }
@@ -142,7 +132,7 @@ export class Outbox {
       while (this.#isOpen(parentID, lane)) {
         const [item] = lane.items
         if (item) await this.#deliver(item, lane)
-        else if (lane.owed) await this.#wake(parentID, lane, { ...lane.owed, noReply: false })
+        else if (lane.owed) await this.#wake(parentID, lane, lane.owed)
         else break
       }
     } finally {
@@ -161,12 +151,14 @@ export class Outbox {
   }
 
   /** Waits until another has ended that may wake the parent instead, or for a moment. */
-  async #gather({ parentID }: Task, lane: Lane): Promise<void> {
-    let isOver = false
-    while (this.#isOpen(parentID, lane) && lane.items.length === 1 && !isOver)
-      isOver = await this.#pause(GATHER_MS, (release) => {
+  async #gather(task: Task, lane: Lane): Promise<void> {
+    for (let waited = 0; this.#isOpen(task.parentID, lane) && lane.items.length === 1; ) {
+      if (waited >= this.#ports.gatherMs(task)) break
+      const isOver = await this.#pauses.for(GATHER_STEP_MS, (release) => {
         lane.release = release
       })
+      if (isOver) waited += GATHER_STEP_MS
+    }
     lane.release = () => {}
   }
 
@@ -175,19 +167,46 @@ export class Outbox {
   }
 
   /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */
-  async #wake(parentID: string, lane: Lane, prompt: Prompt): Promise<void> {
+  async #wake(parentID: string, lane: Lane, owed: Waking): Promise<void> {
+    const waking = { ...owed, prompt: { ...owed.prompt, noReply: false } }
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
       await this.#untilFree(parentID, lane)
       if (!this.#isOpen(parentID, lane)) return
+      if (!this.#ports.mayWake(owed.task)) break
       try {
-        await this.#ports.host.prompt(prompt)
-        lane.waking = { prompt, nudges: 0 }
+        await this.#start(waking, lane)
+        lane.waking = { ...waking, nudges: 0 }
         break
       } catch {
-        await this.#pause(delay)
+        await this.#pauses.for(delay)
       }
     }
     lane.owed = undefined
+  }
+
+  /** Starts the parent's model by a message. Where it was stopped meanwhile, it is stopped again. */
+  async #start({ prompt, task }: Waking, lane: Lane): Promise<void> {
+    lane.isWaking = true
+    try {
+      await this.#ports.host.prompt(prompt)
+    } finally {
+      if (!this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
+      lane.isWaking = false
+    }
+  }
+
+  /** What is stored is sent once more, as it stands there, unless it was answered. */
+  async #rouse(task: Task, lane: Lane): Promise<void> {
+    const { parentID } = task
+    const since = await this.#ports.host.messagesSince(parentID, notificationID(task))
+    const [stored] = since
+    if (!stored || !isUnread(since) || !this.#isOpen(parentID, lane)) return
+    const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
+    const persona = await this.#persona(parentID, 0)
+    lane.owed ??= { prompt: promptOf(task, { visible, hidden }, persona, false), task }
+    if (lane.state !== "resting") return
+    lane.state = "sending"
+    await this.#drain(parentID, lane)
   }
 
   /** Tries until it is told, the parent is gone or nothing is to be told any more. */
@@ -202,7 +221,7 @@ export class Outbox {
         if (error instanceof HostError && error.notFound) return told(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         host.log("warn", "notification not accepted, trying again", fields)
-        await this.#pause(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
+        await this.#pauses.for(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
       }
     }
   }
@@ -214,7 +233,8 @@ export class Outbox {
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
     const { host } = this.#ports
-    const wakes = () => lane.owed !== undefined || lane.items.some(({ wake }) => wake)
+    const { mayWake } = this.#ports
+    const wakes = () => lane.owed !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
     while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
@@ -225,7 +245,7 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pause(HELD_LOOK_MS, (release) => {
+      await this.#pauses.for(HELD_LOOK_MS, (release) => {
         lane.release = release
       })
       lane.state = "sending"
@@ -253,14 +273,15 @@ export class Outbox {
     // It may have been forgotten while all that was asked.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const wakes = wake || lane.owed !== undefined
+    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task)
     lane.idled = false
-    const prompt = this.#prompt(task, notice, persona, !(last && wakes))
-    await host.prompt(prompt)
+    const prompt = promptOf(task, notice, persona, !(last && wakes))
+    if (prompt.noReply) await host.prompt(prompt)
+    else await this.#start({ prompt, task }, lane)
     await this.#confirm(prompt)
     await told(task, "confirmed", notice.handsOver)
-    lane.owed = !last && wakes ? prompt : undefined
-    if (last && wakes) lane.waking = { prompt, nudges: 0 }
+    lane.owed = !last && wakes ? { prompt, task } : undefined
+    if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
     return true
   }
 
@@ -273,26 +294,11 @@ export class Outbox {
     return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
-  #prompt(task: Task, { visible, hidden }: Notice, persona: Persona | undefined, noReply: boolean): Prompt {
-    const part = (index: number) => partID("notification", task.id, task.run.generation, task.run.createdAt, index)
-    return {
-      sessionID: task.parentID,
-      messageID: notificationID(task),
-      agent: persona?.agent,
-      model: persona?.model,
-      noReply,
-      parts: [
-        { id: part(0), text: visible },
-        { id: part(1), text: hidden, synthetic: true },
-      ],
-    }
-  }
-
   async #confirm(prompt: Prompt): Promise<void> {
     // What starts no model is stored when the host has taken it.
     const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
     for (const delay of delays) {
-      await this.#pause(delay)
+      await this.#pauses.for(delay)
       if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
     throw new HostError("The host took the notification but does not show it.")
@@ -305,39 +311,19 @@ export class Outbox {
   async #checkAnswered(parentID: string, lane: Lane): Promise<void> {
     const { waking } = lane
     if (!waking) return
-    const { prompt, nudges } = waking
+    const { prompt, task, nudges } = waking
     const since = await this.#ports.host.messagesSince(parentID, prompt.messageID)
-    // An answer names the message that it answers.
-    const ids = new Set<string | undefined>(since.map(({ id }) => id))
-    // None: deleted by the parent's user, and not told again.
-    const unread = since.length > 0 && !since.some(({ parentID: answered }) => ids.has(answered))
-    const nudge = unread && nudges < MOST_NUDGES && !(await this.#ports.host.parent(parentID))?.reverted
+    const nudge =
+      isUnread(since) &&
+      nudges < MOST_NUDGES &&
+      this.#ports.mayWake(task) &&
+      !(await this.#ports.host.parent(parentID))?.reverted
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.nudges !== nudges) return
     if (nudge) {
       waking.nudges++
-      await this.#ports.host.prompt(prompt)
-      return
+      return this.#start({ prompt, task }, lane)
     }
     lane.waking = undefined
     if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)
   }
-
-  /** Waits `ms`, or until the function that `cancellable` is handed is called. Resolves with whether the time passed. */
-  #pause(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<boolean> {
-    if (ms === 0 || this.#ports.stopped.aborted) return Promise.resolve(true)
-    return new Promise((resolve) => {
-      const end = (passed = false) => {
-        cancel()
-        this.#pauses.delete(end)
-        resolve(passed)
-      }
-      const cancel = this.#ports.clock.after(ms, () => end(true))
-      this.#pauses.add(end)
-      cancellable(end)
-    })
-  }
 }
-
-/** The id of a run's notification: from the run alone, so that all who tell of it tell the same message. */
-export const notificationID = ({ id, run }: Task): string =>
-  messageID("notification", id, run.generation, run.createdAt)

@@ -27,7 +27,7 @@ import { Answers } from "./talk/answers.ts"
 import { Requests } from "./talk/requests.ts"
 import { tellTask } from "./talk/tell.ts"
 import { Journal } from "./tasks/journal.ts"
-import { isLastNews, newsOf } from "./tasks/news.ts"
+import { gatherMs, isLastNews, mayWake, newsOf, unwokenIn } from "./tasks/news.ts"
 import { Overview } from "./tasks/overview.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
@@ -66,7 +66,7 @@ export type Assembly = ReturnType<typeof assemble>
  * be named in a function before it is made.
  */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
-  const { forks, isThread, randomID } = ports
+  const { forks, isThread, randomID, options } = ports
   const parts = partsOf(ports, stopped)
   const { store, journal, host } = parts
   const answers = new Answers(parts)
@@ -138,7 +138,13 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     shown,
   }
 
+  /** Forgets a task, with those that it launched: nobody else could ever look at them. */
   async function forget(task: Task): Promise<void> {
+    const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
+    await Promise.all([...own.map(forget), forgetOne(task)])
+  }
+
+  async function forgetOne(task: Task): Promise<void> {
     // Somebody may have asked it again while its end was closed.
     conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
@@ -147,6 +153,10 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     entry?.letGo()
     entry?.check()
     conductor.tellInOrder(task.parentID)
+    if (options.wake === "last") {
+      const unwoken = unwokenIn(store.ofParent(task.parentID).filter(({ batch }) => batch === task.batch))
+      if (unwoken) outbox.rouse(unwoken)
+    }
     waiting.endStranded(conductor)
     if (entry) await journal.erase(entry, remains)
   }
@@ -202,6 +212,9 @@ function outboxOf(
     stopped,
     isKnown: (id) => store.get(id) !== undefined,
     isLast: (task) => isLastNews(task, store),
+    gatherMs: (task) => gatherMs(task, store),
+    mayWake: (task) => mayWake(task, store),
+    silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
       const answer = wanted ? await answerTo(task, parts, answers) : undefined

@@ -13,6 +13,7 @@ import {
   type Status,
   type Task,
 } from "../core/task.ts"
+import { ABORTED } from "../core/verdict.ts"
 import type { Shown } from "../place/worktree/worktrees.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
@@ -219,15 +220,16 @@ export class TaskManager {
   /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
   async clear(sessionID: string): Promise<Cleared> {
     const { store } = this.#parts
-    const all = store.ofParent(sessionID)
-    const tasks = all.filter((task) => !store.isForeign(task.id))
-    const left = all.length - tasks.length
+    const own = store.ofParent(sessionID)
+    const tasks = own.filter((task) => !store.isForeign(task.id))
+    const left = own.length - tasks.length
     const newestFirst = tasks.toReversed()
     const stopped = newestFirst.filter(({ id, run }) =>
       this.#all.conductor.end(id, run.generation, CANCELLED, { silent: true }),
     )
     await Promise.all(tasks.map(({ id }) => this.#all.conductor.closed(id)))
-    const unmerged = await this.#all.places.clear(tasks.map((task) => store.get(task.id) ?? task))
+    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
+    const unmerged = await this.#all.places.clear(all)
     await Promise.all(tasks.map((task) => this.#all.forget(task)))
     this.#all.retention.forgetSession(sessionID)
     return {
@@ -299,6 +301,8 @@ export class TaskManager {
       if (event.parentID) store.adopt(sessionID, event.parentID)
       return
     }
+    if (event.type === "error" && event.error.name === ABORTED) store.stopped(sessionID, true)
+    if (event.type === "active" && !this.#all.outbox.isWaking(sessionID)) store.stopped(sessionID, false)
     if (event.type === "idle") this.#all.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#all.outbox.parentChanged(sessionID)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)

@@ -9,7 +9,7 @@ import { family, HANG, MINUTE, witness } from "./witness.ts"
  */
 
 describe("1: a stopped agent", () => {
-  test.fails("is not set to work again by the news of its own agent that was on its way", async () => {
+  test("is not set to work again by the news of its own agent that was on its way", async () => {
     const { rig, seen, a } = await family()
     // The news of B takes a second to reach A, and A is cancelled meanwhile.
     rig.host.onCall = (method, session) =>
@@ -23,7 +23,7 @@ describe("1: a stopped agent", () => {
     expect(rig.host.isWorking(a.sessionID)).toBe(false)
   })
 
-  test.fails("is not set to work again by news that it had not read when it was stopped", async () => {
+  test("is not set to work again by news that it had not read when it was stopped", async () => {
     const { rig, seen, a } = await family()
     // A is in the middle of its turn: the news of B is stored, to be read at its next step.
     await rig.clock.advance(2000)
@@ -35,7 +35,7 @@ describe("1: a stopped agent", () => {
     expect(rig.host.isWorking(a.sessionID)).toBe(false)
   })
 
-  test.fails("at a limit is not set to work again either, so that the limit holds", async () => {
+  test("at a limit is not set to work again either, so that the limit holds", async () => {
     const { rig, seen, a } = await family({ taskTimeout: 5000, lastWord: 0 })
     // The news of B reached A in the middle of its turn.
     await rig.clock.advance(6000)
@@ -73,7 +73,7 @@ describe("2: after its user's ESC a parent", () => {
     return { rig, seen, task }
   }
 
-  test.fails("is told without being woken, and reads it when its user writes again", async () => {
+  test("is told without being woken, and reads it when its user writes again", async () => {
     const { rig, seen, task } = await interrupted()
     await rig.clock.advance(500)
     rig.host.abortByUser(rig.parent)
@@ -88,7 +88,7 @@ describe("2: after its user's ESC a parent", () => {
     expect(seen.texts(rig.parent).slice(before)).toEqual(["GO ON"])
   })
 
-  test.fails("is not woken by what was stored for its next step before", async () => {
+  test("is not woken by what was stored for its next step before", async () => {
     const { rig, seen } = await interrupted()
     await rig.clock.advance(3000)
     expect(rig.notices()).toHaveLength(1)
@@ -114,7 +114,7 @@ describe("2: after its user's ESC a parent", () => {
 })
 
 describe("5: with `wake: last` a batch that is over wakes its parent", () => {
-  test.fails("also where the last of it was forgotten at the screen", async () => {
+  test("also where the last of it was forgotten at the screen", async () => {
     const rig = new Rig({ options: { wake: "last" } })
     rig.onPrompt("BRIEF", { text: "done", delay: 200 })
     rig.onPrompt("WORK", HANG)
@@ -130,7 +130,7 @@ describe("5: with `wake: last` a batch that is over wakes its parent", () => {
     expect(seen.requests(rig.parent)).toBe(1)
   })
 
-  test.fails("also where one failure has ended what waited in two of them", async () => {
+  test("also where one failure has ended what waited in two of them", async () => {
     const rig = new Rig({ options: { wake: "last" } })
     rig.onPrompt("BROKEN", { status: 400, delay: 200 })
     rig.onPrompt("WORK", HANG)
@@ -159,7 +159,7 @@ describe("10: agents that answer within a second", () => {
     return { rig, seen: witness(rig) }
   }
 
-  test.fails("cost their parent one turn", async () => {
+  test("cost their parent one turn", async () => {
     const { rig, seen } = await three([250, 600, 975])
     await rig.clock.advance(MINUTE)
     expect(rig.notices()).toHaveLength(3)

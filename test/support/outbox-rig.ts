@@ -59,6 +59,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     composing: (_id: string): Promise<unknown> => Promise.resolve(),
     handsOver: false,
     isLast: true,
+    mayWake: true,
   }
   const stored = new Set<string>()
   const host = {
@@ -95,6 +96,9 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     clock: timers,
     isKnown: () => world.known,
     isLast: () => world.isLast,
+    gatherMs: () => 250,
+    mayWake: () => world.mayWake,
+    silence: async (parentID) => void states.push(`${parentID} silenced`),
     compose: async ({ id }) => {
       await world.composing(id)
       const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`

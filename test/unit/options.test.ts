@@ -5,7 +5,7 @@ describe("options", () => {
   test("have the defaults that are promised", () => {
     expect(DEFAULTS).toEqual({
       enabled: true,
-      pollInterval: 2000,
+      pollInterval: null,
       maxConcurrentTasks: 10,
       maxConcurrentPerModel: {},
       maxDepth: 1,

@@ -74,6 +74,23 @@ test("what a cancelled run did is counted from its messages, and the step it was
   expect((await rig.host.session(rig.task(id).sessionID))?.record?.task.outcome).toEqual(rig.task(id).outcome)
 })
 
+test.each([
+  [{}, 12_000],
+  [{ pollInterval: 2000 }, 2000],
+  [{ pollInterval: 30_000 }, 30_000],
+])(
+  "the host is looked at as often as its user says, and by itself seldom while events come: %j",
+  async (options, ms) => {
+    const rig = new Rig({ options: { stallTimeout: 0, ...options } })
+    rig.onPrompt("FIND", HANG)
+    await rig.launch()
+    await rig.clock.advance(60_000)
+    rig.host.calls.length = 0
+    await rig.clock.advance(120_000)
+    expect(rig.host.calls.filter((call) => call === "activity")).toHaveLength(120_000 / ms)
+  },
+)
+
 test("answers whose end is told of before their content are not empty", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", HANG)

@@ -11,7 +11,8 @@ import {
   type Task,
 } from "../../core/task.ts"
 import { answerText } from "../../core/verdict.ts"
-import { notificationID, type Outbox } from "../../delivery/outbox.ts"
+import { notificationID } from "../../delivery/message.ts"
+import type { Outbox } from "../../delivery/outbox.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import { type ActiveRun, type Circumstances, isOver } from "../run/active-run.ts"

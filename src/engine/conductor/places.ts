@@ -95,7 +95,7 @@ export class Places {
   }
 
   async #leave(task: Task, check: Check | undefined): Promise<Left> {
-    const below = this.#below(task)
+    const below = this.#parts.store.below(task)
     for (const { id } of below) await this.#closed(id)
     const worktrees = await this.#load()
     const putAway = async () => {
@@ -122,11 +122,6 @@ export class Places {
     const done = this.#merging.then(work)
     this.#merging = done.catch(() => {})
     return done
-  }
-
-  /** The tasks that a task launched, and those that they launched. */
-  #below({ sessionID }: Task): readonly Task[] {
-    return this.#parts.store.ofParent(sessionID).flatMap((own) => [own, ...this.#below(own)])
   }
 
   /** Moves a task's session back to where its parent works, once it does nothing any more. */

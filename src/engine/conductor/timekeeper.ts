@@ -8,10 +8,11 @@ import type { Recovery } from "../recover/recovery.ts"
 import type { Conductor } from "./conductor.ts"
 
 /**
- * How often the host is looked at while events come, in ms: they tell what there is to know, and every wake-up costs
- * the host's thread some 25 ms.
+ * How often the host is looked at where the user does not say, in ms: seldom while events come, which tell what there
+ * is to know, since every wake-up costs the host's thread some 25 ms.
  */
 const HEARD_POLL_MS = 12_000
+const UNHEARD_POLL_MS = 2000
 /** How often the tasks that another process looks after are looked at, in ms. */
 const FOREIGN_LOOK_MS = 10_000
 /** How often the lease of what runs here is renewed. */
@@ -83,7 +84,7 @@ export class Timekeeper {
     this.#woke(late)
     try {
       const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
-      const looks = running.length > 0 && options.pollInterval > 0
+      const looks = running.length > 0 && options.pollInterval !== 0
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
       // It may have slept while the host was asked.
@@ -171,9 +172,8 @@ export class Timekeeper {
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
     const isHeard = running.every(({ id }) => store.run(id)?.told.heard)
-    const { pollInterval } = options
-    if (running.length > 0 && pollInterval > 0)
-      yield now + (isHeard ? Math.max(pollInterval, HEARD_POLL_MS) : pollInterval)
+    const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
+    if (running.length > 0 && interval > 0) yield now + interval
     if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS
     if (store.activeCount > 0) yield now + RENEW_MS
   }

@@ -61,10 +61,12 @@ export class Waiting {
 
   /** False where it ended none. */
   #endFound(conductor: Conductor): boolean {
-    const { store } = this.#parts
+    const { store, options } = this.#parts
     const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
     const ended = found.filter(({ task, reason, wakes }, index) => {
-      const last = !found.slice(index + 1).some((other) => other.wakes && other.task.parentID === task.parentID)
+      const shares = ({ parentID, batch }: Task) =>
+        parentID === task.parentID && (options.wake !== "last" || batch === task.batch)
+      const last = !found.slice(index + 1).some((other) => other.wakes && shares(other.task))
       return conductor.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
     })
     return ended.length > 0

@@ -64,6 +64,8 @@ export class Household {
   launches: readonly number[] = []
   /** Launches under way that an identical one may wait for, by what they ask. */
   readonly launching = new Map<string, Promise<Task>>()
+  /** Its user has stopped its turn, and not written since. */
+  isStopped = false
   /** Ended tasks that were dropped unread. */
   droppedUnread = 0
   /** Its tasks of earlier processes are brought back. */

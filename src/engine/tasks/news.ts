@@ -44,6 +44,31 @@ function togetherWith(task: Task, others: readonly Task[]): number {
 /** True where nothing else of the session's is still to come: then this news is the last for now. */
 export const isLastNews = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
 
+/** How long one end waits for others that may come in the same moment, so that they cost their parent one turn. */
+export const gatherMs = (task: Task, store: TaskStore): number =>
+  othersOf(task, store).some(({ id }) => store.run(id)?.closesText) ? ENDING_MS : GATHER_MS
+
+const GATHER_MS = 250
+/** The host closes a turn some time after its last text. */
+const ENDING_MS = 1000
+
+/**
+ * Whether this news may start its parent's model: not after the parent's user has stopped it, until they write again;
+ * nor where the parent is a task that was ended, unless the run was begun after that.
+ */
+export function mayWake({ parentID, run }: Task, store: TaskStore): boolean {
+  if (store.household(parentID).isStopped) return false
+  const parent = store.bySession(parentID)
+  if (!parent || isActive(parent) || parent.status === "completed") return true
+  return run.createdAt > (parent.run.endedAt ?? 0)
+}
+
+/** Of a batch that is over and of which nothing has woken its parent: what is to wake it, unless that was read. */
+export function unwokenIn(batch: readonly Task[]): Task | undefined {
+  if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
+  return batch.findLast((task) => task.delivery.state !== "none" && task.outcome?.reason?.code !== "cancelled")
+}
+
 /** The session's other tasks; with the task itself where it works on a later run by now. */
 function othersOf(task: Task, store: TaskStore): readonly Task[] {
   const current = inSameRun(task, store)

@@ -52,6 +52,12 @@ export class TaskStore {
     return known
   }
 
+  /** The session's turn was stopped, or its model is asked again. */
+  stopped(sessionID: string, isStopped: boolean): void {
+    const household = this.#households.get(sessionID)
+    if (household) household.isStopped = isStopped
+  }
+
   /** The session was deleted: what is known of it goes with the last of its tasks. */
   forgetSession(sessionID: string): void {
     this.#descendants.delete(sessionID)
@@ -83,6 +89,11 @@ export class TaskStore {
   /** The tasks that a session launched, oldest first. */
   ofParent(parentID: string): Task[] {
     return this.#pick(this.#households.get(parentID)?.children ?? []).sort((a, b) => a.createdAt - b.createdAt)
+  }
+
+  /** The tasks that a task launched, and those that they launched in turn. */
+  below({ sessionID }: Task): readonly Task[] {
+    return this.ofParent(sessionID).flatMap((own) => [own, ...this.below(own)])
   }
 
   /** True while a task that this session launched is active, here or in another process, or its end is still to be told. */
@@ -231,6 +242,9 @@ export class TaskStore {
     if (household && this.#bySession.has(task.parentID)) household.left = this.#tookWith(task)
     const own = this.#households.get(task.sessionID)
     if (own) own.left = NO_FIGURES
+    // What its own forgotten tasks have cost is paid for by whoever pays for it.
+    if (own && household) household.forgotten = [...household.forgotten, ...own.forgotten]
+    if (own) own.forgotten = []
     if (own?.children.size === 0) this.#households.delete(task.sessionID)
     this.#entries.delete(id)
     this.#bySession.delete(task.sessionID)
