@@ -17,7 +17,7 @@ export type Item = {
  * - `until idle`: the parent is at work, and nothing that waits is to start its model.
  * - `until redone`: the parent's user has undone something.
  */
-export type LaneState = "resting" | "sending" | "until idle" | "until redone"
+type LaneState = "resting" | "sending" | "until idle" | "until redone"
 
 export type Lane = {
   state: LaneState
