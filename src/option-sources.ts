@@ -65,6 +65,7 @@ const RULES: Rules = {
   reuseIdentical: theirs,
   allowModelOverride: theirs,
   resumable: theirs,
+  cacheHold: theirs,
   nativeTask: theirs,
   wake: theirs,
   notifyAnswerChars: theirs,

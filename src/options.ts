@@ -81,6 +81,11 @@ export const OptionsSchema = z.strictObject({
     .array(z.enum(["completed", "error", "cancelled"]))
     .default(["completed"])
     .describe('Statuses that can be resumed; also "error" and "cancelled".'),
+  cacheHold: milliseconds
+    .default(5000)
+    .describe(
+      "How long a task waits for the first of its message to begin, where a provider's cache then serves both. 0: not at all.",
+    ),
   nativeTask: z
     .boolean()
     .default(true)

@@ -249,6 +249,8 @@ export type HostEvent =
       readonly delta: string
       readonly messageID: string
     }
+  /** The model's answer begins. */
+  | { readonly type: "began"; readonly sessionID: string }
   /** The model thinks: a sign of life, and nothing of what it says. */
   | { readonly type: "thinking"; readonly sessionID: string }
   /** `summary`: a compaction wrote it. */
@@ -258,6 +260,8 @@ export type HostEvent =
       readonly messageID: string
       readonly usage: Usage
       readonly finish: string
+      /** Whose it is. */
+      readonly model?: Model
       readonly summary?: boolean
     }
   | { readonly type: "updated"; readonly sessionID: string; readonly request?: TaskRequest }

@@ -19,6 +19,7 @@ export type Phase =
   | "waiting for an answer"
   | "waiting for its own tasks"
   | "saying its last word"
+  | `held behind ${string}`
   | "parked"
   | `waiting for ${string}`
 
@@ -111,6 +112,8 @@ export type Run = {
   readonly recent?: readonly { readonly endedAt: number; readonly cost: number }[]
   /** Ids of the tasks that have to complete before this run begins. */
   readonly after?: readonly string[]
+  /** The task whose answer is to begin before this run is asked: they begin alike, and the provider has it cached then. */
+  readonly heldBehind?: string
   /** When it was asked for its last word, and the limit that it was near. */
   readonly lastWordAt?: number
   readonly lastWordFor?: Reason
@@ -309,6 +312,8 @@ export type Progress = {
   readonly held?: boolean
   /** Its session does nothing; absent where that is not known. */
   readonly idle?: boolean
+  /** Its session works, whatever its record says of being held. */
+  readonly begun?: boolean
   /** Answers that led nowhere, in a row: without a call of a tool, and without text or an end. */
   readonly emptyAnswers: number
   /** How far its last word has come, once it was asked for it. */
@@ -374,6 +379,7 @@ export function phaseOf(
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
   if (isParked(task)) return "parked"
+  if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (task.run.lastWordAt !== undefined) return "saying its last word"
   const ask = progress.asks[0]
   if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"

@@ -15,6 +15,7 @@ import { type LoadWorktrees, Places } from "./conductor/places.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
 import { Gates } from "./gate/gates.ts"
+import { Holding } from "./launch/holding.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
 import { Unattended } from "./launch/unattended.ts"
@@ -86,12 +87,14 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
   const at = (time: number) => timekeeper.at(time)
   const conductor: Conductor = new Conductor(parts, { outbox, answers, ledger, deeds, freed, at })
+  const holding = new Holding(parts, () => conductor)
   const watch = () => timekeeper.wake()
   const queue: Queue = new Queue(parts, {
     isClosed: (task) => gates.closedFor(task),
     conductor,
     allowance,
     waiting,
+    holding,
     watch,
   })
   const launcher = new Launcher(parts, { conductor, places, forks, isThread, randomID, queue, allowance })
@@ -127,6 +130,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     conductor,
     gates,
     launcher,
+    holding,
     unattended,
     recovery,
     timekeeper,

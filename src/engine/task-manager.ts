@@ -306,8 +306,10 @@ export class TaskManager {
     if (event.type === "idle") this.#all.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#all.outbox.parentChanged(sessionID)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
+    if (event.type === "answered" && event.model) this.#all.holding.told(event.model, event.usage)
     const task = store.responsibleFor(sessionID)
     if (!task || store.isForeign(task.id)) return
+    if (event.type === "began" && task.sessionID === sessionID) this.#all.holding.began(task)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#all.requests.take(task, event.request)
     if (!isActive(task) || isQueued(task)) return

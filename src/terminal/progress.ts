@@ -7,6 +7,8 @@ export class ProgressTracker {
   readonly #asks = new Map<string, Ask>()
   #told = NOTHING_TOLD
   #retry: Progress["retry"]
+  /** Its session was seen at work. */
+  begun = false
 
   constructor(now: number) {
     this.#startedAt = now
@@ -39,6 +41,7 @@ export class ProgressTracker {
       retry: this.#retry,
       asks: [...this.#asks.values()],
       openCalls,
+      ...(this.begun && { begun: true }),
       emptyAnswers: emptyIn(this.#told),
     }
   }

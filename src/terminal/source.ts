@@ -241,6 +241,7 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
       tracker.tool(event.callID, event.tool, event.ended, event.messageID)
       return true
     case "active":
+      tracker.begun = true
       tracker.retrying(event.activity.type === "retry" ? event.activity : undefined)
       return true
     case "asked":

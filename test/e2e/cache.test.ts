@@ -3,7 +3,7 @@ import type { Form } from "../support/cache.ts"
 import { ask, callTool, callTools, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { launchAll, launchedFrom, notified, startPlugged } from "../support/plugin.ts"
 import { blocksOf } from "../support/prefixes.ts"
 
 /** Sonnet's, in US dollars a million. */
@@ -101,6 +101,31 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     console.log(`${form}: five riders, ${anew} tokens anew`)
     expect(anew).toBeLessThan(3000)
     await notified(host, session, 5)
+  })
+
+  test("five siblings of one message have what they have in common written once, and are all asked in time", async () => {
+    const session = await talk()
+    const pace = 400
+    model.use(({ lastUser }) => (/^P-SIBLING-\d$/.test(lastUser) ? { text: "found", delay: pace } : undefined))
+    const tasks = [1, 2, 3, 4, 5].map((number) => ({ prompt: `P-SIBLING-${number}` }))
+    const launched = await launchAll(host, model, session, tasks)
+    const firsts = await Promise.all(launched.map(({ child }) => firstOf(child)))
+    const [first, ...others] = firsts.toSorted((a, b) => a.at - b.at) as [ModelRequest, ...ModelRequest[]]
+    const common = anewOf(first)
+    const beside = others.map(anewOf)
+    const late = Math.max(...others.map(({ at }) => at)) - (first.at + pace)
+    console.log(
+      `${form}: siblings: ${common} tokens anew, then ${beside.join(", ")}; the last asked ${Math.round(late)} ms after`,
+    )
+    for (const anew of beside) expect(anew).toBeLessThanOrEqual(common / 10 + 100)
+    for (const { at } of others) expect(at).toBeGreaterThan(first.at + pace)
+    expect(late).toBeLessThan(2500)
+    await notified(host, session, 5)
+    // The like of them have begun just now: nothing would be won.
+    const again = await launchAll(host, model, session, tasks)
+    const seen = await Promise.all(again.map(({ child }) => firstOf(child)))
+    expect(Math.max(...seen.map(({ at }) => at)) - Math.min(...seen.map(({ at }) => at))).toBeLessThan(1500)
+    await notified(host, session, 10)
   })
 
   test("a rider's tools are refused, its resume goes on with the same bytes and keys, after a restart, too", async () => {

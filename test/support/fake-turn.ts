@@ -1,8 +1,8 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
-import { type Ask, NO_USAGE, type Usage } from "../../src/core/task.ts"
+import { type Ask, NO_USAGE } from "../../src/core/task.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
-import type { Reply, TextReply, ToolReply } from "./model.ts"
+import type { Reply, TextReply, ToolReply, Usage } from "./model.ts"
 
 /** What a script sees of a model's request; the scripts of the real host's model see more. */
 type FakeRequest = {
@@ -165,6 +165,7 @@ export class Turn {
   }
 
   async #reply(message: StoredMessage, reply: Reply): Promise<Step> {
+    if (!("status" in reply)) this.#ports.emit({ type: "began", sessionID: this.#session.id })
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
     if ("empty" in reply) {
@@ -296,14 +297,14 @@ export class Turn {
     this.#ports.emit({ type: "text", sessionID: this.#session.id, partID, text, messageID: message.id })
   }
 
-  async #answered(message: StoredMessage, finish: string, usage: Partial<Usage> = {}): Promise<Step> {
+  async #answered(message: StoredMessage, finish: string, usage: Usage = {}): Promise<Step> {
     const { emit, snapshotMs, contextTokens } = this.#ports
     const snapshot = snapshotMs(this.#session.id)
     if (snapshot > 0 && (await this.#waits.for(snapshot)) === "aborted") return "aborted"
-    const { input, output = 20 } = usage
+    const { input, output = 20, cached: cacheRead = 0, written: cacheWrite = 0 } = usage
     // A dollar for a million tokens; a tenth of a cent where a script does not say what it takes.
     const cost = input === undefined ? 0.001 : input / 1_000_000
-    message.usage = { ...NO_USAGE, input: input ?? 100, output, cost }
+    message.usage = { ...NO_USAGE, input: input ?? 100, output, cacheRead, cacheWrite, cost }
     message.finish = finish
     message.completedAt = this.#ports.now()
     if (finish === "content-filter") message.error = FILTERED
@@ -316,6 +317,7 @@ export class Turn {
       messageID,
       usage: used,
       finish,
+      ...(message.model && { model: message.model }),
       ...(summary && { summary }),
     } as const
     emit(answered)

@@ -31,6 +31,24 @@ describe("an event of the host becomes one of ours:", () => {
     ],
     ["session.idle", { sessionID }, { type: "idle", sessionID }],
     [
+      "message.part.updated",
+      { part: { id: "prt_1", type: "step-start", sessionID, messageID } },
+      { type: "began", sessionID },
+    ],
+    [
+      "message.updated",
+      {
+        info: {
+          ...{ id: messageID, sessionID, role: "assistant", finish: "stop", providerID: "p", modelID: "m" },
+          tokens: { input: 1, output: 2, reasoning: 0, cache: { read: 4, write: 5 } },
+        },
+      },
+      {
+        ...{ type: "answered", sessionID, messageID, finish: "stop", model: { provider: "p", id: "m" } },
+        usage: { input: 1, output: 2, reasoning: 0, cacheRead: 4, cacheWrite: 5, cost: 0 },
+      },
+    ],
+    [
       "session.status",
       { sessionID, status: { type: "busy" } },
       { type: "active", sessionID, activity: { type: "busy" } },

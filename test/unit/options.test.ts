@@ -25,6 +25,7 @@ describe("options", () => {
       reuseIdentical: false,
       allowModelOverride: true,
       resumable: ["completed"],
+      cacheHold: 5000,
       nativeTask: true,
       wake: "each",
       notifyAnswerChars: 4000,

@@ -27,6 +27,18 @@ describe("admission", () => {
   })
 })
 
+describe("a held run", () => {
+  test("is let go, once, in its own generation and before its end", () => {
+    const held = taskOf({ run: { heldBehind: "bg_b" } })
+    const free = transition(held, { type: "let go", generation: 0 })
+    expect(free).toEqual(taskOf())
+    expect(transition(free, { type: "let go", generation: 0 })).toBe(free)
+    expect(transition(held, { type: "let go", generation: 1 })).toBe(held)
+    const over = { ...terminal("completed"), run: held.run }
+    expect(transition(over, { type: "let go", generation: 0 })).toBe(over)
+  })
+})
+
 describe("an end", () => {
   test.each([
     ["completed", "completed"],

@@ -3,6 +3,7 @@ import { isParked, isQueued, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
+import type { Holding } from "./holding.ts"
 import type { Waiting } from "./waiting.ts"
 
 export type QueuePorts = {
@@ -11,6 +12,7 @@ export type QueuePorts = {
   readonly waiting: Waiting
   /** Its model's provider is closed, and it is not the one that tries. */
   readonly isClosed: (task: Task) => boolean
+  readonly holding: Holding
   /** Tasks run: look after them. */
   readonly watch: () => void
 }
@@ -34,7 +36,9 @@ export class Queue {
   reserve(task: Task): Task {
     const { store, clock } = this.#parts
     const free = this.#admissible([...store.active(), ...store.making(), task]).includes(task)
-    const reserved = free ? { ...task, run: { ...task.run, startedAt: clock.now() } } : task
+    const started = free ? { ...task, run: { ...task.run, startedAt: clock.now() } } : task
+    const heldBehind = this.#ports.holding.leaderOf(started)
+    const reserved = heldBehind === undefined ? started : { ...started, run: { ...started.run, heldBehind } }
     store.make(reserved, clock.now())
     return reserved
   }
@@ -83,7 +87,8 @@ export class Queue {
   pump(): void {
     const { store, stopped } = this.#parts
     if (stopped.aborted) return
-    const { conductor, waiting, watch } = this.#ports
+    const { conductor, waiting, holding, watch } = this.#ports
+    holding.review()
     for (const task of store.active())
       if (isQueued(task)) conductor.deliver(task.id, { type: "sorted", waits: waiting.waitsFor(task).length > 0 })
     for (const { id } of this.#admissible([...store.active(), ...store.making()])) {

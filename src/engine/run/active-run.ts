@@ -9,6 +9,7 @@ import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
  *
  * - `making`: its session is being made;
  * - `waiting`: for other tasks; `queued`: for a slot;
+ * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
  * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
  * - `parked`: its model's provider is closed;
  * - `checking`: its check runs;
@@ -19,6 +20,7 @@ const STAGES = [
   "making",
   "waiting",
   "queued",
+  "held",
   "entering",
   "prompting",
   "working",
@@ -98,6 +100,8 @@ export type ActiveRun = {
   /** What it is to do, with what was said to it before that was sent; and what it is told of its place. */
   readonly prompt?: string
   readonly preface: string
+  /** While it is held: when it is asked in any case. */
+  readonly heldUntil?: number
   readonly told: Told
   readonly lastSignAt: number
   /** Its session does nothing, as far as is known. */
@@ -179,8 +183,9 @@ export const newRun = (task: Task, stage: Stage, now: number, custody: ActiveRun
 export const hasEnded = ({ stage }: ActiveRun): boolean =>
   stage === "leaving" || stage === "merging" || stage === "telling"
 
-/** It is not the agent's turn: its place is made ready, or its check runs. */
-export const isHeld = ({ stage }: ActiveRun): boolean => stage === "entering" || stage === "checking"
+/** It is not the agent's turn: it is not asked yet, its place is made ready, or its check runs. */
+export const isHeld = ({ stage }: ActiveRun): boolean =>
+  stage === "held" || stage === "entering" || stage === "checking"
 
 /** Another run may begin in its session: it is told of, and nothing more is to come there. */
 export const isOver = ({ stage, closing, calls }: ActiveRun): boolean =>

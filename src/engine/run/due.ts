@@ -12,7 +12,8 @@ const MIN_TICK_MS = 100
 
 /** Whether time counts for a run: it has its slot, and has not ended. */
 const isTimed = ({ stage, custody }: ActiveRun): boolean =>
-  custody === "ours" && (stage === "entering" || stage === "prompting" || stage === "working" || stage === "checking")
+  custody === "ours" &&
+  (stage === "held" || stage === "entering" || stage === "prompting" || stage === "working" || stage === "checking")
 
 /**
  * When the run has to be looked at if nothing more is heard of it. No part of the engine keeps a timer of its own: every
@@ -23,7 +24,8 @@ export function nextDue(run: ActiveRun, world: World): number {
   // What is spent comes with an event or a look, never with the clock alone.
   const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }))
   const soon = world.now + MIN_TICK_MS
-  return Math.min(Math.max(soon, limits), Math.max(soon, hintDue(run)), lookDue(run, world))
+  const { heldUntil = NEVER } = run
+  return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, world))
 }
 
 /** A wait that was looked at when it was over is over: what it was for is found out by other looks. */

@@ -3,10 +3,20 @@ import { type Ending, NO_FIGURES, type Outcome, type Reason, type Task } from ".
 import { type TaskEvent, transition } from "../../core/transition.ts"
 import { factsOf } from "../../core/verdict.ts"
 import { tail } from "../../lib/text.ts"
-import { type ActiveRun, type Circumstances, type Closing, isHeld, newRun, type Word } from "./active-run.ts"
+import {
+  type ActiveRun,
+  type Circumstances,
+  type Closing,
+  isHeld,
+  newRun,
+  type Stage,
+  type Word,
+} from "./active-run.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { type Handler, moved, stay } from "./moves.ts"
 
+/** Of a run at one of these its model knows nothing. */
+const UNASKED: readonly Stage[] = ["making", "waiting", "queued", "held"]
 /** How much of a check's output is kept in the record. */
 const MOST_KEPT_CHARS = 4000
 
@@ -23,7 +33,7 @@ export function end(run: ActiveRun, ending: Ending, how: Circumstances, world: W
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
   const outcome = outcomeOf(run, task, ending, how)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
-  const began = run.stage !== "making" && run.stage !== "waiting" && run.stage !== "queued"
+  const began = !UNASKED.includes(run.stage)
   const write = how.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)
   const closing: Closing = {

@@ -47,6 +47,7 @@ export type Input =
   | { readonly type: "begin"; readonly prompt?: string }
   | { readonly type: "sorted"; readonly waits: boolean }
   | { readonly type: "admitted" }
+  | { readonly type: "let go" }
   | { readonly type: "tell"; readonly text: string; readonly reply: Reply }
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly how: Circumstances }

@@ -8,6 +8,7 @@ import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { fail } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { also, type Handler, looks, rested, sign, stay } from "./moves.ts"
+import { start } from "./starting.ts"
 import { askLastWord } from "./talking.ts"
 
 /** What a question of the agent's is answered with when nobody does. */
@@ -43,6 +44,14 @@ export function checkLimits(run: ActiveRun, world: World): Step {
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
   return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by }] }
 }
+
+/** What its request begins with is in the provider's cache by now, or it is not waited for any longer. */
+export const letGo: Handler<"let go"> = (given, _input, world) =>
+  also(checkLimits(given, world), (run) => {
+    const event = { type: "let go", generation: run.generation } as const
+    const { run: next, commands } = start({ ...sign(run, world.now), heldUntil: undefined }, world, false)
+    return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
+  })
 
 /** Others have spent what it shares with them. */
 export const spent: Handler<"spent"> = (run, _input, world) => checkLimits(run, world)
@@ -116,6 +125,8 @@ const toolRuns = (message: Message | undefined): boolean =>
 
 /** The clock: its session is looked at where it seems to do nothing, its limits and its questions always. */
 export const tick: Handler<"tick"> = (given, { doing }, world) => {
+  if (given.stage === "held")
+    return (given.heldUntil ?? 0) <= world.now ? letGo(given, { type: "let go" }, world) : checkLimits(given, world)
   const seen = watched(given, doing, world)
   const checked = also(seen, (run) => checkLimits(run, world))
   return also(checked, (run) =>
@@ -176,6 +187,7 @@ export const slept: Handler<"slept"> = (run, { ms }) => {
     todosSince: later(run.todosSince),
     missingSince: later(run.missingSince),
     lookAt: later(run.lookAt),
+    heldUntil: later(run.heldUntil),
     hintAt: later(run.hintAt),
     lastWord: lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt) },
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),

@@ -9,9 +9,12 @@ import { release } from "./talking.ts"
 
 /** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
 export const begin: Handler<"begin"> = (run, { prompt }, world) => {
-  const ready = { ...run, prompt, sessionID: world.task.sessionID }
+  const { task, now, options } = world
+  const ready = { ...run, prompt, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
-  return isQueued(world.task) ? stay(moved(ready, "queued")) : start(ready, world, false)
+  if (isQueued(task)) return stay(moved(ready, "queued"))
+  if (task.run.heldBehind === undefined) return start(ready, world, false)
+  return stay({ ...moved(ready, "held"), heldUntil: now + options.cacheHold })
 }
 
 /** It waits for others, or for a slot alone. */
@@ -29,7 +32,7 @@ export const admitted: Handler<"admitted"> = (run, input, world) => {
 }
 
 /** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
-function start(run: ActiveRun, { task }: World, save: boolean): Step {
+export function start(run: ActiveRun, { task }: World, save: boolean): Step {
   if (save || task.place || task.depth > 1 || task.run.after)
     return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
   return prompt(moved(run, "prompting"))

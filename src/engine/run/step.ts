@@ -2,7 +2,7 @@ import type { ActiveRun } from "./active-run.ts"
 import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./heard.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
-import { hinted, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
+import { hinted, letGo, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
 import { checked, looked, validated } from "./looked.ts"
 import type { Handler } from "./moves.ts"
 import { admitted, begin, entered, look, opened, prompted, refused, shutOut, sorted } from "./starting.ts"
@@ -13,6 +13,7 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   begin,
   sorted,
   admitted,
+  "let go": letGo,
   tell,
   request,
   end: ends,

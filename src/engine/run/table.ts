@@ -32,9 +32,17 @@ const atWork = <Here extends Stage>(here: Here) =>
  * The diagram in docs/architecture.md is drawn from this table, and a test wants each of its edges taken by a test.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
-  making: { begin: ["queued", "entering", "prompting", "working"], end: ["leaving"] },
+  making: { begin: ["queued", "held", "entering", "prompting", "working"], end: ["leaving"] },
   waiting: { sorted: ["queued"], tell: ["waiting"], end: ["leaving"] },
   queued: { begin: ["queued"], sorted: ["waiting"], admitted: ["entering"], tell: ["queued"], end: ["leaving"] },
+  held: {
+    "let go": ["entering", "prompting", "leaving"],
+    tell: ["held"],
+    tick: ["held", "entering", "prompting", "leaving"],
+    spent: ["held", "leaving"],
+    slept: ["held"],
+    end: ["leaving"],
+  },
   entering: { ...atWork("entering"), entered: ["prompting"], "shut out": ["leaving"] },
   prompting: {
     ...atWork("prompting"),

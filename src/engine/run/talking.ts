@@ -39,7 +39,7 @@ const without = (run: ActiveRun, word: Word): ActiveRun => ({
 /** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
 export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   const { stage, prompt = "" } = run
-  if (stage === "waiting" || stage === "queued" || stage === "entering")
+  if (stage === "waiting" || stage === "queued" || stage === "held" || stage === "entering")
     return {
       run: { ...run, prompt: `${prompt}\n\n${text}` },
       commands: [{ do: "answer", reply, with: "waits" }],

@@ -54,6 +54,8 @@ type Info = {
   sessionID?: string
   role?: string
   finish?: string
+  providerID?: string
+  modelID?: string
   summary?: unknown
   error?: unknown
   tokens?: unknown
@@ -105,6 +107,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       messageID: info.id,
       usage: toUsage(info.tokens, info.cost),
       finish: info.finish,
+      ...(info.providerID && info.modelID && { model: { provider: info.providerID, id: info.modelID } }),
       ...(info.summary === true && { summary: true }),
     }
   },
@@ -115,6 +118,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       const ended = part.state?.status === "completed" || part.state?.status === "error"
       return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended }
     }
+    if (part.type === "step-start") return { type: "began", sessionID }
     if (part.type === "reasoning" && part.id) {
       remember(thoughts, part.id, true, MOST_THOUGHTS)
       return { type: "thinking", sessionID }

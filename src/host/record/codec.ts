@@ -32,6 +32,7 @@ const Run = z.object({
   budget: z.object({ max: z.number(), before: z.number() }).optional(),
   recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
   after: z.array(z.string()).optional(),
+  heldBehind: z.string().optional(),
   lastWordAt: z.number().optional(),
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
