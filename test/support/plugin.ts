@@ -24,6 +24,7 @@ export type TaskArguments = {
   timeout?: number
   max_cost?: number
   after?: readonly string[] | string
+  place?: "here" | "worktree"
   fork?: boolean
   schema?: object | string
 }

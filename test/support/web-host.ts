@@ -24,7 +24,8 @@ export const addressOf = (host: Host) =>
 /** Asks a route of the page's server, as somebody who has the key. */
 export async function askPage(host: Host, path: string, init: RequestInit = {}) {
   const { url, token } = await addressOf(host)
-  const response = await fetch(`${url}${path}`, { ...init, headers: { authorization: `Bearer ${token}` } })
+  const headers = { ...(init.headers as Record<string, string>), authorization: `Bearer ${token}` }
+  const response = await fetch(`${url}${path}`, { ...init, headers })
   return { status: response.status, json: (await response.json()) as Record<string, unknown> }
 }
 

@@ -16,7 +16,7 @@ type Acting = {
   /** What an act came to, in the tool's words. */
   readonly onSaid: (text: string) => void
   /** The task may look different now beyond its row. */
-  readonly changed: () => void
+  readonly changed: () => Promise<unknown>
 }
 
 /** What a person can do with a background task, for what it is now. */
@@ -35,8 +35,8 @@ export function Acts(props: Acting) {
   }
   const merge = async () => {
     const { text } = await api.merge(agent().id)
+    await props.changed()
     props.onSaid(text)
-    props.changed()
   }
   return (
     <>

@@ -52,7 +52,13 @@ function Agent(props: { agent: AgentRow }) {
         <Show when={props.agent.model}>{(model) => <span class="u-quiet u-small">{model()}</span>}</Show>
         <Conversation parent={known()?.parent} />
       </p>
-      <Acts agent={props.agent} detail={known()} onError={setProblem} onSaid={setSaid} changed={() => void refetch()} />
+      <Acts
+        agent={props.agent}
+        detail={known()}
+        onError={setProblem}
+        onSaid={setSaid}
+        changed={async () => void (await refetch())}
+      />
       <Problem text={problem()} />
       <div role="status">
         <Show when={said()}>{(text) => <p class="callout u-lines">{text()}</p>}</Show>
