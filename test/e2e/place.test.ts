@@ -137,6 +137,28 @@ test("ten agents that change one file in ten places are merged by themselves, ev
   nothingLeft()
 }, 180_000)
 
+test("launches of one message know each other: two are one batch, and a third waits for a batch beside it", async () => {
+  user.write("shared.txt", text()).commit()
+  for (const name of ["MAP-1", "MAP-2", "REDUCE", "ALONE-1", "ALONE-2"]) agent(name, [`echo x > ${name}`])
+  const call = (prompt: string, more: object) => {
+    const args = { description: prompt, prompt, agent: "general", place: "worktree", ...more }
+    return { name: "superagents_task", args }
+  }
+  const calls = [
+    call("MAP-1", { batch: "map" }),
+    call("MAP-2", { batch: "map" }),
+    call("REDUCE", { after: "map", place: "here" }),
+    call("ALONE-1", {}),
+    call("ALONE-2", {}),
+  ]
+  const made = (await callTools(host, model, session, calls, LONG)).map(launchedFrom)
+  expect(made).toHaveLength(5)
+  const progress = (await told(5)).map(({ visible }) => /Task Progress: (\d+\/\d+)/.exec(visible)?.[1])
+  expect(progress.toSorted()).toEqual(["1/2", "1/3", "2/2", "2/3", "3/3"])
+  const reduced = model.requests.find(({ sessionID }) => sessionID === made[2]?.child)
+  for (const part of ["done: MAP-1", "done: MAP-2"]) expect(reduced?.lastUser).toContain(part)
+}, 180_000)
+
 test("two that change the same line: the second's merge changes nothing, and the resumed agent solves it", async () => {
   user.write("shared.txt", text()).commit()
   agent("FIRST", [setLine(5, "first")])
