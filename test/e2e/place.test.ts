@@ -177,7 +177,7 @@ test("two that change the same line: the second's merge changes nothing, and the
   const seen = parts.flatMap((part) =>
     part.type === "tool" && part.state.status === "completed" ? part.state.output : [],
   )
-  expect(seen.some((each) => /<<<<<<<.*\nsecond\n=======\nfirst\n>>>>>>>/.test(each))).toBe(true)
+  expect(seen.some((each) => /<<<<<<<.*\nfirst\n=======\nsecond\n>>>>>>>/.test(each))).toBe(true)
   expect(await merge(second.id)).toContain("Merged into your files")
   expect(user.read("shared.txt")).toBe("line 0\nboth\n")
   nothingLeft()

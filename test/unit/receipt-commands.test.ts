@@ -150,7 +150,8 @@ test.each([
   `${"<<E ".repeat(4000)}\n${"\n".repeat(3000)}`,
   `echo "${"\\".repeat(18_000)}`,
 ])("a command that is made to be slow to read is read in a moment", (command) => {
-  const began = performance.now()
+  // Not the clock's time: other work may be in the way.
+  const began = process.cpuUsage()
   ranOf(command, 0, REPORT)
-  expect(performance.now() - began).toBeLessThan(1000)
+  expect(process.cpuUsage(began).user / 1000).toBeLessThan(300)
 })
