@@ -1,6 +1,29 @@
 import { defineConfig } from "vitest/config"
 import unit from "./vitest.unit.config.ts"
 
+/**
+ * What `npm test` leaves to `npm run test:all`: kill rounds, crash points, races of a hundred, browsers beyond one walk,
+ * and what no promise of docs/reliability.md stands on. The rest starts the real OpenCode for each of these promises.
+ */
+const LONG = [
+  "test/place/{crash,hostile}.test.ts",
+  "test/e2e/{bench-short,board-*,conversations,guard-rails-{depth,load,options,questions},pictures,place-kill}.test.ts",
+  "test/e2e/{acp,answers,cache,control-tell,fork-{contract,copy,counting,engine},key-loss,options-sources}.test.ts",
+  "test/e2e/{other-host,packed,parked,records,results,support,web-{attack,opencode,page*,thief,tui}}.test.ts",
+]
+
+/** Generous, since a busy machine is slow: tests wait for states. */
+const realHost = {
+  testTimeout: 240_000,
+  hookTimeout: 240_000,
+  // A shared machine may stand still for seconds. What passes at the second try is told as retried.
+  retry: process.env.CI ? 1 : 0,
+  // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
+  maxWorkers: 3,
+  globalSetup: ["test/support/build.ts"],
+  setupFiles: ["test/support/prefix-setup.ts"],
+}
+
 export default defineConfig({
   test: {
     projects: [
@@ -10,6 +33,7 @@ export default defineConfig({
         test: {
           name: "place",
           include: ["test/place/**/*.test.ts"],
+          exclude: LONG,
           testTimeout: 60_000,
           maxWorkers: "100%",
           sequence: { groupOrder: 0 },
@@ -17,20 +41,14 @@ export default defineConfig({
       },
       {
         test: {
+          ...realHost,
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
-          // Generous, since a busy machine is slow: tests wait for states.
-          testTimeout: 240_000,
-          hookTimeout: 240_000,
-          // A shared machine may stand still for seconds. What passes at the second try is told as retried.
-          retry: process.env.CI ? 1 : 0,
-          // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
-          maxWorkers: 3,
+          exclude: LONG,
           sequence: { groupOrder: 1 },
-          globalSetup: ["test/support/build.ts"],
-          setupFiles: ["test/support/prefix-setup.ts"],
         },
       },
+      { test: { ...realHost, name: "long", include: LONG, sequence: { groupOrder: 2 } } },
     ],
     coverage: {
       provider: "v8",
