@@ -17,6 +17,7 @@ export type MessageKind =
   | "check"
   | "schema"
   | "parked"
+  | "merge"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -28,6 +29,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   schema: "S",
   parked: "K",
   check: "C",
+  merge: "M",
 }
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */

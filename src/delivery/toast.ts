@@ -38,6 +38,15 @@ export function summarize(toasts: readonly Toast[]): readonly Toast[] {
   })
 }
 
+export const cutOffToast = (task: Task, files: readonly string[]): Toast => ({
+  title: "A merge was cut off, and no longer fits",
+  message: `${oneLine(task.description)}: ${listed(
+    files.map((file) => oneLine(file)),
+    MOST_NAMED,
+  )}`,
+  variant: "warning",
+})
+
 export const askToast = (task: Task, ask: Ask): Toast => ({
   title: ask.kind === "permission" ? "A background agent asks for permission" : "A background agent asks a question",
   message: `${oneLine(task.description)}: ${oneLine(ask.what)}`,

@@ -2,7 +2,7 @@ import type { Clock, Host, Toast } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { Collector } from "../lib/collector.ts"
 import type { Options } from "../options.ts"
-import { askToast, endToast, launchToast, summarize } from "./toast.ts"
+import { askToast, cutOffToast, endToast, launchToast, summarize } from "./toast.ts"
 
 /** What comes within this time is told together, or before with another call: the screen shows one toast for it. */
 const GATHER_MS = 300
@@ -31,6 +31,10 @@ export class Toaster {
 
   ended(task: Task): void {
     if (this.#enabled) this.#news.add(endToast(task))
+  }
+
+  cutOff(task: Task, files: readonly string[]): void {
+    if (this.#enabled) this.#news.add(cutOffToast(task, files))
   }
 
   /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */

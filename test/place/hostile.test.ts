@@ -272,6 +272,43 @@ describe("settings of the user's", () => {
     expect(user.git("status", "--porcelain")).toBe(" M in/a\n")
   })
 
+  test.each<[string, (() => void) | undefined, RegExp, () => void]>([
+    [
+      "a sparse checkout leaves out",
+      undefined,
+      /^out\/b lies outside of your sparse checkout, .*git sparse-checkout add, then merge again\.$/,
+      () => void user.git("sparse-checkout", "add", "out"),
+    ],
+    [
+      "git is told not to look at",
+      () => {
+        user.git("update-index", "--skip-worktree", "out/b")
+        user.write("out/b", "mine, unseen\n")
+      },
+      /^Git is told not to look at out\/b, /,
+      () => {
+        user.git("update-index", "--no-skip-worktree", "out/b")
+        user.git("checkout", "--quiet", "out/b")
+      },
+    ],
+  ])(
+    "for a file that %s: a change to it stays out, it is said what to do, and that helps",
+    async (_what, hide, advice, mend) => {
+      user.write("in/a", text()).write("out/b", "b\n").commit()
+      if (hide) hide()
+      else user.git("sparse-checkout", "set", "in")
+      await bench.worked((child) => child.write("in/a", text({ 1: "theirs" })).write("out/b", "theirs\n"))
+      const before = user.state()
+      expect(await merge()).toEqual({ kind: "conflict", files: ["out/b"], advice: expect.stringMatching(advice) })
+      expect(user.state()).toEqual(before)
+      await bench.worked(() => {}, { again: true })
+      expect(await merge()).toMatchObject({ kind: "conflict", advice: expect.stringMatching(advice) })
+      mend()
+      expect(await merge()).toMatchObject({ kind: "merged", files: ["in/a", "out/b"] })
+      expect(user.read("out/b")).toBe("theirs\n")
+    },
+  )
+
   test("that came after a file was committed, and would have it stored otherwise, are no conflict", async () => {
     const dos = text().replaceAll("\n", "\r\n")
     user.write("a.txt", dos)

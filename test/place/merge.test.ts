@@ -293,7 +293,7 @@ describe("a conflict", () => {
     expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 20: "mine" })])
   })
 
-  test.each<[string, (child: Repository) => void, () => void, string[]]>([
+  test.each<[string, (child: Repository) => void, () => void, string[], RegExp?]>([
     [
       "an untracked file of the user's in the way",
       (child) => child.write("new", "theirs"),
@@ -305,24 +305,28 @@ describe("a conflict", () => {
       (child) => child.write("x.log", "theirs").git("add", "--force", "x.log"),
       () => user.write("x.log", "mine"),
       ["x.log"],
+      /^x\.log is there, and git ignores it .*move it away, then merge again\.$/,
     ],
     [
       "an ignored one in a file's place",
       (child) => child.write("out.log/x", "theirs").git("add", "--force", "out.log"),
       () => user.write("out.log", "mine"),
       ["out.log/x"],
+      /^out\.log is there, and git ignores it/,
     ],
     [
       "a folder with ignored files in a file's place",
       (child) => child.write("build", "theirs"),
       () => user.write("build/x.log", "mine"),
       ["build"],
+      /^build is there, and git ignores it or what it holds/,
     ],
     [
       "a folder of which ignored files would be left",
       (child) => child.remove("src").write("src", "theirs"),
       () => user.write("src/x.log", "mine"),
       ["src"],
+      /^src is there, and git ignores it or what it holds/,
     ],
     [
       "a file that the user changed and the task deleted",
@@ -344,6 +348,7 @@ describe("a conflict", () => {
         user.write("a", "mine, unseen\n")
       },
       ["a"],
+      /^Git is told not to look at a, .*git update-index --no-skip-worktree --no-assume-unchanged, then merge again\.$/,
     ],
     [
       "a link of the user's above the file",
@@ -353,8 +358,9 @@ describe("a conflict", () => {
         user.write(".git/info/exclude", "dir\n").link("dir", join(bench.folder, "elsewhere"))
       },
       ["dir/new"],
+      /^dir is there, and git ignores it/,
     ],
-  ])("is %s: nothing is touched", async (_what, theirs, mine, files) => {
+  ])("is %s: nothing is touched, and it is said what to do", async (_what, theirs, mine, files, advice) => {
     user.write("a", "a\n").write("src/main", "m").write("z", text()).write(".gitignore", "*.log\n").commit()
     await bench.worked((child) => {
       child.write("z", text({ 1: "theirs" }))
@@ -362,8 +368,11 @@ describe("a conflict", () => {
     })
     mine()
     const before = user.state()
-    const result = (await merge()) as { kind: string; files: readonly string[] }
+    const result = (await merge()) as { kind: string; files: readonly string[]; advice?: string }
     expect(result.kind).toBe("conflict")
+    // Where a resume can solve it, that is what is said of any conflict.
+    if (advice) expect(result.advice).toMatch(advice)
+    else expect(result.advice).toBeUndefined()
     expect(result.files).toEqual(expect.arrayContaining(files))
     expect(user.state()).toEqual(before)
     expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
@@ -408,7 +417,11 @@ describe("a merge that cannot be finished is put back:", () => {
         .write("d/e", "new")
     })
     const before = user.state()
-    expect(await merge()).toEqual({ kind: "conflict", files: ["c"] })
+    expect(await merge()).toMatchObject({
+      kind: "conflict",
+      files: ["c"],
+      advice: expect.stringMatching(/^c was written/),
+    })
     expect(user.state()).toEqual({ ...before, c: `644 ${Buffer.from("written meanwhile\n").toString("base64")}` })
     expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
   })
@@ -453,7 +466,7 @@ describe("a merge that cannot be finished is put back:", () => {
     const later = new Date(Date.now() + 3_600_000)
     utimesSync(join(user.top, "b"), later, later)
     bench.others.files.push("a")
-    expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
+    expect(await merge()).toMatchObject({ kind: "conflict", files: ["a"] })
     expect([user.read("a"), user.read("b")]).toEqual(["written meanwhile\n", text()])
   })
 

@@ -25,7 +25,7 @@ function userGit(cwd: string, ...args: string[]): string {
     GIT_COMMITTER_NAME: "user",
     GIT_COMMITTER_EMAIL: "user@localhost",
   }
-  return execFileSync("git", ["-c", "protocol.file.allow=always", ...args], {
+  return execFileSync("git", ["-c", "protocol.file.allow=always", "-c", "safe.directory=*", ...args], {
     cwd,
     env,
     encoding: "utf8",

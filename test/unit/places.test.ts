@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import type { MergeResult } from "../../src/place/worktree/homecoming.ts"
+import type { MergeResult, Swept } from "../../src/place/worktree/homecoming.ts"
 import type { Ready, ReadyRequest } from "../../src/place/worktree/making.ts"
 import type { PutAway, Worktrees } from "../../src/place/worktree/worktrees.ts"
 import { eventually } from "../support/eventually.ts"
@@ -43,9 +43,10 @@ class FakeWorktrees {
   async clear() {
     return this.kept
   }
+  swept: Swept[] = [{ taskID: "bg_x", what: "its state was kept" }]
   async sweep() {
     this.calls.push("sweep")
-    return [{ taskID: "bg_x", what: "its state was kept" }]
+    return this.swept
   }
   async expire() {
     this.calls.push("expire")
@@ -534,6 +535,49 @@ describe("what is kept", () => {
     places.sweep = () => Promise.reject(new Error("broken"))
     await rig.manager.sweep("/project")
     expect(rig.host.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
+  })
+
+  describe("of a merge that was cut off", () => {
+    const sweepOf = async (merge: MergeResult) => {
+      const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+      places.swept = [{ taskID: id, what: "its merge was cut off", merge }]
+      await rig.clock.advance(1000)
+      const toasts = rig.host.toasts.length
+      await rig.manager.sweep("/project")
+      await rig.clock.advance(1000)
+      const said = rig.host
+        .stored(rig.parent)
+        .messages.flatMap(({ parts }) => parts)
+        .map((part) => JSON.stringify(part))
+      return {
+        merge: rig.task(id).outcome?.work?.merge,
+        toasts: rig.host.toasts.slice(toasts),
+        told: said.filter((text) => text.includes("OpenCode was stopped while the work of")),
+      }
+    }
+
+    test("and no longer fits, is told to its parent and on the screen", async () => {
+      const { merge, toasts, told } = await sweepOf({ kind: "conflict", files: ["b", "c <x>"], advice: "move it" })
+      expect(merge).toEqual({ kind: "conflict", files: ["b", "c <x>"], text: "move it" })
+      expect(toasts).toMatchObject([{ title: "A merge was cut off, and no longer fits", message: "find it: b, c ‹x>" }])
+      expect(told).toHaveLength(1)
+      expect(told[0]).toContain("(find it) was merged into your files, and the rest of it no longer fits")
+      expect(told[0]).toContain("b, c ‹x>")
+    })
+
+    test("and was finished, is written down alone", async () => {
+      const { merge, toasts, told } = await sweepOf({ kind: "merged", files: ["b"], submodules: [] })
+      expect([merge, toasts, told]).toEqual([{ kind: "merged", files: ["b"] }, [], []])
+    })
+
+    test("is left to the end of a task that is not closed yet", async () => {
+      places.onPutAway = () => new Promise(() => {})
+      const { id } = await rig.launch(IN_WORKTREE)
+      await rig.clock.advance(10_000)
+      places.swept = [{ taskID: id, what: "cut off", merge: { kind: "conflict", files: ["b"] } }]
+      await rig.manager.sweep("/project")
+      expect(rig.host.toasts.some(({ title }) => title.includes("cut off"))).toBe(false)
+    })
   })
 
   test("tasks that work here ask for nothing of it", async () => {

@@ -7,6 +7,7 @@ import type { MergeResult } from "../../place/worktree/homecoming.ts"
 import type { Ready } from "../../place/worktree/making.ts"
 import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
 import type { Parts } from "../parts.ts"
+import { tellCutOff } from "../talk/hint.ts"
 import { stopSession } from "./stopping.ts"
 
 /** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
@@ -216,8 +217,10 @@ export class Places {
         const task = store.get(taskID)
         return task !== undefined && isActive(task)
       }
-      for (const { taskID, what } of await worktrees.sweep(folder, isBusy))
+      for (const { taskID, what, merge } of await worktrees.sweep(folder, isBusy)) {
         host.log("warn", `after a restart: ${what}`, { task: taskID })
+        if (merge) await this.#cutOff(taskID, mergeOf(merge))
+      }
       const { keepDays, dropUnmerged } = options.worktree
       if (keepDays === 0) return
       const isKnown = (taskID: string) => store.get(taskID) !== undefined
@@ -226,6 +229,18 @@ export class Places {
     } catch (error) {
       host.log("warn", "worktrees could not be looked after", { folder, error: messageOf(error) })
     }
+  }
+
+  /** A merge that another process had begun was finished, or does not fit any more: then its parent and the user hear it. */
+  async #cutOff(taskID: string, merge: Merge): Promise<void> {
+    const { store, toaster } = this.#parts
+    const task = store.get(taskID)
+    // One that is not closed yet is merged by that, and told.
+    if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
+    const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
+    if (merge.kind !== "conflict") return
+    toaster.cutOff(now, merge.files)
+    await tellCutOff(this.#parts, now, merge.files)
   }
 
   /** True where a task's worktree holds nothing that is not in its parent's files; where that cannot be told, false. */
@@ -312,7 +327,11 @@ const notPutAway = (id: string, why: string): string =>
   `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
 
 /** What an agent is told of its worktree. `current`: the parent's state of now was to be brought in. */
-function welcome({ run }: Task, { directory, conflicts, unsolved, stashed = [] }: Ready, current: boolean): string {
+function welcome(
+  { run }: Task,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [] }: Ready,
+  current: boolean,
+): string {
   const present = current && !unsolved
   const left =
     stashed.length > 0
@@ -322,10 +341,13 @@ function welcome({ run }: Task, { directory, conflicts, unsolved, stashed = [] }
     run.generation === 0
       ? "It has what the agent that asks you sees, uncommitted work included,"
       : `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
-  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores; work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const lacks = unreadable.length > 0 ? ` It lacks what could not be read: ${named(unreadable)}.` : ""
+  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   if (conflicts.length === 0) return place
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
     : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
-  return `${place}\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${conflicts.map((file) => oneLine(file)).join(", ")}`
+  return `${place}\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
 }
+
+const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")

@@ -100,9 +100,10 @@ async function differing(checkout: Checkout, changes: readonly Change[], tree: s
   // What git would store of a file changes with its settings for line ends and filters; one that it has looked at before
   // is to git what it was. The changes start from what git sees.
   const now = await filesOf(checkout, tree, "whole")
+  const unread = new Set(now.unreadable)
   const seen = new Map((await changesBetween(checkout, tree, now.tree)).map(({ path, to }) => [path, to]))
   const wanted = new Map(entries.map((entry) => [entry.path, entry]))
-  return names.filter((name) => !isSame(seen.get(name), wanted.get(name)))
+  return names.filter((name) => unread.has(name) || !isSame(seen.get(name), wanted.get(name)))
 }
 
 const isSame = (one: Entry | undefined, other: Entry | undefined): boolean =>

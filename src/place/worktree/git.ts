@@ -33,7 +33,13 @@ export type GitOptions = {
   readonly mostBytes?: number
 }
 
-export type GitAnswer = { readonly code: number; readonly out: string; readonly cut: boolean }
+export type GitAnswer = {
+  readonly code: number
+  readonly out: string
+  readonly cut: boolean
+  /** What it complained of without failing. */
+  readonly complaints: string
+}
 
 const TIME_LIMIT_MS = 120_000
 /** A clean-up of the user's removes folders that are empty: one that git has just made for an object, too. */
@@ -112,9 +118,9 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
     throw new GitError(args, ended.missing ? "git is not installed" : ended.text, ended.missing)
   }
   if (ended.kind === "timed out") throw new GitError(args, `did not end within ${timeLimit / 1000} s and was stopped`)
-  const { code, out, cut } = ended
-  if (cut || code === 0 || accept.includes(code)) return { code, out, cut }
-  throw new GitError(args, ended.errors.trim().slice(-MOST_ERROR_CHARS) || `exit code ${code}`)
+  const { code, out, cut, errors } = ended
+  if (cut || code === 0 || accept.includes(code)) return { code, out, cut, complaints: errors }
+  throw new GitError(args, errors.trim().slice(-MOST_ERROR_CHARS) || `exit code ${code}`)
 }
 
 /** The same, for an answer of one line. */

@@ -3,12 +3,14 @@ import { relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
+import { changesBetween } from "./diff.ts"
 import { betweenMerges, holding, mergeLock } from "./locks.ts"
 import { readMarker } from "./marker.ts"
 import { type Brought, type CutOff, cutOff, mergeInto } from "./merge.ts"
 import { readRef, remembered, writeRefs } from "./refs.ts"
 import { targetOf, type WorktreePorts } from "./room.ts"
-import { snapshot } from "./snapshot.ts"
+import { type Snapshot, snapshot, stamped } from "./snapshot.ts"
+import { withoutSubmodules } from "./submodules.ts"
 
 /** `submodules`: what stays out: those that changed, with all below them, and what names them. */
 export type MergeResult =
@@ -17,7 +19,8 @@ export type MergeResult =
   /** `advice`: why and what to do, where to solve it in the worktree would be no end to it. */
   | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
 
-export type Swept = { readonly taskID: string; readonly what: string }
+/** `merge`: what came of a merge that had been cut off. */
+export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
@@ -37,13 +40,19 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
     const brought = await mergeInto(home, merging)
     if (brought.kind === "conflict") {
       await writeRefs(home, taskID, { conflict: brought.mine })
-      return { kind: "conflict", files: brought.paths }
+      return conflictOf(brought)
     }
     await writeRefs(home, taskID, { base: brought.brought, merge: undefined, conflict: undefined })
     ports.fault("merge: done")
     return resultOf(brought)
   })
 }
+
+const conflictOf = ({ paths, advice }: Brought & { kind: "conflict" }): MergeResult => ({
+  kind: "conflict",
+  files: paths,
+  ...(advice !== undefined && { advice }),
+})
 
 function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResult {
   const files = changes.map(({ path }) => path)
@@ -60,19 +69,20 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
   const base = await readRef(home, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
-  const parents = await stateToMerge(ports, home, base)
+  const { commit: parents, unreadable } = await stateToMerge(ports, home, base)
   if (parents === base) return { kind: "nothing" }
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
   const brought = await mergeInto(worktree, { ...merging, whose: "the user's" })
   if (brought.kind === "conflict") return { kind: "conflict", files: brought.paths }
-  await writeRefs(home, taskID, { base: brought.brought, start: brought.brought })
+  const start = await stamped(home, brought.brought, unreadable)
+  await writeRefs(home, taskID, { base: brought.brought, start })
   return resultOf(brought)
 }
 
 /** The present state of a checkout, to be merged with what was counted from `base`. */
-export async function stateToMerge(ports: WorktreePorts, home: Checkout, base: string): Promise<string> {
+export function stateToMerge(ports: WorktreePorts, home: Checkout, base: string): Promise<Snapshot> {
   const read = () => snapshot(home, [base], "superagents: the parent's state, to be merged with")
-  return (await betweenMerges(ports, home, read)).commit
+  return betweenMerges(ports, home, read)
 }
 
 /** The folder that somebody works in, below the checkout's top: it stays where a merge leaves nothing in it. */
@@ -93,7 +103,7 @@ async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Pr
   for (const { taskID, trees } of await remembered(home)) {
     if (trees.merge === undefined) continue
     const cut = await cutOff(home, taskID)
-    if (cut) finished.push({ taskID, what: await finish(ports, home, { taskID, keep, cut }) })
+    if (cut) finished.push(await finish(ports, home, { taskID, keep, cut }))
   }
   return finished
 }
@@ -103,14 +113,22 @@ async function finish(
   ports: WorktreePorts,
   home: Checkout,
   { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: CutOff },
-): Promise<string> {
+): Promise<Swept> {
   const { journal, mine, theirs, result } = cut
   const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
   const brought = await mergeInto(home, { ...merging, whose: "the agent's" })
   if (brought.kind === "conflict") {
     await writeRefs(home, taskID, { conflict: journal, merge: undefined })
-    return `its merge was cut off, and these files were changed since: ${brought.paths.join(", ")}; merge it again`
+    const what = `its merge was cut off, and these files were changed since: ${brought.paths.join(", ")}; merge it again`
+    return { taskID, what, merge: conflictOf(brought) }
   }
   await writeRefs(home, taskID, { base: theirs, merge: undefined, conflict: undefined })
-  return "its merge, which was cut off, was finished"
+  const state = await readRef(home, "state", taskID)
+  const { leftOut } = state ? await withoutSubmodules(home, theirs, state) : { leftOut: [] }
+  const files = (await changesBetween(home, mine, result)).map(({ path }) => path)
+  return {
+    taskID,
+    what: "its merge, which was cut off, was finished",
+    merge: { kind: "merged", files, submodules: leftOut },
+  }
 }

@@ -14,7 +14,7 @@ import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { atWork, cleanAll, targetOf, type WorktreePorts } from "./room.ts"
-import { commitOf, filesOf, stamped } from "./snapshot.ts"
+import { commitOf, filesOf, stamped, withoutAt } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
@@ -36,6 +36,8 @@ export type Ready = {
   readonly directory: string
   /** Files in conflict with the parent's state, which was merged in: each has marks. */
   readonly conflicts: readonly string[]
+  /** What of the parent's folder is not in it, since it may not be read. */
+  readonly unreadable?: readonly string[]
   /** Commits of what the last run has left in git's stash, which does not go together with its files. */
   readonly stashed?: readonly string[]
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
@@ -49,6 +51,8 @@ type Start = {
   readonly conflicts: readonly string[]
   readonly unsolved?: boolean
   readonly toldFrom?: string
+  /** What of the parent's state may not be read; as it was before where that state was not looked at. */
+  readonly unreadable?: readonly string[]
 }
 
 /** Of what a setup that failed wrote: its end, and no more of it than can be told. */
@@ -73,7 +77,7 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
       )
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
     const start = await goOn(ports, from, marker, request)
-    return readyIn(directory, start, await note(ports, from, taskID, marker.worktree))
+    return await readyIn(from, request, { directory, start, stashed: await note(ports, from, taskID, marker.worktree) })
   }
   const { top, gitDir, commonDir } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
@@ -87,7 +91,7 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
     ports.fault("ready: set up")
     await begin(from, taskID, start)
     await writeMarker(target, { ...making, state: "used", worktree })
-    return readyIn(directory, start, stashed)
+    return await readyIn(from, request, { directory, start, stashed })
   } catch (error) {
     // Where it cannot be removed, its marker stays, too, and the next start tries again.
     await removeWorktree(ports, from, target).then(
@@ -98,12 +102,18 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
   }
 }
 
-const readyIn = (directory: string, start: Partial<Start> = {}, stashed: readonly string[] = []): Ready => ({
-  directory,
-  conflicts: start.conflicts ?? [],
-  ...(start.unsolved && { unsolved: start.unsolved }),
-  ...(stashed.length > 0 && { stashed }),
-})
+type Made = { readonly directory: string; readonly start?: Start; readonly stashed: readonly string[] }
+
+async function readyIn(from: Checkout, { taskID }: ReadyRequest, { directory, start, stashed }: Made): Promise<Ready> {
+  const unreadable = await withoutAt(from, refOf("start", taskID))
+  return {
+    directory,
+    conflicts: start?.conflicts ?? [],
+    ...(start?.unsolved && { unsolved: true }),
+    ...(unreadable.length > 0 && { unreadable }),
+    ...(stashed.length > 0 && { stashed }),
+  }
+}
 
 /** Notes what is in git's stash; returns the commits of what the last run has left in it. */
 async function note(
@@ -118,9 +128,9 @@ async function note(
 }
 
 async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
-  const { commit, mine, conflicts, toldFrom = mine } = begun
+  const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
   if (!toldFrom) return
-  const start = await stamped(from, toldFrom)
+  const start = await stamped(from, toldFrom, unreadable ?? (await withoutAt(from, refOf("start", taskID))))
   const conflict = conflicts.length > 0 ? commit : undefined
   await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
 }
@@ -182,17 +192,17 @@ async function startOf(
   // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
   const unsolved = await unsolvedIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
-  const parents = await stateToMerge(ports, from, base)
+  const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
   if (!before && parents === base) return { commit: state, conflicts: [], toldFrom }
   const mine = await withoutThoseOf(from, { base, state: parents, others: state })
   const sides = { users: mine, agents: state }
   const merged = await threeWay(from, sides)
   if (merged.conflicts.length === 0) {
     const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")
-    return { commit, mine, conflicts: [] }
+    return { commit, mine, conflicts: [], unreadable }
   }
   const marked = await withMarks(from, merged, { taskID, sides })
-  return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths }
+  return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths, unreadable }
 }
 
 async function setUp(ports: WorktreePorts, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {

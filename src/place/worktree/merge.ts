@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises"
 import { join } from "node:path"
 import type { Fault } from "../fault.ts"
+import { adviceOn } from "./advice.ts"
 import { applyChanges } from "./apply.ts"
 import { at, type Checkout, treeOf } from "./checkout.ts"
 import { type Change, changesBetween, divide } from "./diff.ts"
@@ -21,7 +22,13 @@ export type Brought =
       /** Submodules, with what lies below them, and what names them. */
       readonly leftOut: readonly string[]
     }
-  | { readonly kind: "conflict"; readonly paths: readonly string[]; readonly mine: string }
+  /** `advice`: what the user can do, where the states go together and something else is in the way of the files. */
+  | {
+      readonly kind: "conflict"
+      readonly paths: readonly string[]
+      readonly mine: string
+      readonly advice?: string
+    }
 
 export type Merging = {
   readonly taskID: string
@@ -64,7 +71,8 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   } catch (error) {
     const putBack = !(error instanceof HalfDone)
     if (putBack && !finishing) await writeRefs(checkout, taskID, { merge: undefined })
-    if (error instanceof InTheWay) return { kind: "conflict", paths: error.paths, mine }
+    if (error instanceof InTheWay)
+      return { kind: "conflict", paths: error.paths, mine, advice: await adviceOn(checkout, error.paths) }
     throw error
   }
   fault("merge: applied")

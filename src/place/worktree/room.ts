@@ -132,7 +132,7 @@ async function keepState(
   const head = whole ? await headOf(checkout) : undefined
   const parents = [...(head === undefined ? [] : [head]), ...known]
   const how = whole ? "whole" : "without index"
-  const { tree, nested } = await filesOf(checkout, parents[0] ?? "HEAD", how)
+  const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? "HEAD", how)
   const working = { from, worktree: whole ? checkout : undefined, taskID }
   const others = () => atWork(ports, from, taskID)
   await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
@@ -140,5 +140,6 @@ async function keepState(
     const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
     if (commit !== state) await writeRefs(from, taskID, { state: commit })
   })
-  return whole ? [...nested, ...(await unsavedWithin(from.top, checkout))] : nested
+  const unsaved = [...nested, ...unreadable]
+  return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto"
-import { existsSync } from "node:fs"
-import { copyFile, mkdtemp, rm, stat, utimes } from "node:fs/promises"
+import { constants, existsSync } from "node:fs"
+import { access, copyFile, lstat, mkdtemp, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { at, type Checkout, isAncestor, treeOf } from "./checkout.ts"
+import { at, type Checkout, isAncestor, shared, treeOf } from "./checkout.ts"
 import { git, gitLine, gitList, patiently } from "./git.ts"
 
 /** Files may be many and large: hashing and writing them takes its time. */
@@ -12,7 +12,14 @@ const LONG_MS = 900_000
 /** Git gives up where a file goes while it looks, as those of programs do that run here. Then it looks again. */
 const VANISHED = /No such file or directory|short read/
 
-export type Files = { readonly tree: string; readonly nested: readonly string[] }
+/** What of a checkout's files is left out of their tree. */
+type LeftOut = {
+  /** Repositories of their own, which git could only name. */
+  readonly nested: readonly string[]
+  /** Files and folders that may not be read; one that git tracks is in the tree as git last saw it. */
+  readonly unreadable: readonly string[]
+}
+export type Files = LeftOut & { readonly tree: string }
 export type Snapshot = Files & { readonly commit: string }
 
 /** "whole": with what git was told not to look at; "without index": where the checkout has none any more. */
@@ -33,17 +40,16 @@ export async function snapshot(
 }
 
 /**
- * The tree of a checkout's files: changed and untracked ones, whatever is staged or not; what git ignores is left out,
- * and so are repositories of their own within it (`nested`), which git could only name. Where there is no index, that
- * of `instead` is taken.
+ * The tree of a checkout's files: changed and untracked ones, whatever is staged or not; what git ignores is left out.
+ * Where there is no index, that of `instead` is taken.
  */
 export function filesOf(checkout: Checkout, instead: string, how: How): Promise<Files> {
   return withIndex(async (index) => {
     const copied = how !== "without index" && (await copyIndex(checkout, index))
     if (!copied) await git(["read-tree", instead], { ...at(checkout), index })
     if (copied && how === "whole") await lookAtAll(checkout, index)
-    const nested = await patiently(VANISHED, () => addAll(checkout, index))
-    return { tree: await gitLine(["write-tree"], { ...at(checkout), index }), nested }
+    const leftOut = await patiently(VANISHED, () => addAll(checkout, index))
+    return { tree: await gitLine(["write-tree"], { ...at(checkout), index }), ...leftOut }
   })
 }
 
@@ -61,9 +67,23 @@ export async function commitOf(
   return gitLine(args, at(checkout))
 }
 
-/** The same files in a commit of this moment: a ref's age is that of its commit, and the user's own may be old. */
-export const stamped = (checkout: Checkout, commit: string): Promise<string> =>
-  gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-m", "superagents: what a run began with"], at(checkout))
+const BEGAN = "superagents: what a run began with"
+
+/**
+ * The same files in a commit of this moment: a ref's age is that of its commit, and the user's own may be old. Its
+ * message has what the run began without.
+ */
+export const stamped = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
+  gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
+    ...at(checkout),
+    input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
+  })
+
+/** What a run began without, by the ref of its start. */
+export async function withoutAt(checkout: Checkout, ref: string): Promise<readonly string[]> {
+  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(checkout))
+  return body === "" ? [] : (JSON.parse(body) as string[])
+}
 
 async function withoutAncestors(checkout: Checkout, commits: readonly string[]): Promise<string[]> {
   const kept: string[] = []
@@ -116,12 +136,40 @@ async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
 }
 
-/** Takes all that is there into the index. Returns the nested repositories that were left out. */
-async function addAll(checkout: Checkout, index: string): Promise<string[]> {
+/** Takes all that is there into the index. Returns what had to be left out. */
+async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const run = { ...at(checkout), index, timeLimit: LONG_MS }
-  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], run)
+  const { out, complaints } = await git(["ls-files", "--others", "--exclude-standard", "-z"], run)
+  const others = out.split("\0").filter((name) => name !== "")
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
-  const input = [".", ...nested.map((name) => `:(exclude,top,literal)${name}`)].join("\0")
-  await git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
-  return nested
+  const folders = [...complaints.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
+  const add = (without: readonly string[]) => {
+    const input = [".", ...without.map((name) => `:(exclude,top,literal)${name}`)].join("\0")
+    return git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
+  }
+  try {
+    await add(nested)
+    return { nested, unreadable: folders }
+  } catch (error) {
+    if (!NOT_READ.test(String(error))) throw error
+    const files = await unreadable(checkout, [...others, ...(await gitList(["ls-files", "--modified", "-z"], run))])
+    if (files.length === 0) throw error
+    await add([...nested, ...files])
+    return { nested, unreadable: [...folders, ...files] }
+  }
 }
+
+const NOT_READ = /Permission denied/
+const NOT_OPENED = /^warning: could not open directory '(.*)\/': Permission denied$/gm
+
+async function unreadable(checkout: Checkout, names: readonly string[]): Promise<string[]> {
+  const found: string[] = []
+  for (const name of new Set(names)) {
+    const file = join(checkout.top, name)
+    const stat = await lstat(file).catch(() => undefined)
+    if (stat?.isFile() && !(await access(file, constants.R_OK).then(...YES))) found.push(name)
+  }
+  return found
+}
+
+const YES = [() => true, () => false] as const

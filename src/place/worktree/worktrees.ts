@@ -9,7 +9,7 @@ import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
-import { filesOf, snapshot, stamped } from "./snapshot.ts"
+import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
 import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
 import { unsavedWithin } from "./worktree.ts"
 
@@ -40,15 +40,15 @@ export class Worktrees {
   }
 
   /**
-   * Keeps the parent's state as it is now, its commit and what is not committed, as what the task begins with. Throws
-   * where no worktree could be made of it.
+   * Keeps the parent's state as it is now, its commit and what is not committed, as what the task begins with; what may
+   * not be read is left out, and told. Throws where no worktree could be made of it.
    */
   async capture(taskID: string, folder: string): Promise<void> {
     const from = await checkoutAround(folder)
     const read = () => snapshot(from, [from.head], "superagents: what the task began with")
-    const { commit } = await betweenMerges(this.#ports, from, read)
+    const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
     this.#ports.fault("capture: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit) })
+    await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit, unreadable) })
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
@@ -62,9 +62,9 @@ export class Worktrees {
     const worktree = (await readMarker(await targetOf(this.#ports, home, taskID)))?.worktree
     const start = await readRef(home, "start", taskID)
     if (!worktree || !start) return false
-    const { tree, nested } = await filesOf(worktree, start, "whole")
+    const { tree, nested, unreadable } = await filesOf(worktree, start, "whole")
     const { files, submodules } = await workBetween(home, start, tree)
-    if (files.length + submodules.length + nested.length > 0) return false
+    if (files.length + submodules.length + nested.length + unreadable.length > 0) return false
     const others = await atWork(this.#ports, home, taskID)
     if (await hasStashed({ from: home, worktree, taskID }, others)) return false
     return (await unsavedWithin(home.top, worktree)).length === 0
@@ -79,7 +79,9 @@ export class Worktrees {
     const target = await targetOf(this.#ports, home, taskID)
     const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
     const work = await workOf(home, taskID)
-    const all = [...notes, ...(await stashNotes(home, taskID))]
+    const missing = await withoutAt(home, refOf("start", taskID))
+    const lacked = missing.length > 0 ? [`It worked without what could not be read: ${missing.join(", ")}`] : []
+    const all = [...notes, ...lacked, ...(await stashNotes(home, taskID))]
     return {
       ...work,
       unsaved,

@@ -1,0 +1,76 @@
+import { constants } from "node:fs"
+import { access, lstat } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { listed } from "../../core/errors.ts"
+import { at, type Checkout } from "./checkout.ts"
+import { git, gitList } from "./git.ts"
+
+/** The most names that are told of one kind. */
+const MOST_NAMES = 10
+
+type Hindrance = "sparse" | "hidden" | "unreadable" | "ignored" | "written"
+
+const TEXTS: Record<Hindrance, (names: string) => string> = {
+  sparse: (names) =>
+    `${names} lies outside of your sparse checkout, where a merge writes nothing: bring it in with git sparse-checkout add, then merge again.`,
+  hidden: (names) =>
+    `Git is told not to look at ${names}, so what you have there is in no merge: take that back with git update-index --no-skip-worktree --no-assume-unchanged, then merge again.`,
+  unreadable: (names) => `${names} may not be read: let it be read, or move it away, then merge again.`,
+  ignored: (names) =>
+    `${names} is there, and git ignores it or what it holds, so it is never overwritten: move it away, then merge again.`,
+  written: (names) => `${names} was written in the same moment: merge again.`,
+}
+
+/**
+ * Why a merge found these files of the user's in its way, and what the user can do about it. To solve that in the task's
+ * worktree would be no end to it: there they go together.
+ */
+export async function adviceOn(home: Checkout, paths: readonly string[]): Promise<string> {
+  const blocking = await Promise.all(paths.map((path) => blocker(home.top, path)))
+  const [flags, ignored] = await Promise.all([flagsOf(home, paths), ignoredOf(home, blocking)])
+  const found = new Map<Hindrance, Set<string>>()
+  for (const [nth, path] of paths.entries()) {
+    const name = blocking[nth] ?? path
+    const kind = flags.has(path) ? await flagged(home, path) : await hindrance(home, name, ignored)
+    found.set(kind, (found.get(kind) ?? new Set()).add(name))
+  }
+  return [...found].map(([kind, names]) => TEXTS[kind](listed([...names], MOST_NAMES))).join(" ")
+}
+
+const stat = (home: Checkout, path: string) => lstat(join(home.top, path)).catch(() => undefined)
+
+/** What stands in the way of a path: itself, or a file above it where a folder would have to be. */
+async function blocker(top: string, path: string): Promise<string> {
+  for (let above = dirname(path); above !== "."; above = dirname(above)) {
+    const found = await lstat(join(top, above)).catch(() => undefined)
+    if (found && !found.isDirectory()) return above
+  }
+  return path
+}
+
+const flagged = async (home: Checkout, path: string): Promise<Hindrance> =>
+  (await stat(home, path)) ? "hidden" : "sparse"
+
+async function hindrance(home: Checkout, name: string, ignored: ReadonlySet<string>): Promise<Hindrance> {
+  const found = await stat(home, name)
+  // A folder is in the way for what git ignores in it: all else would go.
+  if (found?.isDirectory() || ignored.has(name)) return "ignored"
+  const isReadable = await access(join(home.top, name), constants.R_OK).then(
+    () => true,
+    () => false,
+  )
+  return found?.isFile() && !isReadable ? "unreadable" : "written"
+}
+
+/** Those of these files that git was told not to look at: `S` for the work tree, a small letter for changes. */
+async function flagsOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
+  const names = new Set(paths)
+  const entries = await gitList(["ls-files", "-v", "-z"], { ...at(home), timeLimit: 300_000 })
+  return new Set(entries.flatMap((entry) => (/^[Sa-z]/.test(entry) && names.has(entry.slice(2)) ? entry.slice(2) : [])))
+}
+
+async function ignoredOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
+  const input = paths.map((path) => `${path}\0`).join("")
+  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...at(home), input, accept: [1] })
+  return new Set(out.split("\0"))
+}
