@@ -175,7 +175,7 @@ export function belowOf(sessionID: string, all: readonly Seen[], cleared: readon
 function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
   const atLeast = usage.atLeast ? "≥ " : ""
   const dollars = usage.cost >= 1 ? usage.cost.toFixed(2) : usage.cost.toFixed(4)
-  const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens`
+  const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
   const spent = `${atLeast}$${dollars}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }

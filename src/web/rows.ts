@@ -38,6 +38,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     lastText: view.lastText.slice(-LAST_TEXT_CHARS),
     lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
     tokens: billedTokens(view.whole.usage),
+    cachedTokens: view.whole.usage.cacheRead,
     cost: view.whole.usage.cost,
     atLeast: view.whole.usage.atLeast ?? false,
     dayCost: day.cost,

@@ -47,6 +47,8 @@ export type AgentRow = {
   readonly lastText: string
   readonly lastSignAt?: number
   readonly tokens: number
+  /** Read from the provider's cache; no token limit counts them. */
+  readonly cachedTokens: number
   /** In US dollars, as all costs: of all its runs, and of the tasks that it launched. */
   readonly cost: number
   /** The cost of a step that was cut off is not known. */

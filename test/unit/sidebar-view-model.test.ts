@@ -352,5 +352,5 @@ test("tokens and cost are short", () => {
   const totals = (usage: Partial<Progress["usage"]>) =>
     sectionOf([seen(task(), { usage: { ...NO_USAGE, ...usage } })], START)?.totals
   expect(totals({})).toEqual(["0 tokens · $0.0000"])
-  expect(totals({ input: 999_960, cacheRead: 5, cost: 12.5 })).toEqual(["1.0M tokens · $12.50"])
+  expect(totals({ input: 999_960, cacheRead: 5, cost: 12.5 })).toEqual(["1.0M tokens + 5 from the cache · $12.50"])
 })

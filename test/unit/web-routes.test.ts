@@ -285,6 +285,7 @@ describe("background tasks", () => {
       model: "a/b",
       batch: "survey",
       tokens: 15,
+      cachedTokens: expect.any(Number),
       cost: 0.5,
       toolCalls: 3,
       phase: "waiting for permission",

@@ -1,7 +1,7 @@
 import { Show } from "solid-js"
 import { ticking } from "../../lib/duration.ts"
 import type { AgentRow } from "../wire.ts"
-import { ago, dollars, plural, short, shortTime } from "./format.ts"
+import { ago, cached, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState } from "./select.ts"
@@ -27,7 +27,9 @@ export function WorkCard(props: { agent: AgentRow }) {
       <span class="work-line">{line() || props.agent.recentTools.join(" · ") || "…"}</span>
       <span class="u-row u-small">
         <span>{plural(props.agent.toolCalls, "call")}</span>
-        <span>{short(props.agent.tokens, props.agent.atLeast)} tokens</span>
+        <span>
+          {short(props.agent.tokens, props.agent.atLeast)} tokens{cached(props.agent.cachedTokens)}
+        </span>
         <span>{dollars(props.agent.cost, props.agent.atLeast)}</span>
         <Show when={props.agent.lastSignAt}>{(at) => <span class="u-end">last sign {ago(now() - at())}</span>}</Show>
       </span>

@@ -6,7 +6,7 @@ import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { Answer } from "./ask.tsx"
 import { Files, Meanwhile } from "./diff.tsx"
-import { ago, dayTime, dollarsOf, plural, short } from "./format.ts"
+import { ago, cached, dayTime, dollarsOf, plural, short } from "./format.ts"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
 import { taskLink, threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
@@ -216,7 +216,7 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
   }
   const tokenLimit = () => state.limits?.taskTokens ?? 0
   const tokens = () =>
-    `${short(props.agent.tokens, props.agent.atLeast)}${tokenLimit() > 0 ? ` of ${short(tokenLimit())}` : ""}`
+    `${short(props.agent.tokens, props.agent.atLeast)}${tokenLimit() > 0 ? ` of ${short(tokenLimit())}` : ""}${cached(props.agent.cachedTokens)}`
   const boardTask = () => props.agent.boardTask
   return (
     <Facts

@@ -28,6 +28,9 @@ export const dollarsOf = (cost: number, atLeast: boolean, allowed = 0): string =
 /** `12.3K`; `atLeast`: not all of it is known. */
 export const short = (count: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${shortOf(count)}`
 
+/** ` + 16.4K from the cache`, behind a count of tokens; nothing where none was read from it. */
+export const cached = (count = 0): string => (count > 0 ? ` + ${short(count)} from the cache` : "")
+
 export const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`
 
 /** `14:05`, in local time. */
