@@ -25,7 +25,8 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
   \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`fork.maxTokens\`, \`board.maxConcurrentRuns\`, and of
   \`board.agents\` those that both name. The log says which of yours held.
 - What only the project turns on (\`board\`, \`web\`, \`worktree.setup\`; \`enabled\` and \`allowModelOverride\` where yours
-  are \`false\`) works, and is told: in a toast once for each project and change, in the log at each start.
+  are \`false\`) works, and so does a budget that it widens where you set none. Both are told: in a toast once for each
+  project and change, in the log at each start.
 
 ## Plain options
 `

@@ -4,18 +4,28 @@ import { isNews } from "./host/record/told.ts"
 import type { Met } from "./option-sources.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
-const TURNED_ON = "superagents: what this project turns on"
+const TURNED_ON = "superagents: what this project changes"
 
 /** Says what is wrong with the options, and what a project changes in those of its user. */
-export function sayOptions(connection: Connection, { problems, turnedOn, held }: Met): void {
+export function sayOptions(connection: Connection, met: Met): void {
+  const { problems, turnedOn, widened, held } = met
   const { host, worktree, directory } = connection
   for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
   for (const each of held) host.log("info", `option ${each}`)
   // A folder that a task works in has the project's configuration, of which the project's own instance has told.
-  if (turnedOn.length === 0 || connection.isKept()) return
-  const message = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
-  if (isNews(mainCheckout(worktree, directory), turnedOn.join(" "))) connection.warn({ title: TURNED_ON, message })
-  else host.log("warn", message)
+  const messages = connection.isKept() ? [] : changesIn(met)
+  if (messages.length === 0) return
+  const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened].join(" "))
+  for (const message of messages) {
+    if (isNew) connection.warn({ title: TURNED_ON, message })
+    else host.log("warn", message)
+  }
+}
+
+function changesIn({ turnedOn, widened }: Met): string[] {
+  const on = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
+  const wide = `This project's configuration widens a budget: ${widened.join(", ")} (0: none). What you set in your own configuration holds against it.`
+  return [...(turnedOn.length > 0 ? [on] : []), ...(widened.length > 0 ? [wide] : [])]
 }
 
 const listed = (names: readonly string[]): string =>

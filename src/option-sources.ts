@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util"
-import { complete, type Given, type Options, readOptions } from "./options.ts"
+import { complete, DEFAULTS, type Given, type Options, readOptions } from "./options.ts"
 
 /**
  * How a user's own options meet those of a project. OpenCode gives a plugin the options of one entry alone, the
@@ -10,6 +10,8 @@ export type Met = {
   readonly problems: readonly string[]
   /** What the project alone turns on, by name. */
   readonly turnedOn: readonly string[]
+  /** The budgets that the project sets wider than they are by default, where the user sets none. */
+  readonly widened: readonly string[]
   /** The user's limits that hold against the project's, one line each. */
   readonly held: readonly string[]
 }
@@ -94,7 +96,8 @@ export function meet(own: unknown, project: unknown): Met {
   const held: string[] = []
   const options = complete(met(RULES, mine.given, other.given, "", held))
   const problems = [...mine.problems, ...other.problems]
-  return { options, problems, turnedOn: turnedOn(mine.given, other.given), held }
+  const changed = { turnedOn: turnedOn(mine.given, other.given), widened: widened(mine.given, other.given) }
+  return { options, problems, ...changed, held }
 }
 
 function met(rules: object, own: Given, project: Given, path: string, held: string[]): Given {
@@ -110,6 +113,20 @@ function met(rules: object, own: Given, project: Given, path: string, held: stri
   }
   return result
 }
+
+const BUDGETS = [
+  "maxTokensPerTask",
+  "maxTokensPerSession",
+  "maxCostPerTask",
+  "maxCostPerSession",
+  "maxCostPerDay",
+] as const
+
+const widened = (own: Given, project: Given): string[] =>
+  BUDGETS.filter((key) => {
+    if (own[key] !== undefined || project[key] === undefined) return false
+    return lower(DEFAULTS[key], project[key]) !== project[key]
+  }).map((key) => `${key} ${project[key]}`)
 
 /** What only the project has switched on: a switch that is off for the user, a command, or a part of the plugin. */
 function turnedOn(own: Given, project: Given): string[] {

@@ -11,7 +11,7 @@ import { freePort } from "../support/server-process.ts"
 
 /** A user's global configuration and a project that has other options for the same plugin. */
 
-const TITLE = "superagents: what this project turns on"
+const TITLE = "superagents: what this project changes"
 
 let model: ScriptedModel
 let host: Host | undefined
@@ -50,7 +50,13 @@ test("a project that overrules: the user's budget holds, the page stays on loopb
     // Of all projects.
     "plugin": [["${PACKAGE}", { "maxCostPerDay": 0.01, "lastWord": 0, /* steps */ "maxDepth": 1, }],],
   }`
-  const project = { maxCostPerDay: 100, maxDepth: 0, web: { host: "0.0.0.0", port }, board: { schedule: "0 0 30 2 *" } }
+  const project = {
+    maxCostPerDay: 100,
+    maxCostPerSession: 0,
+    maxDepth: 0,
+    web: { host: "0.0.0.0", port },
+    board: { schedule: "0 0 30 2 *" },
+  }
   const running = await start(own, project)
   model.use(({ lastUser }) =>
     lastUser === "SPEND" ? { text: "spent", usage: { input: 10_000, output: 0 } } : undefined,
@@ -61,9 +67,10 @@ test("a project that overrules: the user's budget holds, the page stays on loopb
   const task = { description: "more", prompt: "SPEND", agent: "general" }
   const { error } = await callTool(running, model, session, "superagents_task", task)
   expect(error).toContain("spent $0.0100 of $0.01 (option maxCostPerDay)")
-  await eventually(() => toasts(running, TITLE).length > 0)
+  await eventually(() => toasts(running, TITLE).length > 1)
   expect(toasts(running, TITLE)).toEqual([
     'This project\'s configuration turns on "board" and "web", which your own does not. Take them out of its opencode.json if you do not want that.',
+    "This project's configuration widens a budget: maxCostPerSession 0 (0: none). What you set in your own configuration holds against it.",
   ])
   await eventually(() => toasts(running, "superagents: check your options").some((text) => text.includes("ssh -L")))
   await eventually(() => running.logs().includes("the page is served here"))

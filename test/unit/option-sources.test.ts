@@ -90,6 +90,17 @@ describe("a user's own options and a project's", () => {
     expect(turnedOn({ worktree: { setup: "make" } }, { worktree: { copy: [] } })).toEqual([])
   })
 
+  test("say which budgets the project widens where the user has set none", () => {
+    const widened = (own: unknown, project: unknown) => meet(own, project).widened
+    expect(widened(undefined, { maxCostPerSession: 0, maxTokensPerTask: 9_000_000, maxCostPerDay: 0 })).toEqual([
+      "maxTokensPerTask 9000000",
+      "maxCostPerSession 0",
+    ])
+    expect(widened({ maxCostPerSession: 1 }, { maxCostPerSession: 0 })).toEqual([])
+    expect(widened(undefined, { maxCostPerSession: 1, maxTokensPerTask: 5, maxCostPerDay: 3 })).toEqual([])
+    expect(widened({ maxCostPerSession: 0 }, undefined)).toEqual([])
+  })
+
   test("are each told of, where they are wrong, with what is used", () => {
     const { options: met, problems } = meet({ maxDepth: 2, wake: "x" }, { maxDepth: "many", lots: 1 })
     expect(met.maxDepth).toBe(2)
