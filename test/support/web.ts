@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Clock } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/lib/clock.ts"
-import { type Address, linkOf } from "../../src/web/address.ts"
+import { type Address, linkOf, portOf } from "../../src/web/address.ts"
 import { createApp } from "../../src/web/app.ts"
 import { Door } from "../../src/web/door.ts"
 import type { Teller } from "../../src/web/events.ts"
@@ -32,7 +32,8 @@ type WebSetup = {
 
 /** A door for tests of routes: the token is `TOKEN`, and sessions are kept in a folder that goes with the process. */
 export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Door {
-  const passes = new Passes({ file: join(folder, "sessions.json"), clock: { now }, log: () => {} })
+  const port = portOf(address.url) ?? 0
+  const passes = new Passes({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
   return new Door({ address, passes, clock: { now }, opened: () => {} })
 }
 

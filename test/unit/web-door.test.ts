@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { linkOf } from "../../src/web/address.ts"
 import { createApp } from "../../src/web/app.ts"
 import { newCode } from "../../src/web/codes.ts"
+import { accessText } from "../../src/web/handshake.ts"
 import { enter, type Pass, passOf, Stranger, signIn } from "../../src/web/page/pass.ts"
 import { codeIn } from "../../src/web/page/route.ts"
 import { PASS_MS, Passes } from "../../src/web/passes.ts"
@@ -153,9 +154,22 @@ describe("a session of the page", () => {
     expect((await out(TOKEN)).status).toBe(409)
   })
 
+  test("ends for good when the page is served at another port: at the old one others may use what the browser keeps", async () => {
+    const before = serve()
+    const pass = await signedIn(before)
+    const moved = serve("boot-two", "http://127.0.0.1:4098")
+    expect(moved.door.hello(pass.id, "0".repeat(32)).state).toBe("ended")
+    // As a page does that somebody else has loaded at the old address, for the server at the new one.
+    const { bearer } = (await enter(pass, { fetch: before.ask, origin: URL }, never)) as { bearer: string }
+    expect(bearer).toContain(pass.id)
+    const signed = await crypto.subtle.sign("HMAC", pass.key, new TextEncoder().encode(accessText("boot-two")))
+    expect(await reads(moved, `${pass.id}.${Buffer.from(signed).toString("base64url")}`)).toBe(401)
+    expect(await enter(pass, serve("boot-three").around, never)).toEqual({ ended: true })
+  })
+
   test("is not made up: an id that was never given is over, and its access no key", async () => {
     const server = serve()
-    const id = `p.${"a".repeat(22)}`
+    const id = `p.4097.${"a".repeat(22)}`
     expect(await reads(server, `${id}.${"b".repeat(43)}`)).toBe(401)
     expect(server.door.hello(id, "0".repeat(32)).state).toBe("ended")
   })
@@ -179,7 +193,7 @@ describe("before anything is sent", () => {
       }
       await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(Stranger)
     }
-    for (const each of got) expect(each).toMatch(/^\/hello\?id=p\.[\w-]{22}&nonce=[\da-f]{32} \{\} $/)
+    for (const each of got) expect(each).toMatch(/^\/hello\?id=p\.4097\.[\w-]{22}&nonce=[\da-f]{32} \{\} $/)
     expect(new Set(got).size).toBe(answers.length)
   })
 
@@ -255,7 +269,8 @@ test("under another name of the server the page is led to its one address", asyn
 
 describe("the sessions' file", () => {
   const file = () => join(folder, "sessions.json")
-  const passes = () => new Passes({ file: file(), clock, log: (_level, message) => void sent.push(message) })
+  const passes = (port = 4097) =>
+    new Passes({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })
   const written = () => JSON.parse(readFileSync(file(), "utf8")) as Record<string, number>
 
   test("is the user's alone and has no secret; what was used is written down now and then", async () => {
@@ -275,7 +290,7 @@ describe("the sessions' file", () => {
   test("is read by the next process, whatever somebody made of it", async () => {
     const id = passes().issue()
     expect(passes().isLive(id)).toBe(true)
-    writeFileSync(file(), JSON.stringify({ [id]: "yesterday", "p.<x>": 1, __proto__: 1 }))
+    writeFileSync(file(), JSON.stringify({ [id]: "yesterday", "p.<x>": 1, "p.4098.x": 1, __proto__: 1 }))
     expect(passes().isLive(id)).toBe(false)
     for (const text of ["", "[", "null", "7"]) {
       writeFileSync(file(), text)
