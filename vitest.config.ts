@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config"
+import { EdgesReporter } from "./test/support/edges-reporter.ts"
 import unit from "./vitest.unit.config.ts"
 
 /**
@@ -26,6 +27,7 @@ const realHost = {
 
 export default defineConfig({
   test: {
+    reporters: ["default", new EdgesReporter()],
     projects: [
       { test: { ...unit.test, name: "unit", maxWorkers: "100%", sequence: { groupOrder: 0 } } },
       // Real git in temporary folders, without a host.

@@ -19,5 +19,6 @@ export default defineConfig({
     isolate: false,
     // A shared machine may stand still for seconds: a test that hangs is told from one that waits for its turn.
     testTimeout: 60_000,
+    setupFiles: ["test/support/edges-taken.ts"],
   },
 })

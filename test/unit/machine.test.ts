@@ -1,16 +1,429 @@
-import { expect, test } from "vitest"
-import { edges } from "../../src/engine/run/step.ts"
-import { EDGES } from "../../src/engine/run/table.ts"
-import { running } from "../support/rig.ts"
+import { describe, expect, test } from "vitest"
+import type { ActiveRun, Stage } from "../../src/engine/run/active-run.ts"
+import { isOver, progressOf } from "../../src/engine/run/active-run.ts"
+import { nextDue } from "../../src/engine/run/due.ts"
+import type { Input } from "../../src/engine/run/inputs.ts"
+import { ANSWER_GRACE_MS } from "../../src/engine/run/looked.ts"
+import { TABLE } from "../../src/engine/run/table.ts"
+import { answer, asked, at, BILLED, command, NOTHING_DONE, NOW, QUEUED, wordOf } from "../support/machine.ts"
+import { askOf } from "../support/tasks.ts"
 
-test("a run that is launched, works and ends takes edges of the table, and no others", async () => {
-  const taken: string[] = []
-  edges.taken = (edge) => taken.push(edge)
-  const { rig, id } = await running({ taskTimeout: 3000, lastWord: 0 })
-  await rig.ended(id)
-  edges.taken = undefined
-  expect(taken.slice(0, 2)).toEqual(["making --begin--> prompting", "prompting --prompted--> working"])
-  expect(taken).toContain("working --tick--> leaving")
-  expect(taken.at(-1)).toBe("telling --told--> gone")
-  expect(taken.filter((edge) => !EDGES.some((known) => known === edge))).toEqual([])
+/** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
+
+const AT_WORK = ["entering", "prompting", "working", "checking"] as const
+const SESSION = "ses_child"
+const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
+const end = { type: "end", ending: cancelled, how: {} } as const
+const timeout = { code: "timeout", text: "Stopped." } as const
+/** Its time is up. */
+const LATE = { task: { run: { timeout: 500 } }, options: { lastWord: 0 } } as const
+/** What it may spend is spent. */
+const SPENT = { options: { maxTokensPerTask: 100, lastWord: 0 } } as const
+const FULL = { told: { calls: new Map(), answers: new Map(), usage: BILLED } } as unknown as Partial<ActiveRun>
+const heard = (event: object): Input => ({ type: "heard", event: { sessionID: SESSION, ...event } as never })
+
+describe.each(AT_WORK)("at %s", (stage) => {
+  const scene = stage === "checking" ? { task: { run: { check: "true" } } } : {}
+  const here = (more: object = {}) => at(stage, { ...scene, ...more })
+
+  test("an end ends it at once: it is stopped, written, told of later", () => {
+    const { stage: next, does, run } = here().takes(end)
+    expect(next).toBe("leaving")
+    const held = stage === "entering" || stage === "checking"
+    expect(does).toEqual(["end", ...(held ? ["halt"] : []), "close", "write", "ended"])
+    expect(run).toMatchObject({ calls: 1, closing: { writes: 1, write: "now", task: { status: "cancelled" } } })
+  })
+
+  test("its limit ends it by the clock, and by what it spends itself or with others", () => {
+    expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
+    expect(here({ ...SPENT, run: FULL }).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(here(SPENT).takes({ type: "spent" }).stage).toBe(stage)
+    const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "tool-calls" })
+    expect(here(SPENT).takes(answered).stage).toBe("leaving")
+    expect(here().takes(answered)).toMatchObject({ stage, does: ["share"] })
+    const messages = [asked(), answer({ finish: "tool-calls", usage: BILLED })]
+    expect(here(SPENT).takes({ type: "counted", messages }).stage).toBe("leaving")
+    expect(here().takes({ type: "counted", messages })).toMatchObject({ stage, does: ["share"] })
+  })
+
+  test("a passed limit that the host itself denies ends nothing", () => {
+    const verifying = { run: { verifying: true } }
+    const silence = { code: "silence", text: "Silent." } as const
+    const found = { messages: [], asks: [] }
+    const alive = { ...found, last: answer({ createdAt: NOW + 1 }) }
+    expect(here(verifying).takes({ type: "verified", reason: silence, found })).toMatchObject({ stage: "leaving" })
+    const { run } = here(verifying).takes({ type: "verified", reason: silence, found: alive })
+    expect(run).toMatchObject({ stage, verifying: false, lastSignAt: NOW })
+    expect(here(verifying).takes({ type: "verified", reason: silence }).run).toMatchObject({ stage, verifying: false })
+  })
+
+  test("a sleep shifts all of its waits, and no limit counts it", () => {
+    const waits = {
+      asks: [askOf({ askedAt: 5 })],
+      hintAt: 6,
+      lastSignAt: 7,
+      stuckSince: 8,
+      missingSince: 9,
+      lookAt: 10,
+    }
+    const lastWord = { state: "told", reason: timeout, at: 1, againAt: 2 } as const
+    const { run } = here({ run: { ...waits, todosSince: 11, lastWord } }).takes({ type: "slept", ms: 1000 })
+    expect(run).toMatchObject({
+      asleep: 1000,
+      hintAt: 1006,
+      lastSignAt: 1007,
+      stuckSince: 1008,
+      missingSince: 1009,
+      lookAt: 1010,
+      todosSince: 1011,
+      lastWord: { at: 1001, againAt: 1002 },
+    })
+    expect(run?.asks[0]?.askedAt).toBe(1005)
+    expect(here(LATE).takes({ type: "slept", ms: 800 }).run).toMatchObject({ stage, asleep: 800 })
+  })
+
+  test("questions are known, announced once, and known to be open again where their refusal failed", () => {
+    const ask = askOf()
+    const first = here().takes({ type: "questions", open: [ask] })
+    expect(first).toMatchObject({ stage, does: ["announce"], run: { asks: [ask] } })
+    expect(here({ run: { asks: [ask] } }).takes({ type: "questions", open: [] }).run?.asks).toEqual([])
+    expect(here().takes({ type: "unrefused", ask })).toMatchObject({ stage, run: { asks: [ask] } })
+    const old = askOf({ askedAt: NOW - 16_000 })
+    const hinting = here({ run: { asks: [old], hintAt: NOW } }).takes({ type: "tick", doing: undefined })
+    expect(hinting).toMatchObject({ stage, does: ["hint"], run: { hinting: true } })
+    expect(here().takes({ type: "hinted", done: false }).run).toMatchObject({ stage, hintAt: NOW + 10_000 })
+    expect(here().takes({ type: "hinted", done: true }).run?.hintAt).toBe(Number.POSITIVE_INFINITY)
+    const refused = here({ run: { asks: [old] }, options: { permissionTimeout: 1000 } })
+    expect(refused.takes({ type: "tick", doing: undefined })).toMatchObject({
+      does: ["refuse"],
+      run: { asks: [], unanswered: [old.what], refusedIn: 0 },
+    })
+  })
+
+  test("a last word is spoken from the request on, and asked of one that rests", () => {
+    const lastWord = { state: "told", reason: timeout, at: NOW } as const
+    expect(here({ run: { lastWord } }).takes({ type: "request" }).run?.lastWord?.state).toBe("speaking")
+    expect(here().takes({ type: "request" })).toMatchObject({ stage, does: [] })
+    expect(here({ run: { lastWord } }).takes({ type: "resting" })).toMatchObject({ stage, does: ["say"] })
+    expect(here().takes({ type: "resting" })).toMatchObject({ stage, does: [] })
+  })
+
+  test("a last word that was not taken ends it, any other word that was not taken is answered so", () => {
+    const lastWord = { state: "told", reason: timeout, at: NOW } as const
+    const problem = "no"
+    const word = wordOf({ kind: "last-word" })
+    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "said", word, problem }).stage).toBe("leaving")
+    const reply = () => {}
+    const mine = wordOf({ reply })
+    const failed = here({ run: { calls: 1, words: [mine] } }).takes({ type: "said", word: mine, problem })
+    expect(failed.run).toMatchObject({ stage, calls: 0, words: [] })
+    expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
+    const taken = here({ run: { calls: 1, words: [mine] } }).takes({ type: "said", word: mine })
+    expect(taken.run?.words).toEqual([{ ...mine, taken: true }])
+    expect(command(taken.commands, "answer")?.with).toBe("told")
+  })
+})
+
+describe("before it begins", () => {
+  test("it is told what stands behind its prompt, is sorted, admitted, or ends without being stopped", () => {
+    const reply = () => {}
+    for (const stage of ["waiting", "queued"] as const) {
+      const { takes } = at(stage, { task: { run: QUEUED } })
+      expect(takes({ type: "tell", text: "MORE", reply })).toMatchObject({ stage, run: { prompt: "FIND\n\nMORE" } })
+      expect(takes({ type: "sorted", waits: true }).stage).toBe("waiting")
+      expect(takes({ type: "sorted", waits: false }).stage).toBe("queued")
+      const ended = takes(end)
+      expect(ended).toMatchObject({ stage: "leaving", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
+      expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
+    }
+    const admitted = at("queued", { task: { run: QUEUED } }).takes({ type: "admitted" })
+    expect(admitted).toMatchObject({ stage: "entering", does: ["record", "enter"] })
+  })
+
+  test("one that is being made begins where it has its slot, waits where it has none, and may end already", () => {
+    const begin = { type: "begin", prompt: "FIND" } as const
+    expect(at("making").takes(begin)).toMatchObject({ stage: "prompting", does: ["prompt"], run: { calls: 1 } })
+    expect(at("making", { task: { depth: 2 } }).takes(begin)).toMatchObject({ stage: "entering", does: ["enter"] })
+    expect(at("making", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
+    expect(at("queued", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
+    expect(at("making").takes(end).stage).toBe("leaving")
+    // A person's word in its session has begun it.
+    expect(at("making").takes({ type: "begin" })).toMatchObject({ stage: "working", does: [] })
+  })
+
+  test("its place is made ready, or shuts it out", () => {
+    const { takes } = at("entering")
+    const entered = takes({ type: "entered", answers: [], preface: "a worktree" })
+    expect(entered).toMatchObject({ stage: "prompting", run: { lastSignAt: NOW, preface: "a worktree" } })
+    const shut = takes({ type: "shut out", code: "place", problem: "no git" })
+    expect(shut.run?.closing?.task.outcome?.reason).toEqual({ code: "place", text: "no git" })
+  })
+})
+
+describe("its prompt", () => {
+  test("is with the host: what was said meanwhile follows, in its order", () => {
+    const words = [wordOf({ id: "msg_1", held: true }), wordOf({ id: "msg_2", held: true })]
+    const { run, commands } = at("prompting", { run: { calls: 1, words } }).takes({ type: "prompted" })
+    expect(run).toMatchObject({ stage: "working", calls: 2, turn: 0 })
+    expect(commands).toMatchObject([
+      { do: "say", word: { id: "msg_1" } },
+      { do: "say", word: { id: "msg_2" } },
+    ])
+    const reply = () => {}
+    const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
+    expect(told).toMatchObject({ does: [], run: { words: [{ held: true, expected: true }] } })
+  })
+
+  test("was not taken: it has failed, and what was to follow is answered so", () => {
+    const reply = () => {}
+    const words = [wordOf({ held: true, reply })]
+    const { stage, commands, run } = at("prompting", { run: { calls: 1, words } }).takes({
+      type: "prompted",
+      problem: "no",
+    })
+    expect(stage).toBe("leaving")
+    expect(command(commands, "answer")).toEqual({ do: "answer", reply, with: "ended" })
+    expect(run?.outcome?.reason?.text).toBe("OpenCode did not take the prompt: no")
+  })
+})
+
+describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
+  const found = { messages: [asked(), answer()], gone: false, busy: false, openTodos: 0 }
+  const looking = (more: object = {}) => at(stage, { run: { looking: true, ...more } })
+
+  test("is one at a time; what asks for one meanwhile has another made after it", () => {
+    expect(at(stage).takes({ type: "look" })).toMatchObject({ does: ["look"], run: { looking: true } })
+    const { run } = looking().takes({ type: "look" })
+    expect(run).toMatchObject({ lookAgain: true })
+    const busy = { ...found, messages: [asked()], busy: true }
+    const again = looking({ lookAgain: true, stuckSince: 1 }).takes({ type: "looked", waited: false, found: busy })
+    expect(again).toMatchObject({ stage, does: ["look"], run: { stuckSince: undefined } })
+  })
+
+  test("that failed is due again soon, by the run's own deadline", () => {
+    const { run, world } = { ...looking(), ...looking().takes({ type: "looked", waited: false }) }
+    expect(run?.lookAt).toBe(NOW + 2000)
+    expect(run && nextDue(run, world)).toBe(NOW + 2000)
+    expect(run && nextDue({ ...run, looking: true }, world)).toBeGreaterThan(NOW + 2000)
+  })
+
+  test("ends it well where it has answered, not while it waits for its own, and through its check where it has one", () => {
+    expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("leaving")
+    expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
+    const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
+    const { stage: next, does } = checked.takes({ type: "looked", waited: false, found })
+    expect([next, does]).toEqual(["checking", ["check"]])
+  })
+
+  test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
+    const words = [wordOf()]
+    const wait = looking({ words }).takes({ type: "looked", waited: false, found })
+    expect(wait).toMatchObject({ stage, run: { missingSince: NOW } })
+    const long = looking({ words, missingSince: NOW - ANSWER_GRACE_MS })
+    expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("leaving")
+  })
+
+  test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
+    const passed = [asked(), asked("msg_word"), answer({ finish: "stop" })]
+    const word = wordOf({ taken: true, expected: false })
+    const said = looking({ words: [word] }).takes({
+      type: "looked",
+      waited: false,
+      found: { ...found, messages: passed },
+    })
+    expect(said).toMatchObject({ does: ["say"], run: { calls: 1, words: [{ text: "MORE" }] } })
+    const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: true } as const
+    const refused = [asked(), answer({ finish: "tool-calls", parts: [part] })]
+    const ours = looking({ refusedIn: 0 }).takes({
+      type: "looked",
+      waited: false,
+      found: { ...found, messages: refused },
+    })
+    expect(command(ours.commands, "say")?.word.text).toContain("Nobody answered what you asked")
+    const theirs = looking().takes({ type: "looked", waited: false, found: { ...found, messages: refused } })
+    expect(theirs.run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
+  })
+})
+
+describe("its check", () => {
+  const checking = (more: object = {}, retries = 1) =>
+    at("checking", {
+      task: { run: { check: "npm test" } },
+      options: { checkRetries: retries },
+      run: {
+        answered: { ending: { type: "completed", proven: true }, messages: [asked(), answer()], openTodos: 2 },
+        ...more,
+      },
+    })
+  const result = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
+
+  test("passes: it ends as it had answered", () => {
+    const { stage, run } = checking().takes({ type: "checked", result: { ...result, passed: true } })
+    expect(stage).toBe("leaving")
+    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 2 } })
+  })
+
+  test("fails: it is asked again, as often as may be, and once more where it was told something", () => {
+    expect(checking().takes({ type: "checked", result })).toMatchObject({ stage: "working", does: ["say"] })
+    expect(checking({}, 0).takes({ type: "checked", result }).run?.outcome?.reason?.code).toBe("check")
+    expect(checking({ words: [wordOf()] }, 0).takes({ type: "checked", result }).stage).toBe("working")
+  })
+
+  test("did not run: it goes on", () => {
+    expect(checking().takes({ type: "checked" })).toMatchObject({ stage: "working", does: [] })
+  })
+
+  test("a word meanwhile is said, and its end waits for that", () => {
+    const said = checking().takes({ type: "tell", text: "MORE", reply: () => {} })
+    expect(said).toMatchObject({ stage: "checking", does: ["say"] })
+  })
+
+  test("its value is looked for first, and found or asked for again", () => {
+    const scene = { task: { run: { schema: { type: "object" } } }, options: { schemaRetries: 0 } }
+    const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
+    const { takes } = at("checking", { ...scene, run: { answered } })
+    const invalid = { valid: false, problems: ["no JSON"] } as const
+    expect(takes({ type: "validated", found: invalid }).stage).toBe("leaving")
+    const again = at("checking", { ...scene, options: { schemaRetries: 1 }, run: { answered } })
+    expect(again.takes({ type: "validated", found: invalid })).toMatchObject({ stage: "working", does: ["say"] })
+    const both = at("checking", { task: { run: { schema: {}, check: "true" } }, run: { answered } })
+    expect(both.takes({ type: "validated", found: { valid: true } as never })).toMatchObject({
+      stage: "checking",
+      does: ["check"],
+    })
+  })
+})
+
+describe("parked", () => {
+  const parked = { at: NOW - 5000, model: "mock/one", why: "its limit" }
+  const scene = { task: { run: { parked } } }
+
+  test.each(["prompting", "working"] as const)("from %s it holds nothing, and is written down so", (stage) => {
+    const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0 }
+    const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
+    expect(does).toEqual(["record", "park", "freed"])
+    // What its user has asked is not said again by us.
+    expect(at(stage, { run: { prompt: undefined } }).takes({ type: "refused", parked })).toMatchObject({
+      stage,
+      does: [],
+    })
+    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1, goesOn: false })
+  })
+
+  test("no clock, no event and no limit touches it; words are stored for when it goes on", () => {
+    const { takes, run, world } = at("parked", { ...scene, ...LATE })
+    for (const input of [{ type: "tick", doing: "nothing" }, { type: "spent" }, heard({ type: "idle" })] as Input[])
+      expect(takes(input).run).toBe(run)
+    expect(nextDue(run, world)).toBe(Number.POSITIVE_INFINITY)
+    expect(takes({ type: "slept", ms: 1000 }).stage).toBe("parked")
+    const told = takes({ type: "tell", text: "MORE", reply: () => {} })
+    expect(told).toMatchObject({ stage: "parked", does: ["store"] })
+    expect(told.run && at("parked", { run: told.run }).takes({ type: "said", word: wordOf() }).stage).toBe("parked")
+    expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "parked", calls: -1 })
+    expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
+  })
+
+  test("it goes on by the same prompt when there is a slot, and a last word has as long as before", () => {
+    const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
+    const { takes } = at("parked", { ...scene, run: { lastWord, goesOn: true } })
+    expect(takes({ type: "opened" })).toMatchObject({ stage: "parked", does: ["freed"], run: { goesOn: true } })
+    const on = takes({ type: "admitted" })
+    expect(on).toMatchObject({
+      stage: "prompting",
+      does: ["record", "prompt"],
+      run: { goesOn: false, lastSignAt: NOW },
+    })
+    expect(on.run?.lastWord?.at).toBe(NOW - 1000)
+    expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
+  })
+
+  test("it ends as any run does", () => {
+    expect(at("parked", scene).takes(end).run?.closing?.task.run).toMatchObject({ parkedMs: 5000, endedAt: NOW })
+  })
+})
+
+describe("once it has ended", () => {
+  const quiet = { type: "quiet", messages: [asked(), answer()] } as const
+
+  test("a silent one is gone with its session quiet; any other is told", () => {
+    const silent = at("leaving", { run: { closing: { how: { silent: true }, write: "never" } as never } })
+    expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "freed", "post"] })
+    expect(at("leaving").takes(quiet)).toMatchObject({
+      stage: "telling",
+      does: ["record", "freed", "write", "post"],
+      run: { closing: { posted: true } },
+    })
+  })
+
+  test("its place is left first, and its work brought home where it completed and was to be merged", () => {
+    const place = { kind: "worktree", folder: "/", merge: false } as const
+    expect(at("leaving", { task: { place } }).takes(quiet)).toMatchObject({ stage: "leaving", does: ["leave"] })
+    const merging = at("leaving", { task: { place: { ...place, merge: true } } }).takes(quiet)
+    expect(merging).toMatchObject({ stage: "merging", commands: [{ do: "leave", merge: true }] })
+    const check = { command: "true", passed: true, runs: 2, how: "exit code 0", output: "x" }
+    const left = at("merging").takes({ type: "left", found: { note: "kept" }, check })
+    expect(left).toMatchObject({
+      stage: "telling",
+      run: { outcome: { note: "kept", receipt: { check: { runs: 2 } } } },
+    })
+  })
+
+  test.each(["leaving", "merging"] as const)("what fails at %s is told as far as it is known", (stage) => {
+    const silent = { run: { closing: { how: { silent: true }, write: "never" } as never } }
+    expect(at(stage).takes({ type: "left" }).stage).toBe("telling")
+    expect(at(stage, silent).takes({ type: "left" }).stage).toBeUndefined()
+  })
+
+  test("a check on the way home is stopped by an end; the end stays what it was", () => {
+    expect(at("merging").takes(end)).toMatchObject({ stage: "merging", does: ["halt"] })
+  })
+
+  test.each(["leaving", "merging", "telling"] as const)("at %s what comes late is counted, and answered", (stage) => {
+    const reply = () => {}
+    const word = wordOf({ reply })
+    const { takes } = at(stage, { run: { calls: 2 } })
+    expect(takes({ type: "prompted", problem: "no" }).run).toMatchObject({ stage, calls: 1 })
+    expect(takes({ type: "stopped" }).run).toMatchObject({ stage, calls: 1 })
+    const said = takes({ type: "said", word })
+    expect(said).toMatchObject({ run: { stage, calls: 1 }, commands: [{ do: "answer", reply, with: "ended" }] })
+    expect(takes(heard({ type: "idle" })).run).toMatchObject({ stage, calls: 2 })
+  })
+
+  test("it is told once its end is written, and forgotten once that is known and nothing is on its way", () => {
+    const writing = { closing: { write: "now", writes: 1, posted: false } as never }
+    for (const stage of ["leaving", "merging"] as const) {
+      const written = at(stage, { run: writing }).takes({ type: "written" })
+      expect(written).toMatchObject({ stage, does: [], run: { closing: { writes: 0 } } })
+    }
+    const posting = at("telling", { run: writing }).takes({ type: "written" })
+    expect(posting).toMatchObject({ stage: "telling", does: ["post"] })
+    const silent = { closing: { writes: 1, posted: false, how: { silent: true } } as never }
+    expect(at("telling", { run: silent }).takes({ type: "written" }).stage).toBeUndefined()
+    expect(at("telling").takes({ type: "told" }).stage).toBeUndefined()
+    const busy = at("telling", { run: { calls: 1 } }).takes({ type: "told" }).run
+    expect(busy).toMatchObject({ stage: "telling", closing: { told: true } })
+    for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
+      expect(at("telling", { run: busy }).takes(last).stage).toBeUndefined()
+  })
+
+  test("another run may begin once it is posted and nothing is on its way", () => {
+    const { run } = at("telling")
+    expect([isOver(run), isOver({ ...run, calls: 1 }), isOver({ ...run, stage: "leaving" })]).toEqual([
+      true,
+      false,
+      false,
+    ])
+  })
+})
+
+test("what the table does not have changes nothing, nor what comes to another process's run", () => {
+  for (const stage of Object.keys(TABLE) as Stage[]) {
+    const { run, takes } = at(stage)
+    for (const type of ["begin", "admitted", "entered", "opened", "quiet", "left", "told"] as const)
+      if (!TABLE[stage][type]) expect(takes({ type } as Input)).toMatchObject({ run, commands: [] })
+  }
+  const { run, takes } = at("working", { run: { custody: "foreign" } })
+  expect(takes(end)).toMatchObject({ run, commands: [] })
+  expect(progressOf(run).idle).toBeUndefined()
+  expect(NOTHING_DONE.toolCalls).toBe(0)
 })

@@ -33,8 +33,14 @@ const atWork = <Here extends Stage>(here: Here) =>
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
   making: { begin: ["queued", "held", "entering", "prompting", "working"], end: ["leaving"] },
-  waiting: { sorted: ["queued"], tell: ["waiting"], end: ["leaving"] },
-  queued: { begin: ["queued"], sorted: ["waiting"], admitted: ["entering"], tell: ["queued"], end: ["leaving"] },
+  waiting: { sorted: ["waiting", "queued"], tell: ["waiting"], end: ["leaving"] },
+  queued: {
+    begin: ["queued"],
+    sorted: ["queued", "waiting"],
+    admitted: ["entering"],
+    tell: ["queued"],
+    end: ["leaving"],
+  },
   held: {
     "let go": ["entering", "prompting", "leaving"],
     tell: ["held"],
@@ -49,13 +55,13 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     look: ["prompting"],
     prompted: ["working", "leaving"],
     looked: ["prompting", "checking", "leaving"],
-    refused: ["parked"],
+    refused: ["parked", "prompting"],
   },
   working: {
     ...atWork("working"),
     look: ["working"],
     looked: ["working", "checking", "leaving"],
-    refused: ["parked"],
+    refused: ["parked", "working"],
   },
   parked: {
     slept: ["parked"],

@@ -1,0 +1,96 @@
+import type { Message } from "../../src/core/ports.ts"
+import { NOTHING_SPENT } from "../../src/core/spending.ts"
+import type { Task } from "../../src/core/task.ts"
+import { type ActiveRun, newRun, type Stage, type Word } from "../../src/engine/run/active-run.ts"
+import { reopened } from "../../src/engine/run/ending.ts"
+import type { Command, Input, World } from "../../src/engine/run/inputs.ts"
+import { step } from "../../src/engine/run/step.ts"
+import { DEFAULTS, type Options } from "../../src/options.ts"
+import { taskOf } from "./tasks.ts"
+
+/** The machine by itself: a run at a stage, what befalls it, and what it commands. */
+
+export const NOW = 100_000
+export const QUEUED = { startedAt: undefined }
+export const BILLED = { input: 1000, output: 1000, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0.01 }
+
+export type Scene = {
+  readonly task?: Parameters<typeof taskOf>[0]
+  readonly run?: Partial<ActiveRun>
+  readonly world?: Partial<World>
+  readonly options?: Partial<Options>
+}
+
+const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
+  now: NOW,
+  options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, ...options },
+  task,
+  ownTasks: false,
+  owed: false,
+  spent: () => NOTHING_SPENT,
+  delivery: () => ({ state: "pending", wake: true, done: 1, total: 1, running: 0 }),
+  ...world,
+})
+
+/** A run at a stage, and a function that takes its next step. */
+export function at(stage: Stage, scene: Scene = {}) {
+  const task = taskOf({ ...scene.task, run: { startedAt: NOW - 1000, createdAt: NOW - 1000, ...scene.task?.run } })
+  const world = worldOf(task, scene)
+  const fresh = { ...newRun(task, stage, NOW - 1000), prompt: "FIND", ...scene.run }
+  const run = stage === "leaving" || stage === "merging" || stage === "telling" ? closing(fresh, stage, task) : fresh
+  const takes = (input: Input) => {
+    const { run: next, commands } = step(run, input, world)
+    return { run: next, stage: next?.stage, commands, does: commands.map((command) => command.do) }
+  }
+  return { run, task, world, takes }
+}
+
+/** A run that has ended. */
+function closing(run: ActiveRun, stage: Stage, task: Task): ActiveRun {
+  const { run: ended } = reopened({ ...task, status: "completed", outcome: undefined }, NOW)
+  if (!ended?.closing) throw new Error("it has not ended")
+  const { closing: end } = ended
+  return {
+    ...run,
+    stage,
+    closing: { ...end, write: "soon", posted: stage === "telling", ...run.closing },
+    outcome: run.outcome ?? NOTHING_DONE,
+  }
+}
+
+export const NOTHING_DONE = {
+  toolCalls: 0,
+  recentTools: [],
+  usage: { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 },
+  openTodos: 0,
+  filesChanged: [],
+  moreFiles: 0,
+}
+
+export const wordOf = (more: Partial<Word> = {}): Word => ({
+  id: "msg_word",
+  kind: "word",
+  text: "MORE",
+  at: NOW,
+  expected: true,
+  held: false,
+  taken: false,
+  ...more,
+})
+
+export const asked = (id = "msg_prompt"): Message => ({ id, role: "user", createdAt: NOW, summary: false, parts: [] })
+
+export const answer = (more: Partial<Message> = {}): Message => ({
+  id: "msg_answer",
+  role: "assistant",
+  createdAt: NOW,
+  completedAt: NOW,
+  parentID: "msg_prompt",
+  finish: "stop",
+  summary: false,
+  parts: [{ type: "text", text: "found", synthetic: false }],
+  ...more,
+})
+
+export const command = <Do extends Command["do"]>(commands: readonly Command[], name: Do) =>
+  commands.find((each): each is Extract<Command, { do: Do }> => each.do === name)

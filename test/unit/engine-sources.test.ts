@@ -1,0 +1,69 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { describe, expect, test } from "vitest"
+import { drawn } from "../../scripts/diagram.ts"
+
+/** What must hold of the engine's sources, read as text. */
+
+const sources = readdirSync("src/engine", { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".ts"))
+  .map((name) => ({ file: `src/engine/${name}`, text: readFileSync(`src/engine/${name}`, "utf8") }))
+const room = (file: string): string => file.split("/")[2] ?? ""
+
+describe("the engine", () => {
+  test("keeps nothing by task or session outside of a task's entry and the store's indexes", () => {
+    const kept = sources.flatMap(({ file, text }) =>
+      [...text.matchAll(/^(?: {2}(?!const )|(?:const|let) )(?:readonly )?(#?\w+)[^\n=]*= new (?:Map|Set)\b/gm)].map(
+        ([, name]) => `${file} ${name}`,
+      ),
+    )
+    expect(kept.toSorted()).toEqual([
+      // By provider's model.
+      "src/engine/gate/gates.ts #answering",
+      "src/engine/gate/gates.ts #gates",
+      // Launches under way; ids of requests from the screen.
+      "src/engine/launch/siblings.ts #underWay",
+      "src/engine/talk/requests.ts #taken",
+      // Of one task, or one session.
+      "src/engine/tasks/entry.ts children",
+      "src/engine/tasks/entry.ts launching",
+      "src/engine/tasks/entry.ts waiters",
+      "src/engine/tasks/entry.ts watchers",
+      "src/engine/tasks/store.ts #active",
+      "src/engine/tasks/store.ts #bySession",
+      "src/engine/tasks/store.ts #descendants",
+      "src/engine/tasks/store.ts #entries",
+      "src/engine/tasks/store.ts #foreign",
+      "src/engine/tasks/store.ts #households",
+      "src/engine/tasks/store.ts #listeners",
+      "src/engine/tasks/store.ts #making",
+    ])
+  })
+
+  test("waits for nothing in the machine: it is pure", () => {
+    const pure = sources.filter(({ file }) => room(file) === "run")
+    expect(pure.length).toBeGreaterThan(10)
+    for (const { file, text } of pure) {
+      expect(text, file).not.toMatch(/\b(await|async|Promise|setTimeout)\b/)
+      expect(text, file).not.toMatch(/\b(Date\.now|performance\.now|Math\.random)\b/)
+    }
+  })
+
+  test("has no timer of its own but the one of the timekeeper, and those of single calls", () => {
+    const timed = sources.flatMap(({ file, text }) => (/clock\.after\(/.test(text) ? [file] : []))
+    expect(timed.toSorted()).toEqual([
+      "src/engine/assembly.ts",
+      "src/engine/conductor/conductor.ts",
+      "src/engine/conductor/places.ts",
+      "src/engine/conductor/stopping.ts",
+      "src/engine/gate/notice.ts",
+      "src/engine/recover/recovery.ts",
+      "src/engine/talk/answers.ts",
+      "src/engine/tasks/journal.ts",
+    ])
+  })
+})
+
+test("docs/architecture.md has the machine as its table is", () => {
+  const page = readFileSync("docs/architecture.md", "utf8")
+  expect(page === drawn(page), "npm run diagram").toBe(true)
+})
