@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
+import { ask, callTool, eventually, idle, openSession, say, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { gate, launch, meanwhile, notified, startPlugged, wakes } from "../support/plugin.ts"
+
+/** Ends that are what they say, and wakes of those alone that wait, on the real host. */
+
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 })
+const PATIENT = { timeout: 90_000 }
+
+let model: ScriptedModel
+let host: Host
+
+beforeAll(async () => {
+  model = await startModel()
+  const options = { maxDepth: 2, permissionTimeout: 4000, stallTimeout: 0, maxCostPerSession: 0 }
+  host = await startPlugged(model, options, { permission: { "*": "allow", bash: "ask" } })
+  await ask(host, await openSession(host), "warm up")
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(() => model.reset())
+
+const requestsOf = (session: string) => model.requests.filter(({ sessionID }) => sessionID === session).length
+const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
+  (await callTool(host, model, session, `superagents_${tool}`, args, PATIENT)).output ?? ""
+
+describe("a stopped agent", () => {
+  test("is not set to work again by news of its own agent that it had not read", async () => {
+    const below = { description: "below", prompt: "T-BELOW", agent: "general" }
+    model.use(({ lastUser, sinceUser }) => {
+      if (lastUser === "T-BELOW") return { text: "below is done", delay: 300 }
+      if (lastUser !== "T-ABOVE") return undefined
+      return sinceUser.length === 0 ? { tools: [{ name: "superagents_task", args: below }] } : { hang: true }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "T-ABOVE" }, PATIENT)
+    await notified(host, child, 1, PATIENT.timeout)
+    await call(session, "cancel", { task_id: id })
+    const before = requestsOf(child)
+    await meanwhile(host, model)
+    await idle(host, child)
+    expect(requestsOf(child)).toBe(before)
+  })
+})
+
+describe("after its user's ESC a parent", () => {
+  test("is told without being woken, until its user writes again", async () => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (lastUser === "THINK") return { hang: true, text: "hm" }
+      if (lastUser !== "T-ESC") return undefined
+      await door.opened
+      return { text: "done meanwhile" }
+    })
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "T-ESC" }, PATIENT)
+    await say(host, session, "THINK")
+    await model.waitFor(({ lastUser }) => lastUser === "THINK", PATIENT)
+    await unwrap(host.client.session.abort({ sessionID: session }))
+    await idle(host, session)
+    door.open()
+    await notified(host, session, 1, PATIENT.timeout)
+    await meanwhile(host, model)
+    expect(wakes(model, session)).toEqual([])
+    await ask(host, session, "GO ON")
+    expect(model.requests.findLast(({ sessionID }) => sessionID === session)?.lastUser).toBe("GO ON")
+  })
+})
+
+test("a step that failed without an error is told as a failure", async () => {
+  model.use(({ lastUser }) => (lastUser === "T-FINISH" ? { text: "", finish: "error" } : undefined))
+  const session = await openSession(host)
+  await launch(host, model, session, { prompt: "T-FINISH" }, PATIENT)
+  const [notification] = await notified(host, session, 1, PATIENT.timeout)
+  expect(notification?.visible).toMatch(/^✗/)
+})
+
+describe("a turn that ended at a refusal", () => {
+  const command = (text: string) => ({ name: "bash", args: { command: `echo ${text}`, description: "says it" } })
+  const asksOf = async (child: string) =>
+    (await unwrap(host.client.permission.list())).filter(({ sessionID }) => sessionID === child)
+
+  test("of ours goes on: with two questions open, the agent is asked to", async () => {
+    model.use(({ lastUser, sinceUser }) => {
+      if (lastUser.includes("Nobody answered what you asked")) return { text: "done without them" }
+      if (lastUser !== "T-TWO") return undefined
+      return sinceUser.length === 0 ? { tools: [command("one"), command("two")] } : { text: "done without them" }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "T-TWO" }, PATIENT)
+    await eventually(async () => (await asksOf(child)).length === 2, PATIENT)
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.visible).toMatch(/^✓/)
+    expect(await call(session, "output", { task_id: id })).toContain("done without them")
+  })
+
+  test("of its user's that leaves no text is no success, and has a mark of its own", async () => {
+    model.use(({ lastUser }) => (lastUser === "T-NO" ? { tools: [command("no")] } : undefined))
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "T-NO" }, PATIENT)
+    const asked = await eventually(async () => (await asksOf(child))[0], PATIENT)
+    await unwrap(host.client.permission.reply({ requestID: asked.id, reply: "reject" }))
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.visible).toMatch(/^⊖ .* stopped at a refusal after /)
+  })
+})
