@@ -1,6 +1,6 @@
 import { cut, oneLine, within } from "../lib/text.ts"
 import type { Subtasks } from "./service.ts"
-import { type BoardTask, headOf, type Step, type TaskState } from "./task.ts"
+import { type BoardTask, headOf, type Step, type TaskState, toModel } from "./task.ts"
 
 /** The longest description and details that a request carries. */
 const MOST_DESCRIPTION_CHARS = 8000
@@ -14,10 +14,18 @@ export type BlockInput = {
   readonly state: TaskState
   /** Another hand has changed the task since, and no person has looked at that: it is shown as it was. */
   readonly isOld?: boolean
+  /** What was asked of the user, and not answered yet. */
+  readonly needs?: string
 }
 
+/** OpenCode's agent that is told to change nothing. */
+const PLANNER = "plan"
+const PLANNING = "Plan mode allows the tasks_* tools: they change the board, and no files."
+
 const CHANGED_SINCE =
-  "Somebody has changed this task outside the board since. What it was changed to counts when a person has looked at it and started it; until then it cannot be changed by tools. End your turn."
+  "Somebody has changed this task outside the board since. What it was changed to counts when a person has looked at it and started it; until then tools cannot change it. End your turn."
+
+const ASKED = "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread:"
 
 /** What a block says of a task, by its sections: each is told anew as a whole when it changes. */
 export type Sections = {
@@ -29,14 +37,22 @@ export type Sections = {
   readonly resources: string
 }
 
-export function sectionsOf({ task, subtask, state, isOld = false }: BlockInput): Sections {
+/** States that the block says otherwise, or that go without saying. */
+const UNSAID: readonly TaskState["state"][] = ["running", "needs you", "draft", "done", "canceled"]
+
+export function sectionsOf({ task, subtask, state, isOld = false, needs }: BlockInput): Sections {
   const { id, description, owner, createdBy, steps, resources } = task
-  const status = `${task.status}${state.state === "running" || state.state === task.status ? "" : ` (${state.text})`}`
-  const line = `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`
+  const status = `${task.status}${UNSAID.includes(state.state) ? "" : ` (${toModel(state)})`}`
+  const lines = [
+    `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    ...(owner === PLANNER ? [PLANNING] : []),
+    ...(isOld ? [CHANGED_SINCE] : []),
+    ...(needs === undefined ? [] : [`${ASKED} ${oneLine(needs, needs.length)}`]),
+  ]
   return {
     id,
     head: headOf(task),
-    status: isOld ? `${line}\n${CHANGED_SINCE}` : line,
+    status: lines.join("\n"),
     description: section(
       "Description:",
       description.trim() === "" ? ["(none)"] : [shown(description, MOST_DESCRIPTION_CHARS)],

@@ -2,7 +2,7 @@ import { remember } from "../lib/remember.ts"
 import { type Sections, sectionsOf, taskBlock, taskNow } from "./block.ts"
 import { threadTask } from "./rules/common.ts"
 import type { Board } from "./service.ts"
-import { type BoardState, believed } from "./state.ts"
+import { type BoardState, believed, pulseOf } from "./state.ts"
 import type { Store } from "./store/store.ts"
 
 /** Threads whose turn's block is remembered at most. */
@@ -60,6 +60,7 @@ export class Blocks {
     const task = state && shown ? believed(state, shown) : shown
     if (!shown || !task) return undefined
     const subtask = await board.subtasksIn(task)
-    return sectionsOf({ task, subtask, state: board.state(shown), isOld: task !== shown })
+    const needs = state && pulseOf(state, task.id).needs
+    return sectionsOf({ task, subtask, state: board.state(shown), isOld: task !== shown, needs })
   }
 }

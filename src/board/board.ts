@@ -28,7 +28,7 @@ import {
 import { type BoardState, findTask, frozen } from "./state.ts"
 import { stateOf } from "./status.ts"
 import { Store } from "./store/store.ts"
-import { type BoardTask, headOf, type Resource, type TaskState } from "./task.ts"
+import { type BoardTask, headOf, type Resource, type TaskState, toModel } from "./task.ts"
 import { ThreadMaker, type Threads } from "./threads.ts"
 import { boardTools } from "./tools/index.ts"
 import { World } from "./world.ts"
@@ -257,7 +257,7 @@ export class TaskBoard implements Board {
     for (const { taskId } of task.steps) {
       if (taskId === undefined) continue
       const subtask = findTask(state, taskId) ?? (await this.#store.find(taskId))
-      if (subtask) known.set(taskId, { owner: subtask.owner, text: this.state(subtask).text })
+      if (subtask) known.set(taskId, { owner: subtask.owner, text: toModel(this.state(subtask)) })
     }
     return (id) => known.get(id)
   }

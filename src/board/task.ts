@@ -132,3 +132,11 @@ export type TaskState = {
   /** Both in one line, as it is shown: `waits for #6`, `needs you: …`, `next run 14:00`. */
   readonly text: string
 }
+
+/** A state as a model reads it: it is not the one who is needed. */
+export const toModel = ({ state, reason, text }: TaskState): string =>
+  state === "needs you" ? `waits for the user, who alone can answer, in its thread: ${reason}` : text
+
+/** Whether two forms of a task say the same, but for its plan and resources. */
+export const isSameText = (one: BoardTask, other: BoardTask): boolean =>
+  (["title", "description", "owner", "status"] as const).every((key) => one[key] === other[key])

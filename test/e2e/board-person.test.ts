@@ -43,18 +43,18 @@ test("a permission that nobody gives is refused in time, and the task says what 
   const session = await openSession(host)
   const id = idIn(await callBoard(host, model, session, "create_task", { title: "Clean", owner: "general" }))
   const shown = () => callBoard(host, model, session, "get_task", { task_id: id })
-  await eventually(async () => /running|needs you: bash: rm -r dist/.test(await shown()), { timeout: 20_000 })
+  await eventually(async () => /running|in its thread: bash: rm -r dist/.test(await shown()), { timeout: 20_000 })
   const { threadId } = stored(host, id)
   await model
     .waitFor((request) => request.sessionID === threadId && saidIn(request) > 0, { timeout: 30_000 })
     .catch(() => {})
   await idle(host, threadId, { timeout: 30_000 })
-  await eventually(async () => (await shown()).includes("needs you: bash: rm -r dist"), {
+  await eventually(async () => (await shown()).includes("in its thread: bash: rm -r dist"), {
     timeout: 20_000,
     message: () => host.logs(),
   })
   await ask(host, threadId, "You may not, leave it")
-  expect(await shown()).not.toContain("needs you")
+  expect(await shown()).not.toContain("waits for the user")
   await callBoard(host, model, session, "cancel_task", { task_id: id })
 })
 

@@ -105,14 +105,18 @@ test("a thread's block has steps with marks and details, subtasks' states, resou
     updatedAt: "",
   }
   const state = { state: "needs you", reason: "help", text: "needs you: help" } as const
+  const needs = "Which\nlicence? </task>"
   const block = taskBlock(
     sectionsOf({
       task,
       state,
+      needs,
       subtask: (id) => (id === "6" ? { owner: "tester", text: "running" } : undefined),
     }),
   )
-  expect(block).toContain("Status: active (needs you: help). Owner: build. Created by: user.")
+  expect(block).toContain(
+    "Status: active. Owner: build. Created by: user.\nAsked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread: Which licence? ‹/task>\n",
+  )
   expect(block).toContain(
     "0. [x] one\n   a\n   b &lt;/task> &lt;\u200b/task>\n1. [ ] two -> subtask #6 (tester): running\n2. [ ] three -> subtask #7: no longer there",
   )

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from "node:fs"
+import { mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { z } from "zod"
@@ -95,6 +95,55 @@ describe("an answer", () => {
     expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is canceled and stands in history now.")
   })
 
+  test("in a task's own thread says what was done, and not again what stands in the same request", async () => {
+    await rig.mine("mine", { steps: [{ title: "a" }] })
+    const by = agentIn("build", await thread("1"))
+    const now = " The task as it is now stands in this request."
+    const step = { task_id: "1", step_index: 0 }
+    expect(await rig.call("update_step", { ...step, done: true }, by)).toBe(`Step 0 was changed.${now}`)
+    expect(await rig.call("update_steps", { task_id: "1", steps: [{ title: "b" }] }, by)).toBe(
+      `The plan was set.${now}`,
+    )
+    expect(await rig.call("create_subtask", { ...step, title: "s", owner: "tester" }, by)).toBe(
+      `Step 0 was given to "tester" as task #2.${now}`,
+    )
+    expect(await rig.call("get_task", { task_id: "1" }, by)).toContain("0. [ ] b -> subtask #2")
+    expect(await rig.call("get_task", { task_id: "2" }, by)).toContain("#2 s\n")
+    expect(await rig.call("update_step", { ...step, done: true })).toContain("#1 mine\n")
+  })
+
+  test("of update_task says where nothing has changed, with what the task does", async () => {
+    await rig.mine("mine")
+    const before = rig.kept
+    const same = "Nothing changed: task #1 is like that already (next run 09:00)."
+    expect(await rig.call("update_task", { task_id: "1", status: "active" })).toBe(same)
+    expect(await rig.call("update_task", { task_id: "1", title: "mine", owner: "build" })).toBe(same)
+    expect(rig.kept).toEqual(before)
+    expect(await rig.call("update_task", { task_id: "1", status: "draft" })).toContain("Task #1 was changed.")
+  })
+
+  test("of list_tasks has the whole board where that is asked for, and says where its file has gone", async () => {
+    expect(await rig.call("list_tasks", { all: true })).toBe("No task is open.")
+    await rig.mine("mine")
+    await rig.call("create_task", { title: "theirs", owner: "tester", status: "draft" })
+    expect(await rig.call("list_tasks", { all: true })).toBe(
+      "2 open tasks on the board:\n#1 mine no plan next run 09:00 (owner build)\n#2 theirs no plan draft (owner tester)",
+    )
+    rmSync(`${rig.folder}/.opencode/tasks/tasks.json`)
+    expect(await rig.call("list_tasks", {})).toBe(
+      'No open task is owned by "build".\nThe board\'s file has gone, with 2 open tasks. A copy is kept; only the user can bring it back, by /board.',
+    )
+  })
+
+  test("of the block of a planner says that plan mode allows the board's tools", async () => {
+    rig.surroundings.names = ["build", "plan"]
+    await rig.call("create_task", { title: "think", owner: "plan" })
+    await rig.call("create_task", { title: "do" })
+    const line = "Plan mode allows the tasks_* tools: they change the board, and no files."
+    expect(await rig.open.system(await thread("1"))).toContain(`\n${line}\n`)
+    expect(await rig.open.system(await thread("2"))).not.toContain(line)
+  })
+
   test("of list_tasks has the caller's own tasks alone; of list_history all, newest first", async () => {
     expect(await rig.call("list_tasks", {})).toBe('No open task is owned by "build".')
     expect(await rig.call("list_history", {})).toBe("No task has ended yet.")
@@ -116,7 +165,12 @@ describe("an answer", () => {
     expect(await rig.call("notify_user", { message: "Which one?" }, by)).toContain(
       "shown as needing them until somebody writes here",
     )
-    expect(await rig.call("list_tasks", {})).toContain("needs you: Which one?")
+    expect(await rig.call("list_tasks", {})).toBe(
+      '1 open task of "build":\n#1 mine no plan waits for the user, who alone can answer, in its thread: Which one?',
+    )
+    expect(await rig.open.system(await thread("1"))).toContain(
+      "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread: Which one?",
+    )
   })
 
   test("never lets text of others close a block or a line", async () => {

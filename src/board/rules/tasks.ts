@@ -1,10 +1,10 @@
 import { type Actor, BoardError, type NewTask, type TaskPatch } from "../service.ts"
 import { type BoardState, isOutside, pulseOf } from "../state.ts"
-import { BOARD_STATUSES, type BoardStatus, type BoardTask, MOST_ID } from "../task.ts"
+import { BOARD_STATUSES, type BoardStatus, type BoardTask, isSameText, MOST_ID } from "../task.ts"
 import { archive, setPulse, wake } from "./archive.ts"
 import * as check from "./checks.ts"
 import type { Change, Facts, Of } from "./command.ts"
-import { nameOf, openTask, put, touchedBy } from "./common.ts"
+import { nameOf, openTask, put, touchedBy, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
 
 /** Tasks: made, changed, ended. */
@@ -67,6 +67,8 @@ export function update(state: BoardState, { id, patch, by }: Of<"update">, facts
   if (status === "draft" && task.status === "active" && facts.isRunning(id))
     throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
   const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
+  // From a person it is a touch all the same.
+  if (by.kind === "agent" && isSameText(next, task)) return { ...unchanged(state), task }
   const touched = touchedBy(put(state, next), next, by)
   // Who activates what another hand has changed believes it from now on.
   const activated = status === "active" && (task.status === "draft" || isOutside(state, id))

@@ -2,34 +2,46 @@ import { count, cut, oneLine } from "../../lib/text.ts"
 import type { ToolResult } from "../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
 import type { Archived, Board } from "../service.ts"
-import { type BoardTask, headOf } from "../task.ts"
+import { type BoardTask, headOf, toModel } from "../task.ts"
+import type { AgentActor } from "./define.ts"
 
 /** Answers for a model. Indices are shown wherever they are needed for a further call. */
 
 /** Of a description, and of a step's details, where only their beginning is shown. */
 const MOST_TEXT_CHARS = 500
 
-/** `whole`: with the whole of its long texts. */
-export async function renderTask(
+/**
+ * A task after a call. In its own thread that is told in few words: its block, with what has changed since, stands in
+ * the same request.
+ */
+export async function renderTask(board: Board, task: BoardTask, head: string, by: AgentActor): Promise<ToolResult> {
+  if (by.sessionID !== task.threadId) return renderWhole(board, task, head, MOST_TEXT_CHARS)
+  return { title: titleOf(task), output: `${head} The task as it is now stands in this request.` }
+}
+
+/** All of a task; of its long texts the beginnings, where they have more than `most` characters. */
+export async function renderWhole(
   board: Board,
   task: BoardTask,
-  head: string,
-  { whole = false } = {},
+  head = "",
+  most = Number.POSITIVE_INFINITY,
 ): Promise<ToolResult> {
-  const { id, title, description, owner, createdBy, steps, resources, status, archivedAt, threadId } = task
-  const state = board.state(task)
+  const { description, owner, createdBy, steps, resources, status, archivedAt, threadId } = task
+  const state = toModel(board.state(task))
   const subtask = await board.subtasksIn(task)
+  const detailsOf = (details: string) =>
+    details.length > most ? oneLine(details, most) : details.replaceAll("\n", "\n   ")
   const lines = [
     head,
     headOf(task),
-    `Status: ${status}${state.text === status ? "" : `, ${state.text}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    `Status: ${status}${state === status ? "" : `, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
     ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
-    ...(description === "" ? [] : [`Description:\n${whole ? description : beginning(description, MOST_TEXT_CHARS)}`]),
+    ...(description === "" ? [] : [`Description:\n${beginning(description, most)}`]),
     steps.length === 0 ? "Steps: none" : "Steps:",
     ...steps.flatMap(({ title, details, done, taskId }, index) => [
       `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`,
-      ...(details ? [`   ${whole ? details.replaceAll("\n", "\n   ") : oneLine(details, MOST_TEXT_CHARS)}`] : []),
+      ...(details ? [`   ${detailsOf(details)}`] : []),
     ]),
     resources.length === 0 ? "Resources: none" : "Resources:",
     ...resources.map(
@@ -37,8 +49,10 @@ export async function renderTask(
         `${index}. ${type} ${oneLine(value, 2000)}${label ? ` (${oneLine(label)})` : ""}`,
     ),
   ]
-  return { title: `#${id} ${oneLine(title, 80)}`, output: lines.filter((line) => line !== "").join("\n") }
+  return { title: titleOf(task), output: lines.filter((line) => line !== "").join("\n") }
 }
+
+const titleOf = ({ id, title }: BoardTask): string => `#${id} ${oneLine(title, 80)}`
 
 export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   const named = (tasks: readonly BoardTask[]) => tasks.map(({ id, title }) => `#${id} ${oneLine(title, 60)}`).join(", ")
@@ -52,11 +66,16 @@ export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   return { title: `#${task.id} ${task.status}`, output: lines.join("\n") }
 }
 
-export function renderList(board: Board, tasks: readonly BoardTask[], agent: string): ToolResult {
-  const lines = tasks.map((task) => `${row(task)} ${board.state(task).text}`)
-  const head =
-    tasks.length === 0 ? `No open task is owned by "${agent}".` : `${count(tasks.length, "open task")} of "${agent}":`
-  return { title: count(tasks.length, "task"), output: [head, ...lines].join("\n") }
+/** `agent`: whose tasks these are; undefined for the whole board. */
+export function renderList(board: Board, tasks: readonly BoardTask[], agent?: string): ToolResult {
+  const ownerOf = ({ owner }: BoardTask) => (agent === undefined ? ` (owner ${oneLine(owner, 60)})` : "")
+  const lines = tasks.map((task) => `${row(task)} ${toModel(board.state(task))}${ownerOf(task)}`)
+  const whose = agent === undefined ? "on the board" : `of "${agent}"`
+  const none = agent === undefined ? "No task is open." : `No open task is owned by "${agent}".`
+  const head = tasks.length === 0 ? none : `${count(tasks.length, "open task")} ${whose}:`
+  const lost = board.lost().length
+  const gone = `The board's file has gone, with ${count(lost, "open task")}. A copy is kept; only the user can bring it back, by /board.`
+  return { title: count(tasks.length, "task"), output: [head, ...lines, ...(lost > 0 ? [gone] : [])].join("\n") }
 }
 
 export function renderHistory(tasks: readonly BoardTask[]): ToolResult {

@@ -17,7 +17,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
         "Set a task's plan, in place of all steps that it had, with their marks. Not while a step has an open subtask.",
       args: { task_id: taskID, steps: z.array(newStepSchema) },
       async run({ task_id, steps }, by) {
-        return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.")
+        return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.", by)
       },
     }),
     update_step: boardTool(ports, {
@@ -32,6 +32,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
           board,
           await board.updateStep(task_id, step_index, patch, by),
           `Step ${step_index} was changed.`,
+          by,
         )
       },
     }),
@@ -47,7 +48,12 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
       },
       async run({ task_id, step_index, ...input }, by) {
         const { parent, subtask } = await board.createSubtask(task_id, step_index, input, by)
-        return renderTask(board, parent, `Step ${step_index} was given to "${subtask.owner}" as task #${subtask.id}.`)
+        return renderTask(
+          board,
+          parent,
+          `Step ${step_index} was given to "${subtask.owner}" as task #${subtask.id}.`,
+          by,
+        )
       },
     }),
     add_resource: boardTool(ports, {
@@ -57,14 +63,14 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
         ...newResourceSchema.shape,
       },
       async run({ task_id, ...resource }, by) {
-        return renderTask(board, await board.addResource(task_id, resource, by), "The resource was added.")
+        return renderTask(board, await board.addResource(task_id, resource, by), "The resource was added.", by)
       },
     }),
     remove_resource: boardTool(ports, {
       description: "Take a resource off a task.",
       args: { task_id: taskID, index: index.describe("From 0.") },
       async run({ task_id, index }, by) {
-        return renderTask(board, await board.removeResource(task_id, index, by), "The resource was removed.")
+        return renderTask(board, await board.removeResource(task_id, index, by), "The resource was removed.", by)
       },
     }),
     notify_user: boardTool(ports, {

@@ -1,9 +1,9 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
 import { MOST_HISTORY } from "../service.ts"
-import { newTaskSchema, taskPatchSchema } from "../task.ts"
+import { isSameText, newTaskSchema, taskPatchSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
-import { renderArchived, renderHistory, renderList, renderTask } from "./render.ts"
+import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
 
 /** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
 export const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
@@ -15,7 +15,7 @@ export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
     create_task: boardTool(ports, {
-      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Another agent is woken at once, you yourself at the board's next round; then at each round (hourly by default) until the task is done. Nobody tells you of its end.
+      description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Its owner is woken there at once, you too; then at each round (hourly by default) until the task is done. Nobody tells you of its end.
 
 Not for what you can do now, for a quick answer from another agent, or for what recurs: a task is done once.`,
       args: {
@@ -27,14 +27,14 @@ Not for what you can do now, for a quick answer from another agent, or for what 
       },
       async run(args, by) {
         const task = await board.create(args, by)
-        return renderTask(board, task, `Task #${task.id} was made.`)
+        return renderTask(board, task, `Task #${task.id} was made.`, by)
       },
     }),
     get_task: boardTool(ports, {
       description: "Read any task of the board whole, with its steps, resources and state; ended ones too.",
       args: { task_id: taskID },
       async run({ task_id }) {
-        return renderTask(board, await board.get(task_id), "", { whole: true })
+        return renderWhole(board, await board.get(task_id))
       },
     }),
     update_task: boardTool(ports, {
@@ -46,9 +46,13 @@ Not for what you can do now, for a quick answer from another agent, or for what 
         owner: taskPatchSchema.shape.owner.describe("It goes on in the same thread, with the next run."),
       },
       async run({ task_id, ...patch }, by) {
+        const before = await board.get(task_id)
         const change = await board.update(task_id, patch, by)
-        if (change.task.archivedAt !== undefined) return renderArchived(change)
-        return renderTask(board, change.task, `Task #${change.task.id} was changed.`)
+        const { task } = change
+        if (task.archivedAt !== undefined) return renderArchived(change)
+        if (!isSameText(task, before)) return renderTask(board, task, `Task #${task.id} was changed.`, by)
+        const { text } = board.state(task)
+        return { title: "nothing changed", output: `Nothing changed: task #${task.id} is like that already (${text}).` }
       },
     }),
     complete_task: boardTool(ports, {
@@ -67,14 +71,12 @@ Not for what you can do now, for a quick answer from another agent, or for what 
     }),
     list_tasks: boardTool(ports, {
       description: "List your own open tasks with their progress and state.",
-      args: {},
-      async run(_args, { agent }) {
+      args: { all: z.boolean().optional().describe("Those of all agents.") },
+      async run({ all = false }, { agent }) {
         const tasks = await board.list()
-        return renderList(
-          board,
-          tasks.filter(({ owner }) => owner === agent),
-          agent,
-        )
+        if (all) return renderList(board, tasks)
+        const own = tasks.filter(({ owner }) => owner === agent)
+        return renderList(board, own, agent)
       },
     }),
     list_history: boardTool(ports, {
