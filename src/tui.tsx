@@ -4,7 +4,8 @@ import { usersOptions } from "./host/opencode/user-config.ts"
 import { createActions } from "./terminal/actions.ts"
 import { createAttention } from "./terminal/attention.ts"
 import { Badge } from "./terminal/badge.tsx"
-import { BoardTasks, openBoard } from "./terminal/board-section.tsx"
+import { openBoard } from "./terminal/board-dialog.tsx"
+import { BoardTasks } from "./terminal/board-section.tsx"
 import { createBoardSource } from "./terminal/board-source.ts"
 import { FirstUse } from "./terminal/first-use.tsx"
 import { pageAddress } from "./terminal/page-link.tsx"
@@ -50,11 +51,11 @@ const plugin: TuiPluginModule = {
         {
           name: BOARD_COMMAND,
           title: "Board",
-          desc: "See the project's open tasks, go to their threads, get the link to the page",
+          desc: "See the project's open tasks: start, answer, complete or cancel them, open their threads",
           category: "Session",
           namespace: "palette",
           slashName: "board",
-          run: () => void openBoard({ api, board, page: settings().web ? pageAddress(api) : undefined }),
+          run: () => void openBoard({ api, board, actions, page: settings().web ? pageAddress(api) : undefined }),
         },
       ],
       bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],

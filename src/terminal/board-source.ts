@@ -3,13 +3,16 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { boardFolder, mainCheckout, stateFolder } from "../board/project.ts"
-import { type BoardState, EMPTY, LOOK_BACK_MS } from "../board/state.ts"
+import type { Command } from "../board/rules/command.ts"
+import { type BoardState, EMPTY, isOutside, LOOK_BACK_MS } from "../board/state.ts"
 import { stateOf } from "../board/status.ts"
 import { Store } from "../board/store/store.ts"
 import type { Watch } from "../board/store/watch.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
-import { isActive, isQueued } from "../core/task.ts"
+import { messageOf } from "../core/errors.ts"
+import { type Ask, isActive, isQueued } from "../core/task.ts"
 import { describePermission, describeQuestion } from "../host/opencode/asks.ts"
+import { toError } from "../host/opencode/convert.ts"
 import { decodeRecord } from "../host/record/codec.ts"
 import { processLives, processMark } from "../host/record/owner.ts"
 import { installationKey, type Signer, signerOf } from "../host/record/signature.ts"
@@ -152,16 +155,52 @@ export function createBoardSource(
     return heard && read ? (read.time.updated > heard.time.updated ? read : heard) : (heard ?? read)
   }
 
-  const runOf = ({ threadId }: BoardTask) => {
-    const session = threadId === undefined ? undefined : threadOf(threadId)
+  /** What a task's thread asks. */
+  function asks({ threadId: sessionID }: BoardTask): readonly Ask[] {
+    if (sessionID === undefined) return []
+    const asked = { sessionID, askedAt: 0 }
+    const { session } = api.state
+    return [
+      ...session.permission(sessionID).map(({ id, permission, patterns }) => {
+        return { ...asked, id, kind: "permission" as const, what: describePermission(permission, patterns) }
+      }),
+      ...session.question(sessionID).map(({ id, questions }) => {
+        return { ...asked, id, kind: "question" as const, what: describeQuestion(questions) }
+      }),
+    ]
+  }
+
+  const runOf = (of: BoardTask) => {
+    const session = of.threadId === undefined ? undefined : threadOf(of.threadId)
     const task = session && decodeRecord(session)?.task
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
-    const asks = [
-      ...api.state.session.permission(task.sessionID).map((ask) => describePermission(ask.permission, ask.patterns)),
-      ...api.state.session.question(task.sessionID).map(({ questions }) => describeQuestion(questions)),
-    ]
-    return { createdAt: task.run.createdAt, state, elsewhere: false, asks }
+    return { createdAt: task.run.createdAt, state, elsewhere: false, asks: asks(of).map(({ what }) => what) }
+  }
+
+  /** What the rules have to know of the moment. */
+  async function factsNow() {
+    const { data } = await api.client.app.agents()
+    const allowed = options()?.agents
+    const agents = (data ?? []).flatMap(({ name, hidden }) =>
+      hidden || !(allowed?.includes(name) ?? true) ? [] : name,
+    )
+    const isRunning = (id: string) => board().tasks.some((task) => task.id === id && runOf(task) !== undefined)
+    return { now: new Date().toISOString(), agents, isRunning }
+  }
+
+  /** False where it failed: that is told in a toast. */
+  async function attempt(what: string, work: (files: Store) => Promise<unknown>): Promise<boolean> {
+    try {
+      const files = filesNow()
+      if (!files) return false
+      await work(files)
+      void look()
+      return true
+    } catch (error) {
+      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
+      return false
+    }
   }
 
   /** Returns the end of it. */
@@ -194,6 +233,28 @@ export function createBoardSource(
       const agents = board().tasks.map(({ owner }) => owner)
       return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
     },
+    asks,
+    /** Whether another hand has written or changed a task, and no person has started it since. */
+    isOutside: ({ id }: BoardTask) => isOutside(board(), id),
+    /** The tasks of a board whose file has gone. */
+    lost: () => board().lost,
+    /**
+     * Does for the user what they want done with the board, in its files: whoever runs its tasks hears of that. None of
+     * these rejects.
+     */
+    act: (command: Command) =>
+      attempt(`${command.type} the task`, async (files) => files.carryOut(command, await factsNow())),
+    restore: () =>
+      attempt("bring the board back", async (files) => {
+        await files.carryOut({ type: "restore" }, await factsNow())
+        await files.restoreHistory()
+      }),
+    /** Writes in a task's thread. True once it is there. */
+    say: ({ threadId: sessionID = "", owner: agent }: BoardTask, text: string) =>
+      attempt("write in its thread", async () => {
+        const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
+        if (error !== undefined) throw new Error(toError(error).message)
+      }),
     isOn: () => options() !== undefined,
     look,
     dispose,

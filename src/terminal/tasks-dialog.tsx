@@ -137,7 +137,8 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   ]
 }
 
-function openAsk({ api, actions }: Companion, ask: Ask) {
+/** Has the user answer what a session asks. */
+export function openAsk({ api, actions }: Pick<Companion, "api" | "actions">, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const replies = [
     { title: "Allow once", value: "once" },

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
@@ -28,6 +28,8 @@ const stored: unknown[] = []
 const permissions: unknown[] = []
 const questions: unknown[] = []
 const listeners = new Set<unknown>()
+const toasts: string[] = []
+const prompted = vi.fn(async (_prompt: object): Promise<object> => ({ data: {} }))
 const listed = vi.fn(async () => ({ data: stored }))
 const watchers = new Set<unknown>()
 /** Has the source told of a change in the folder. */
@@ -41,7 +43,11 @@ const api = () =>
       path: { worktree: "/", directory: folder },
       session: { get: (id: string) => sessions.get(id), permission: () => permissions, question: () => questions },
     },
-    client: { session: { list: listed } },
+    client: {
+      session: { list: listed, promptAsync: prompted },
+      app: { agents: async () => ({ data: [{ name: "build" }, { name: "title", hidden: true }] }) },
+    },
+    ui: { toast: ({ message }: { message: string }) => void toasts.push(message) },
     event: {
       on: (_type: string, listener: unknown) => {
         listeners.add(listener)
@@ -96,7 +102,7 @@ beforeEach(() => {
   })
   needed = []
   sessions.clear()
-  for (const list of [stored, permissions, questions]) list.length = 0
+  for (const list of [stored, permissions, questions, toasts]) list.length = 0
 })
 afterEach(() => {
   source.dispose()
@@ -121,7 +127,7 @@ test("it tells of the rounds that there are where the schedule is none", async (
 })
 
 test("it shows nothing where the board is off, is not there yet or is being mended, and keeps what it had", async () => {
-  await open(undefined)
+  await open(() => undefined)
   expect(source.tasks()).toEqual([])
   source.dispose()
   await open()
@@ -243,4 +249,57 @@ test("it costs nothing until the host tells that there is a board, and nothing a
   await other
   expect([watchers.size, listeners.size]).toEqual([0, 0])
   vi.restoreAllMocks()
+})
+
+test("it does what its user wants done with a task: the board's files say so, for whoever runs its tasks", async () => {
+  write({})
+  await open()
+  const by = { kind: "user" } as const
+  expect(await source.act({ type: "run", id: "5" })).toBe(true)
+  await vi.waitFor(() => expect(stateText()).toBe("queued"))
+  expect(await source.act({ type: "cancel", id: "5", by })).toBe(true)
+  await vi.waitFor(() => expect(source.tasks()).toEqual([]))
+  expect(readFileSync(join(folder, ".opencode/tasks/history.jsonl"), "utf8")).toContain('"status":"canceled"')
+  expect(await source.act({ type: "complete", id: "5", by })).toBe(false)
+  expect(toasts).toEqual(["Task #5 is canceled and stands in history, which does not change. Make a new task instead."])
+})
+
+test("a task that another hand has changed waits there, until its user starts it", async () => {
+  write({ owner: "title" })
+  await open()
+  expect(await source.act({ type: "run", id: "5" })).toBe(false)
+  expect(toasts.join()).toContain('"title", is no agent that may own tasks')
+  const file = join(folder, ".opencode/tasks/tasks.json")
+  writeFileSync(file, readFileSync(file, "utf8").replace('"owner": "title"', '"owner": "build"'))
+  await source.look()
+  const [task] = source.tasks()
+  expect(stateText()).toBe("waiting for a person: changed outside; look at it and start it")
+  expect(task && source.isOutside(task)).toBe(true)
+  expect(await source.act({ type: "run", id: "5" })).toBe(true)
+  await vi.waitFor(() => expect(stateText()).toBe("queued"))
+})
+
+test("a board whose file has gone is brought back, and nothing is done where the board is off", async () => {
+  write({})
+  await open()
+  rmSync(join(folder, ".opencode"), { recursive: true })
+  await source.look()
+  expect(source.lost().map(({ id }) => id)).toEqual(["5"])
+  expect(await source.restore()).toBe(true)
+  await vi.waitFor(() => expect(source.tasks().map(({ id }) => id)).toEqual(["5"]))
+  source.dispose()
+  await open(() => undefined)
+  expect(await source.act({ type: "accept" })).toBe(false)
+})
+
+test("its user answers in a task's thread, as its owner reads it", async () => {
+  write({}, { 5: { needs: "Which licence?" } })
+  await open()
+  const [task] = source.tasks()
+  expect(task && (await source.say(task, "MIT"))).toBe(true)
+  const parts = [{ type: "text", text: "MIT" }]
+  expect(prompted).toHaveBeenCalledWith({ sessionID: "ses_t", agent: "build", parts })
+  prompted.mockResolvedValueOnce({ error: { name: "NotFoundError", data: { message: "no such session" } } })
+  expect(task && (await source.say(task, "MIT"))).toBe(false)
+  expect(toasts).toEqual(["no such session"])
 })

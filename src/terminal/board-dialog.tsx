@@ -1,0 +1,188 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { createSignal } from "solid-js"
+import { type BoardTask, headOf } from "../board/task.ts"
+import { count, oneLine } from "../lib/text.ts"
+import type { Actions } from "./actions.ts"
+import { AnswerDialog } from "./answer-dialog.tsx"
+import type { BoardSource } from "./board-source.ts"
+import { progressOf, textOf } from "./board-view.ts"
+import { showPageLink } from "./page-link.tsx"
+import { openAsk } from "./tasks-dialog.tsx"
+
+export type BoardCompanion = {
+  readonly api: TuiPluginApi
+  readonly board: BoardSource
+  readonly actions: Actions
+  readonly link: string | undefined
+}
+
+type Choice = {
+  readonly title: string
+  readonly description?: string
+  readonly footer?: string
+  readonly category?: string
+  readonly run: () => unknown
+}
+
+const NO_TASK = "There is no open task on the board."
+const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
+
+/** `/board`: the tasks that are not archived, what can be done with each, and the link to the page where there is one. */
+export async function openBoard(companion: BoardCompanion): Promise<void> {
+  const { api, board, link } = companion
+  await board.look()
+  const choices = [...boardChoices(companion), ...board.tasks().map((task) => rowOf(companion, task))]
+  if (choices.length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
+  if (choices.length === 1 && link !== undefined) return showPageLink(api, link)
+  choose(api, "Board", "Search tasks", choices)
+}
+
+/** What concerns the board as a whole. */
+function boardChoices({ api, board, link }: BoardCompanion): readonly Choice[] {
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    work()
+  }
+  const [lost, outside] = [board.lost().length, board.tasks().filter(board.isOutside).length]
+  const page = {
+    title: "The page in the browser",
+    description: "its link",
+    category: "Page",
+    run: () => link !== undefined && showPageLink(api, link),
+  }
+  const restore = {
+    title: `Bring back ${count(lost, "task")}`,
+    description: "the board's file has gone; this is its copy",
+    category: "Board",
+    run: close(board.restore),
+  }
+  const forget = {
+    title: `Let ${count(lost, "task")} go`,
+    description: "the copy of a board whose file has gone",
+    category: "Board",
+    run: close(() => board.act({ type: "forget" })),
+  }
+  const accept = {
+    title: `Believe all ${count(outside, "task")} that were changed outside`,
+    description: "starts none now; each has its turn with the next round",
+    category: "Board",
+    run: close(() => board.act({ type: "accept" })),
+  }
+  return [
+    ...(link === undefined ? [] : [page]),
+    ...(lost > 0 ? [restore, forget] : []),
+    ...(outside > 1 ? [accept] : []),
+  ]
+}
+
+const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
+  title: headOf(task),
+  description: companion.board.state(task).text,
+  footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
+  category: task.status === "draft" ? "Drafts" : "Active",
+  run: () => choose(companion.api, headOf(task), companion.board.state(task).text, choicesFor(companion, task)),
+})
+
+/** What can be done with a task, in the state that it is in when the list opens. What it needs comes first. */
+function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice[] {
+  const { api, board } = companion
+  const { id, threadId, status } = task
+  const by = { kind: "user" } as const
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    void work()
+  }
+  const answers = board.asks(task).map((ask) => ({
+    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
+    description: ask.what,
+    run: () => openAsk(companion, ask),
+  }))
+  const { state, reason } = board.state(task)
+  const say = {
+    title: state === "needs you" && answers.length === 0 ? "Answer" : "Say something",
+    description: state === "needs you" && answers.length === 0 ? reason : "in its thread",
+    run: () => openWords(companion, task),
+  }
+  const thread = { title: "Open its thread", run: close(() => openThread(api, threadId)) }
+  const read = { title: "Look at it", description: "what it says, as it stands there", run: () => showText(api, task) }
+  const isWorkedOn = state === "running" || (state === "needs you" && answers.length > 0)
+  const start = {
+    title: board.isOutside(task) ? "Start it as it stands there" : "Start it now",
+    run: close(() => board.act({ type: "run", id })),
+  }
+  const activate = {
+    title: "Make it active",
+    description: "its owner begins",
+    run: close(() => board.act({ type: "update", id, patch: { status: "active" }, by })),
+  }
+  const complete = { title: "Complete it", run: close(() => board.act({ type: "complete", id, by })) }
+  const cancel = {
+    title: "Cancel it",
+    description: "with its subtasks; what works on it is stopped",
+    run: close(() => board.act({ type: "cancel", id, by })),
+  }
+  return [
+    ...answers,
+    ...(state === "needs you" && answers.length === 0 && threadId !== undefined ? [say] : []),
+    ...(board.isOutside(task) ? [read] : []),
+    ...(threadId === undefined ? [] : [thread]),
+    ...(status === "draft" ? [activate] : isWorkedOn ? [] : [start]),
+    ...(threadId === undefined || (state === "needs you" && answers.length === 0) ? [] : [say]),
+    ...(board.isOutside(task) ? [] : [read]),
+    ...(status === "draft" ? [] : [complete]),
+    cancel,
+  ]
+}
+
+function choose(api: TuiPluginApi, title: string, placeholder: string, choices: readonly Choice[]): void {
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={title}
+      placeholder={placeholder}
+      options={choices.map(({ run: _run, ...choice }, value) => ({ ...choice, value }))}
+      onSelect={({ value }) => choices[value]?.run()}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+function openThread(api: TuiPluginApi, sessionID: string | undefined): void {
+  if (sessionID) return api.route.navigate("session", { sessionID })
+  api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
+}
+
+function showText(api: TuiPluginApi, task: BoardTask): void {
+  api.ui.dialog.replace(() => <AnswerDialog api={api} title={headOf(task)} text={textOf(task)} />)
+  api.ui.dialog.setSize("xlarge")
+}
+
+/** Stays open until the words are on their way: what could not be sent can be sent again. */
+function openWords({ api, board }: BoardCompanion, task: BoardTask): void {
+  const [busy, setBusy] = createSignal(false)
+  let open = true
+  const send = async (text: string) => {
+    setBusy(true)
+    const sent = await board.say(task, text)
+    if (!sent) setBusy(false)
+    else if (open) api.ui.dialog.clear()
+  }
+  api.ui.dialog.replace(
+    () => (
+      <api.ui.DialogPrompt
+        title={`Say to: ${headOf(task)}`}
+        placeholder="Its owner reads it in its thread"
+        busy={busy()}
+        busyText="Sending …"
+        onCancel={() => api.ui.dialog.clear()}
+        onConfirm={(value) => {
+          const text = value.trim()
+          if (text !== "") void send(text)
+        }}
+      />
+    ),
+    () => {
+      open = false
+    },
+  )
+}

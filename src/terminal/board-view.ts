@@ -1,0 +1,22 @@
+import { type BoardTask, headOf } from "../board/task.ts"
+
+/** `3/5`, or nothing where there is no plan. */
+export const progressOf = ({ steps }: BoardTask): string =>
+  steps.length === 0 ? "" : `${steps.filter(({ done }) => done).length}/${steps.length}`
+
+/** All that a task's owner will read of it. */
+export function textOf(task: BoardTask): string {
+  const { owner, createdBy, description, steps, resources } = task
+  const parts = [
+    `${headOf(task)}\nOwner: ${owner}. Made by: ${createdBy}.`,
+    description.trim(),
+    steps
+      .flatMap(({ title, details, done, taskId }) => [
+        `[${done ? "x" : " "}] ${title}${taskId === undefined ? "" : ` → #${taskId}`}`,
+        ...(details ? [`    ${details.replaceAll("\n", "\n    ")}`] : []),
+      ])
+      .join("\n"),
+    resources.map(({ type, value, label }) => `${type} ${value}${label ? ` (${label})` : ""}`).join("\n"),
+  ]
+  return parts.filter((part) => part !== "").join("\n\n")
+}
