@@ -32,25 +32,25 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
 export async function openBoard(companion: BoardCompanion): Promise<void> {
   const { api, board, link } = companion
   await board.look()
-  const choices = [...boardChoices(companion), ...board.tasks().map((task) => rowOf(companion, task))]
-  if (choices.length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
-  if (choices.length === 1 && link !== undefined) return showPageLink(api, link)
+  // Asked for anew whenever the board changes. What concerns all of it comes last, lest it is picked by accident.
+  const choices = () => [
+    ...(link === undefined ? [] : [pageRow(companion, link)]),
+    ...board.tasks().map((task) => rowOf(companion, task)),
+    ...boardChoices(companion),
+  ]
+  const { length } = choices()
+  if (length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
+  if (length === 1 && link !== undefined) return showPageLink(api, link)
   choose(api, "Board", "Search tasks", choices)
 }
 
 /** What concerns the board as a whole. */
-function boardChoices({ api, board, link }: BoardCompanion): readonly Choice[] {
+function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
   const close = (work: () => unknown) => () => {
     api.ui.dialog.clear()
     work()
   }
   const [lost, outside] = [board.lost().length, board.tasks().filter(board.isOutside).length]
-  const page = {
-    title: "The page in the browser",
-    description: "its link",
-    category: "Page",
-    run: () => link !== undefined && showPageLink(api, link),
-  }
   const restore = {
     title: `Bring back ${count(lost, "task")}`,
     description: "the board's file has gone; this is its copy",
@@ -69,19 +69,25 @@ function boardChoices({ api, board, link }: BoardCompanion): readonly Choice[] {
     category: "Board",
     run: close(() => board.act({ type: "accept" })),
   }
-  return [
-    ...(link === undefined ? [] : [page]),
-    ...(lost > 0 ? [restore, forget] : []),
-    ...(outside > 1 ? [accept] : []),
-  ]
+  return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
 }
+
+const pageRow = ({ api }: BoardCompanion, link: string): Choice => ({
+  title: "The page in the browser",
+  description: "its link",
+  category: "Page",
+  run: () => showPageLink(api, link),
+})
 
 const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
   title: headOf(task),
   description: companion.board.state(task).text,
   footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
   category: task.status === "draft" ? "Drafts" : "Active",
-  run: () => choose(companion.api, headOf(task), companion.board.state(task).text, choicesFor(companion, task)),
+  run: () => {
+    const choices = choicesFor(companion, task)
+    choose(companion.api, headOf(task), companion.board.state(task).text, () => choices)
+  },
 })
 
 /** What can be done with a task, in the state that it is in when the list opens. What it needs comes first. */
@@ -135,13 +141,17 @@ function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice
   ]
 }
 
-function choose(api: TuiPluginApi, title: string, placeholder: string, choices: readonly Choice[]): void {
+function choose(api: TuiPluginApi, title: string, placeholder: string, choices: () => readonly Choice[]): void {
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title={title}
       placeholder={placeholder}
-      options={choices.map(({ run: _run, ...choice }, value) => ({ ...choice, value }))}
-      onSelect={({ value }) => choices[value]?.run()}
+      options={choices().map(({ run: _run, ...choice }) => ({ ...choice, value: choice.title }))}
+      onSelect={({ value }) =>
+        choices()
+          .find((choice) => choice.title === value)
+          ?.run()
+      }
     />
   ))
   api.ui.dialog.setSize("large")

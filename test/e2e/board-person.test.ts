@@ -1,8 +1,19 @@
-import { mkdirSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { boardFolder, call, callBoard, idIn, saidIn, stored, taskOf } from "../support/board.ts"
+import {
+  archived,
+  boardFile,
+  boardFolder,
+  call,
+  callBoard,
+  idIn,
+  keptBoard,
+  saidIn,
+  stored,
+  taskOf,
+} from "../support/board.ts"
 import { ask, eventually, idle, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -85,7 +96,10 @@ test("the terminal shows active tasks in the sidebar, /board opens their threads
   await tui.waitFor((text) => !text.includes("Made meanwhile next run"), { timeout: 30_000 })
   await sleep(DIALOG_MS)
   await tui.keys("Enter")
-  await tui.waitFor(`#${idIn(made)} Migrate the loader`)
+  await tui.waitFor("Open its thread")
+  await sleep(DIALOG_MS)
+  await tui.keys("Enter")
+  await tui.waitFor((text) => !text.includes("Open its thread") && text.includes("Migrate the loader"))
   const shown = tui
   shown.type(FOCUS_LOST)
   await callBoard(host, model, stored(host, idIn(made)).threadId, "notify_user", { message: "Which licence?" })
@@ -96,6 +110,87 @@ test("the terminal shows active tasks in the sidebar, /board opens their threads
   model.use((request) => (taskOf(request) ? call("complete_task", { task_id: idIn(made) }) : undefined))
   await callBoard(host, model, session, "complete_task", { task_id: idIn(made) })
   await tui.waitFor((text) => !text.includes("1 active"), { timeout: 30_000 })
+})
+
+/** Opens `/board`, and the task of this title in it. */
+async function openTask(shown: Tui, title: string): Promise<void> {
+  await shown.type("/board")
+  await shown.waitFor(/\/board\s+See the project/)
+  await shown.keys("Enter")
+  await shown.waitFor(/Board\s+esc/)
+  await pick(shown, title)
+}
+
+/** Picks a row of the list that is open by what it says. */
+async function pick(shown: Tui, row: string): Promise<void> {
+  await sleep(DIALOG_MS)
+  await shown.type(row)
+  await sleep(DIALOG_MS)
+  await shown.keys("Enter")
+}
+
+test("/board answers, completes and cancels, starts what another hand has written, and brings back what has gone", {
+  timeout: 240_000,
+}, async () => {
+  const session = await openSession(host, { title: "A third session" })
+  await tui?.stop()
+  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  model.use((request) => {
+    if (!taskOf(request) || saidIn(request) > 0) return undefined
+    if (!request.lastUser.includes("Work on the task")) return { text: "I see." }
+    return { tools: [{ name: "tasks_notify_user", args: { message: "Which licence?" } }] }
+  })
+  const asked = idIn(await callBoard(host, model, session, "create_task", { title: "Choose it", owner: "general" }))
+  const { threadId } = stored(host, asked)
+  await eventually(() => keptBoard(host).pulses[asked]?.needs === "Which licence?", { timeout: 30_000 })
+  await idle(host, threadId)
+  await openTask(tui, "Choose it")
+  await tui.waitFor(/Answer\s+Which licence\?/)
+  await sleep(DIALOG_MS)
+  await tui.keys("Enter")
+  await tui.waitFor("Say to:")
+  await tui.type("MIT, please")
+  await tui.keys("Enter")
+  await model.waitFor((request) => request.sessionID === threadId && request.lastUser === "MIT, please", {
+    timeout: 30_000,
+  })
+  await eventually(() => keptBoard(host).pulses[asked]?.needs === undefined, { timeout: 30_000 })
+  await idle(host, threadId)
+  await openTask(tui, "Choose it")
+  await tui.waitFor("Complete it")
+  await pick(tui, "Complete it")
+  expect(await archived(host, asked)).toMatchObject({ status: "done", archivedBy: "user" })
+
+  const file = join(boardFolder(host), "tasks.json")
+  const board = boardFile(host)
+  const planted = { id: "201", title: "From outside", description: "Read the fine print.", owner: "general" }
+  writeFileSync(file, JSON.stringify({ ...board, tasks: [...board.tasks, { ...planted, status: "active" }] }))
+  await tui.waitFor(/From outside\s+waiting for a per/, { timeout: 30_000 })
+  await openTask(tui, "From outside")
+  await tui.waitFor("Look at it")
+  await sleep(DIALOG_MS)
+  await tui.keys("Enter")
+  await tui.waitFor("Read the fine print.")
+  await tui.keys("Escape")
+  await tui.waitFor((text) => !text.includes("Read the fine print."))
+  expect(model.requests.filter((request) => taskOf(request) === "201")).toEqual([])
+  await openTask(tui, "From outside")
+  await tui.waitFor("Start it as it stands there")
+  await pick(tui, "Start it")
+  await model.waitFor((request) => taskOf(request) === "201", { timeout: 30_000 })
+  await idle(host, stored(host, "201").threadId)
+
+  rmSync(file)
+  await tui.type("/board")
+  await tui.waitFor(/\/board\s+See the project/)
+  await tui.keys("Enter")
+  await tui.waitFor("Bring back")
+  await pick(tui, "Bring back")
+  await eventually(() => existsSync(file) && boardFile(host).tasks.some(({ id }) => id === "201"), { timeout: 30_000 })
+  await openTask(tui, "From outside")
+  await tui.waitFor("Cancel it")
+  await pick(tui, "Cancel it")
+  expect(await archived(host, "201")).toMatchObject({ status: "canceled", archivedBy: "user" })
 })
 
 test("/board has its cursor on one task, of those that have no thread, too", async () => {
@@ -121,5 +216,6 @@ test("/board has its cursor on one task, of those that have no thread, too", asy
   expect(rows).toHaveLength(3)
   expect(rows.filter((colour) => colour === rows[0])).toHaveLength(1)
   await tui.keys("Down", "Down", "Enter")
-  await tui.waitFor("Its thread is made when the task is first worked on.")
+  // Of a draft that a hand has written: what it says, and what can be done with it.
+  await tui.waitFor(/Look at it[\s\S]*Make it active[\s\S]*Cancel it/)
 })
