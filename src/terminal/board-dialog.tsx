@@ -3,6 +3,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { type BoardTask, headOf } from "../board/task.ts"
 import { count, oneLine } from "../lib/text.ts"
+import type { Address } from "../web/address.ts"
 import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
 import type { BoardSource } from "./board-source.ts"
@@ -14,7 +15,8 @@ export type BoardCompanion = {
   readonly api: TuiPluginApi
   readonly board: BoardSource
   readonly actions: Actions
-  readonly link: string | undefined
+  /** Where the page is, if it is served. */
+  readonly page: Address | undefined
 }
 
 type Choice = {
@@ -30,17 +32,17 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
 
 /** `/board`: the tasks that are not archived, what can be done with each, and the link to the page where there is one. */
 export async function openBoard(companion: BoardCompanion): Promise<void> {
-  const { api, board, link } = companion
+  const { api, board, page } = companion
   await board.look()
   // Asked for anew whenever the board changes. What concerns all of it comes last, lest it is picked by accident.
   const choices = () => [
-    ...(link === undefined ? [] : [pageRow(companion, link)]),
+    ...(page ? [pageRow(companion, page)] : []),
     ...board.tasks().map((task) => rowOf(companion, task)),
     ...boardChoices(companion),
   ]
   const { length } = choices()
   if (length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
-  if (length === 1 && link !== undefined) return showPageLink(api, link)
+  if (length === 1 && page) return showPageLink(api, page)
   choose(api, "Board", "Search tasks", choices)
 }
 
@@ -72,11 +74,11 @@ function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
 }
 
-const pageRow = ({ api }: BoardCompanion, link: string): Choice => ({
+const pageRow = ({ api }: BoardCompanion, page: Address): Choice => ({
   title: "The page in the browser",
   description: "its link",
   category: "Page",
-  run: () => showPageLink(api, link),
+  run: () => showPageLink(api, page),
 })
 
 const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
