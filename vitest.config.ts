@@ -59,10 +59,10 @@ export default defineConfig({
       // Put together by the host alone: the end-to-end tests run them in the host's own process.
       exclude: [
         "src/{app,server}.ts",
-        "src/host/opencode/client*.ts",
-        "src/host/opencode/tool.ts",
+        "src/host/connection.ts",
+        "src/host/opencode/{client,connect,copy,forks,hooks,host,log,messages,pages,person,records,replay,threads,tool}.ts",
+        "src/{tokenizer,validator}.ts",
         "src/lib/clock.ts",
-        "src/host/opencode/pages.ts",
         "src/web/serve.ts",
         "src/web/page/{api,state}.ts",
       ],

@@ -1,0 +1,54 @@
+import { expect, test } from "vitest"
+import { accountOf } from "../../src/core/account.ts"
+import { withAnswers } from "../../src/core/after.ts"
+import { transition } from "../../src/core/transition.ts"
+import { invalidReason, valueIn, withSchema } from "../../src/core/value.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const FILE = "/project/.opencode/superagents/bg_aaaaaaaa.json"
+const long = taskOf({
+  status: "completed",
+  outcome: outcomeOf({ value: { valid: true, asked: 1, at: 2, length: 3, file: FILE } }),
+})
+
+test("a value's account says whether it is valid, how often it was asked for, and where a long one lies", () => {
+  expect(accountOf(long)).toEqual([`Schema: valid; the value is also in ${FILE}`])
+  const failed = taskOf({ status: "error", outcome: outcomeOf({ value: { valid: false, asked: 3 } }) })
+  expect(accountOf(failed)).toEqual(["Schema: not valid, asked 3 times"])
+})
+
+test("what waited for a long value reads its length and its path", () => {
+  expect(withAnswers("SUM UP", [{ task: long, text: "x".repeat(12_345) }])).toContain(
+    `bg_aaaaaaaa (find it): 12,345 characters of JSON, in ${FILE}`,
+  )
+})
+
+test("the value is what its place in the text says, and all of the text where there is none", () => {
+  expect(valueIn(long, "ab[1]cd")).toBe("[1]")
+  expect(valueIn(taskOf(), "ab[1]cd")).toBe("ab[1]cd")
+})
+
+test("a prompt without a schema is as it was, and a reason counts how often it was asked", () => {
+  expect(withSchema("FIND", undefined)).toBe("FIND")
+  expect(invalidReason(1, ["at /: no"]).text).toBe("Its answer did not match the schema (asked once: at /: no).")
+})
+
+test("a run is parked once, in its own generation and before its end, and let go likewise", () => {
+  const parking = { type: "parked", generation: 0, at: 2000, model: "mock/one", why: "limit" } as const
+  const parked = transition(taskOf(), parking)
+  expect(parked.run).toMatchObject({ parked: { at: 2000, model: "mock/one", why: "limit" }, parkedTimes: 1 })
+  const ended = taskOf({ status: "completed" })
+  for (const [task, event] of [
+    [parked, parking],
+    [ended, parking],
+    [taskOf(), { ...parking, generation: 1 }],
+    [taskOf(), { type: "unparked", generation: 0, at: 3000 }],
+    [parked, { type: "unparked", generation: 1, at: 3000 }],
+    [
+      { ...parked, status: "completed" },
+      { type: "unparked", generation: 0, at: 3000 },
+    ],
+  ] as const)
+    expect(transition(task, event)).toBe(task)
+  expect(transition(parked, { type: "unparked", generation: 0, at: 5000 }).run).toMatchObject({ parkedMs: 3000 })
+})
