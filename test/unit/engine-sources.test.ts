@@ -20,6 +20,9 @@ describe("the engine", () => {
       // By provider's model.
       "src/engine/gate/gates.ts #answering",
       "src/engine/gate/gates.ts #gates",
+      // By agent and model: where a cache is known to be, and since when it is warm.
+      "src/engine/launch/holding.ts #began",
+      "src/engine/launch/holding.ts #cached",
       // Launches under way; ids of requests from the screen.
       "src/engine/launch/siblings.ts #underWay",
       "src/engine/talk/requests.ts #taken",
