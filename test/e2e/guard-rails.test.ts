@@ -108,11 +108,14 @@ describe("what it costs", () => {
     const session = await openSession(host)
     const [first] = await launchAll(host, model, session, [{ prompt: "P-COST-1" }, { prompt: "P-COST-2" }])
     const found = await notified(host, session, 2)
-    for (const { hidden } of found) expect(hidden).toContain("Used: 1 tool call, 2,500 tokens, $0.0030.")
-    expect(await call(session, "output", { task_id: first?.id })).toContain("Usage: 2,500 tokens, $0.0030")
+    for (const { hidden } of found)
+      expect(hidden).toContain("Used: 1 tool call, 2,500 tokens + 600 from the cache, $0.0030.")
+    expect(await call(session, "output", { task_id: first?.id })).toContain(
+      "Usage: 2,500 tokens + 600 from the cache, $0.0030",
+    )
     const rows = (await call(session, "list")).split("\n")
-    expect(rows[0]).toContain("| 1 tool call | 2,500 tokens, $0.0030")
-    expect(rows[2]).toBe("2 tasks, 0 running | 2 tool calls | 5,000 tokens, $0.0060")
+    expect(rows[0]).toContain("| 1 tool call | 2,500 tokens + 600 from the cache, $0.0030")
+    expect(rows[2]).toBe("2 tasks, 0 running | 2 tool calls | 5,000 tokens + 1,200 from the cache, $0.0060")
     const row = await unwrap(host.client.session.get({ sessionID: String(first?.child) }))
     expect(row.tokens).toMatchObject({ input: 2000, output: 400, reasoning: 100, cache: { read: 600 } })
     expect(row.cost).toBeCloseTo(0.003, 6)

@@ -44,7 +44,7 @@ describe("a notification", () => {
       new RegExp(`^✓ \\*\\*Agent "do it well" finished in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
     const lines = notification?.hidden.split("\n")
-    expect(lines?.[0]).toBe(`${AUTOMATIC} Task ${id}: completed.`)
+    expect(lines?.[0]).toMatch(new RegExp(`^${AUTOMATIC.replace(".", "\\.")} Task ${id}: completed\\. Used: `))
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
@@ -59,7 +59,8 @@ describe("a notification", () => {
       new RegExp(`^✗ \\*\\*Agent "do it badly" failed in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
     const lines = notification?.hidden.split("\n")
-    expect(lines?.slice(0, 2)).toEqual([`${AUTOMATIC} Task ${id}: error.`, "Reason: no such luck"])
+    expect(lines?.[0]).toContain(`${AUTOMATIC} Task ${id}: error. `)
+    expect(lines?.[1]).toBe("Reason: no such luck")
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
@@ -85,7 +86,9 @@ describe("a notification", () => {
     expect(notification?.visible).toMatch(
       new RegExp(`^⊘ \\*\\*Agent "do it not" cancelled after ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
-    expect(notification?.hidden).toBe(`${AUTOMATIC} Task ${id}: cancelled, by your own call.`)
+    const lines = notification?.hidden.split("\n")
+    expect(lines?.[0]).toBe(`${AUTOMATIC} Task ${id}: cancelled, by your own call.`)
+    expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
     expect(await ask(host, session, "anything else?")).toBe("ok")
     const steps = model.requests.filter((request) => request.sessionID === session)
     expect(steps, "two for the launch, two for the cancel, one for the question").toHaveLength(5)
@@ -132,7 +135,7 @@ describe("a notification", () => {
     door.open()
     const [, second] = await notified(host, session, 2)
     expect(second?.visible).toContain("\nTask Progress: 1/1")
-    expect(second?.hidden).toContain("All 1 tasks finished.")
+    expect(second?.hidden).toContain("All 2 tasks finished.")
   })
 
   test("has no mark of a developer's", async () => {
