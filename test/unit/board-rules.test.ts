@@ -727,3 +727,19 @@ describe("what was left half done", () => {
     expect(board.do({ type: "settle", archived: [gone] })).toEqual({ ok: true, archived: [], state: before })
   })
 })
+
+test("a refusal for want of money is kept with the wake, counts as no failure, and goes when there is money again", () => {
+  const board = new RuledBoard()
+  const [broke, other] = [board.make("build", { by: build }), board.make("tester", { by: build })]
+  board.do({ type: "refused", reasons: { [broke]: "all is spent" } })
+  expect(board.state.pulses[broke]).toEqual({
+    wake: { at: expect.any(String), cause: "created" },
+    budget: "all is spent",
+  })
+  expect(board.state.pulses[other]).not.toHaveProperty("budget")
+  const before = board.state
+  board.do({ type: "refused", reasons: { [broke]: "all is spent" } })
+  expect(board.state).toBe(before)
+  board.do({ type: "refused", reasons: {} })
+  expect(board.state.pulses[broke]).toEqual({ wake: { at: expect.any(String), cause: "created" } })
+})
