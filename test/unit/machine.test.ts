@@ -5,7 +5,18 @@ import { nextDue } from "../../src/engine/run/due.ts"
 import type { Input } from "../../src/engine/run/inputs.ts"
 import { ANSWER_GRACE_MS } from "../../src/engine/run/looked.ts"
 import { TABLE } from "../../src/engine/run/table.ts"
-import { answer, asked, at, BILLED, command, NOTHING_DONE, NOW, QUEUED, wordOf } from "../support/machine.ts"
+import {
+  answer,
+  asked,
+  at,
+  BILLED,
+  command,
+  NOTHING_DONE,
+  NOW,
+  QUEUED,
+  type Scene,
+  wordOf,
+} from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
 /** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
@@ -157,6 +168,31 @@ describe("before it begins", () => {
     expect(entered).toMatchObject({ stage: "prompting", run: { lastSignAt: NOW, preface: "a worktree" } })
     const shut = takes({ type: "shut out", code: "place", problem: "no git" })
     expect(shut.run?.closing?.task.outcome?.reason).toEqual({ code: "place", text: "no git" })
+  })
+})
+
+describe("held behind the first of several alike", () => {
+  const held = (more: object = {}) => at("held", { ...more, run: { heldUntil: NOW + 1000, ...(more as Scene).run } })
+  const spent = { ...SPENT, run: { ...FULL, heldUntil: NOW + 1000 } }
+
+  test("it begins when it is let go, or when it was held for long enough", () => {
+    expect(held().takes({ type: "let go" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
+    expect(held({ task: { depth: 2 } }).takes({ type: "let go" }).stage).toBe("entering")
+    const tick = { type: "tick", doing: undefined } as const
+    expect(held().takes(tick)).toMatchObject({ stage: "held", does: [] })
+    expect(held({ run: { heldUntil: NOW } }).takes(tick).stage).toBe("prompting")
+    expect(held({ task: { depth: 2 }, run: { heldUntil: NOW } }).takes(tick).stage).toBe("entering")
+  })
+
+  test("its limits hold, and it is told and slept through as any that has not begun", () => {
+    expect(held(spent).takes({ type: "let go" }).stage).toBe("leaving")
+    expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
+    expect(held().takes({ type: "spent" }).stage).toBe("held")
+    expect(held(spent).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "held", heldUntil: NOW + 1500 })
+    const told = held().takes({ type: "tell", text: "MORE", reply: () => {} })
+    expect(told.run).toMatchObject({ stage: "held", prompt: "FIND\n\nMORE" })
+    expect(held().takes(end).stage).toBe("leaving")
   })
 })
 
