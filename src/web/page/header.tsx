@@ -13,7 +13,7 @@ import { failures, unread } from "./unread.ts"
 /** Where one is, whether the page is live, the day in four figures, and the way to everything else. */
 export function Header() {
   const waiting = createMemo(() => needs().count)
-  const spent = createMemo(spentOfDay)
+  const spent = spentOfDay
   return (
     <header class="app-head">
       <div class="app-name">

@@ -1,4 +1,4 @@
-import { createMemo, For, Show } from "solid-js"
+import { createMemo, createRoot, For, Show } from "solid-js"
 import { clockTime, dollars, dollarsOf } from "./format.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./spend.ts"
@@ -11,15 +11,17 @@ const minute = () => Math.floor(now() / MINUTE_MS) * MINUTE_MS
 const all = () => [...ended(), ...runningNow()]
 
 /** What was spent in 24 hours: what the day's budget counts where there is one, else what the tasks shown here cost. */
-export function spentOfDay(): Sum {
-  const past = costOfLastDay(ended(), minute())
-  const present = costOfLastDay(runningNow(), minute())
-  return state.spent ?? { cost: past.cost + present.cost, atLeast: past.atLeast || present.atLeast }
-}
+export const spentOfDay = createRoot(() => {
+  const past = createMemo(() => costOfLastDay(ended(), minute()))
+  const present = createMemo(() => costOfLastDay(runningNow(), minute()))
+  return createMemo(
+    (): Sum => state.spent ?? { cost: past().cost + present().cost, atLeast: past().atLeast || present().atLeast },
+  )
+})
 
 /** What the last 24 hours cost, of how much, by hour, agent and model. */
 export function Money() {
-  const spent = createMemo(spentOfDay)
+  const spent = spentOfDay
   const limit = () => state.limits?.dayCost ?? 0
   const hours = createMemo(() => costByHour(all(), minute()))
   const most = () => Math.max(...hours().map(({ cost }) => cost), 1e-9)

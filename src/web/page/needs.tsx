@@ -1,4 +1,4 @@
-import { createMemo, createSignal, For, Show } from "solid-js"
+import { createMemo, createRoot, createSignal, For, Show } from "solid-js"
 import type { AgentRow, TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Answer, Patience } from "./ask.tsx"
@@ -13,11 +13,11 @@ import { WordForm } from "./word-form.tsx"
 const MOST_SHOWN = 30
 
 /** What goes no further without a person. */
-export const needs = () => waitingFor(runningNow(), tasks(), failures())
+export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures())))
 
 /** Comes first, and stays where it is while it is empty. */
 export function NeedsYou() {
-  const all = createMemo(needs)
+  const all = needs
   const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
   const keyed = createMemo(() => new Map(asks().map((each) => [each.ask.id, each])))
   const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))

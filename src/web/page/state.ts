@@ -50,7 +50,8 @@ let skew = 0
 export { link, now, setLink, state }
 
 /** Rows as they stand, not watched one by one: those that run, oldest first, and those that have ended, newest first. */
-export const { running, ended } = createRoot(() => ({
+export const { running, ended, tasks } = createRoot(() => ({
+  tasks: createMemo(() => Object.values(state.tasks).sort(byId)),
   running: createMemo(() => rows().filter(isActive).sort(oldestFirst)),
   ended: createMemo(() =>
     rows()
@@ -66,8 +67,6 @@ function rows(): AgentRow[] {
 
 /** The same, each watched: for what changes while agents run. */
 export const runningNow = (): AgentRow[] => running().flatMap(({ id }) => state.agents[id] ?? [])
-
-export const tasks = (): TaskRow[] => Object.values(state.tasks).sort(byId)
 
 export function tick(): void {
   if (link().state === "live") setNow(Date.now() + skew)
