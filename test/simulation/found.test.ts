@@ -116,3 +116,20 @@ test.fails("a word to an agent whose turn then ends at a refused question is rea
   await rig.ended(id)
   expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
 })
+
+test.fails("a task is cleared while a word is on its way to it: who told it hears of that", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", HANG)
+  const { id } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  rig.host.onCall = (method) => (method === "prompt" ? { slow: 2000 } : undefined)
+  let isAnswered = false
+  const told = rig.manager.tell(id, "MORE", rig.caller).finally(() => {
+    isAnswered = true
+  })
+  told.catch(() => {})
+  await rig.settle()
+  await rig.manager.clear(rig.parent)
+  await rig.clock.advance(MINUTE)
+  expect(isAnswered).toBe(true)
+})

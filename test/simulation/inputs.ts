@@ -34,7 +34,6 @@ export const FAILURES: readonly Failure[] = [
 ]
 
 const isHere = (world: World, { sessionID }: Task) => world.hasSession(sessionID)
-const works = (world: World, { sessionID }: Task) => world.host.isWorking(sessionID)
 const runs = (_world: World, task: Task) => isActive(task)
 const ended = (_world: World, task: Task) => !isActive(task)
 const parentIsHere = (world: World) => world.hasSession(world.parent)
@@ -150,11 +149,18 @@ const SCREEN: readonly Input[] = [
 const answers = (name: string, reply: Reply): Input => ({
   name,
   weight: 2,
-  can: works,
-  give: (world, task) => void world.host.conclude(task.sessionID, reply),
+  can: (world, task) => world.host.thinks(task.sessionID),
+  give: (world, task) => world.host.conclude(task.sessionID, reply),
 })
 
-/** What its model does that hangs until then. */
+/** Its provider refuses for a time. */
+const limit = (name: string, ms: number, tells: boolean): Input => ({
+  name,
+  weight: 1,
+  give: (world) => world.provider.close(ms, tells),
+})
+
+/** What its model says, whatever it was about to say. */
 const MODEL: readonly Input[] = [
   answers("its model answers", { text: "done" }),
   answers("its model fails", { status: 400 }),
@@ -163,8 +169,19 @@ const MODEL: readonly Input[] = [
   answers("its model says nothing", { empty: true }),
   answers("its model calls a tool", { tools: [{ name: "read", args: { ms: 100 } }] }),
   answers("its model launches a task of its own", { tools: [{ name: TOOL, args: { prompt: "DO slow" } }] }),
+  limit("its provider is at its limit for 8 s, and says so", 8000, true),
+  limit("its provider is at its limit for a minute, and says nothing of it", 60_000, false),
+  { name: "its provider opens", weight: 1, give: (world) => world.provider.open() },
+  {
+    name: "it is tried at its provider's limit",
+    weight: 1,
+    can: (_world, { run }) => run.parked !== undefined,
+    give: (world, { id }) => world.track("unpark", unpark(world, id)),
+  },
   answers("its model asks for permission", { tools: [{ name: "bash", args: {} }] }),
 ]
+
+const unpark = async (world: World, id: string) => world.manager.unpark(id, world.task(id)?.parentID ?? "")
 
 const asked = (world: World, { sessionID }: Task) => world.host.questions.some((ask) => ask.sessionID === sessionID)
 const firstAsk = (world: World, { sessionID }: Task) => world.host.questions.find((ask) => ask.sessionID === sessionID)

@@ -60,3 +60,32 @@ export const modelOf =
     const most = kind === "working" ? STEPS : 1
     return toolResults.length >= most * reply.tools.length ? KINDS.quick : reply
   }
+
+/** What refuses the requests of tasks for a time. */
+export class Provider {
+  readonly #now: () => number
+  #closedUntil = 0
+  #tells = false
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  /** Refuses for so many ms from now on, and says so if it `tells`. */
+  close(ms: number, tells: boolean): void {
+    this.#closedUntil = this.#now() + ms
+    this.#tells = tells
+  }
+
+  open(): void {
+    this.#closedUntil = 0
+  }
+
+  /** Undefined while it answers. */
+  get refusal(): Reply | undefined {
+    const left = this.#closedUntil - this.#now()
+    if (left <= 0) return undefined
+    const when = this.#tells ? ` Try again in ${Math.ceil(left / 1000)}s` : ""
+    return { status: 429, body: { error: { message: `Rate limit reached.${when}` } } }
+  }
+}

@@ -17,7 +17,7 @@ const KNOWN: readonly RegExp[] = [
   /a question of \w+ is still open/,
   /is error and was told as ⊘/,
   /\w+ is still at work/,
-  /calls never came back: its parent tells it a word/,
+  /calls never came back: (its parent tells it a word|a call)|something of the process is still under way/,
   /was told of \d+ runs of \d+/,
 ]
 

@@ -84,12 +84,14 @@ export async function live(seed: number): Promise<Figures> {
   throw new BrokenLife(`life ${seed} (${again})`, world.watch.breaches, told.story.text)
 }
 
+const play = (seed: number, isTold: boolean) => stillTime(() => playAll(seed, isTold))
+
 /** Time stands still for whoever asks the system: it may not decide what happens. */
-async function play(seed: number, isTold: boolean): Promise<World> {
+export async function stillTime<Result>(work: () => Promise<Result>): Promise<Result> {
   const { now } = performance
   performance.now = () => 0
   try {
-    return await playAll(seed, isTold)
+    return await work()
   } finally {
     performance.now = now
   }

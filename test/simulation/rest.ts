@@ -34,6 +34,7 @@ async function calm(world: World): Promise<void> {
   const { rig, other } = world
   world.meets = () => undefined
   world.eventMeets = () => undefined
+  world.provider.open()
   if (rig.host.isDead) await world.restart()
   if (other.host.isDead) await world.restartOther()
   for (const each of [rig, other]) {
@@ -65,7 +66,7 @@ function checkTask(world: World, task: Task): void {
   // loses what its caller knows already.
   const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1
   if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
-  const took = endedAt - startedAt - watch.slept
+  const took = endedAt - startedAt - watch.slept - (task.run.parkedMs ?? 0)
   // A call that takes long may be what makes its session: that time counts.
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)

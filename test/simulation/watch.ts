@@ -1,6 +1,6 @@
 import { messageID } from "../../src/core/ids.ts"
 import type { Prompt } from "../../src/core/ports.ts"
-import { isActive, isQueued, type Task } from "../../src/core/task.ts"
+import { isActive, isParked, isQueued, type Task } from "../../src/core/task.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"
 import type { World } from "./world.ts"
@@ -138,7 +138,7 @@ export class Watch {
       if (manager.overview.isForeign(task.id)) continue
       this.#checkAfter(task)
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
-      const holds = isActive(task) && !isQueued(task) && task.run.createdAt > this.restartedAt
+      const holds = isActive(task) && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
       if (holds) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
     }
     for (const count of holding.values())

@@ -5,7 +5,7 @@ import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
-import { type LastWord, modelOf, TOOL } from "./kinds.ts"
+import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { type Kept, SimulatedPlaces } from "./places.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
@@ -34,6 +34,8 @@ export class World {
   /** Another process on the same project. */
   readonly other: Rig
   readonly places: SimulatedPlaces
+  /** Of all models that tasks use. */
+  readonly provider: Provider
   /** What the calls of the first process meet. */
   meets: (call: Call) => CallFault = () => undefined
   eventMeets: (event: HostEvent) => EventFault = () => undefined
@@ -57,6 +59,7 @@ export class World {
     const begin = clock.now()
     this.story = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
+    this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, kept)
     const worktrees = async () => others as never as Worktrees
     this.other = new Rig({ options, worktrees, share: { clock, database: host.database } })
@@ -66,6 +69,7 @@ export class World {
     this.story.name(this.other.parent, "the other's parent")
     for (const rig of [this.rig, this.other]) {
       rig.script(modelOf(lastWord))
+      rig.script(({ sessionID }) => (this.isParent(sessionID) ? undefined : this.provider.refusal))
       this.#arm(rig)
     }
     this.track("look back", this.other.manager.recover())
@@ -85,6 +89,11 @@ export class World {
 
   get parent(): string {
     return this.rig.parent
+  }
+
+  /** True for a session that tasks are launched from, and no task's own. */
+  isParent(sessionID: string | undefined): boolean {
+    return sessionID === this.parent || sessionID === this.other.parent
   }
 
   /** All tasks that the first process knows, oldest first. */
@@ -151,7 +160,6 @@ export class World {
     this.story.tell(() => "the process dies and comes back")
     this.watch.restarting()
     this.#open.clear()
-    this.places.crash()
     this.rig.restart()
     this.#arm(this.rig)
     const { manager } = this.rig
@@ -177,7 +185,6 @@ export class World {
       carryOut: <Result>(method: string, taskID: string, work: () => Result) =>
         rig().host.carryOut(method, sessionOf(taskID), work),
       breach: (what: string) => this.watch.breach(what),
-      isWorking: (taskID: string) => rig().host.isWorking(sessionOf(taskID)),
       folderOf: (taskID: string) => rig().host.folderOf(sessionOf(taskID)),
     }
     return new SimulatedPlaces(ports, kept)
@@ -197,7 +204,7 @@ export class World {
     })
     host.onCall = (method, sessionID, about) => {
       if (host.isDead) return undefined
-      const isParent = sessionID === this.parent || sessionID === this.other.parent
+      const isParent = this.isParent(sessionID)
       const site = this.#siteOf(method, isParent, about)
       this.watch.calling(rig, method, sessionID, about)
       if (!isFirst) return undefined

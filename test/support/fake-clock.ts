@@ -68,6 +68,16 @@ export class FakeClock implements Clock {
     }
   }
 
+  /** The same where it need not hold: true where it did within `ms`, and no time has passed since. */
+  async advanceUntil(condition: () => boolean, ms: number): Promise<boolean> {
+    const end = this.#now + ms
+    await flush()
+    for (let timer = this.#next(end); timer && !condition(); timer = this.#next(end))
+      await this.advance(Math.max(0, timer.at - this.#now))
+    if (!condition()) await this.advance(end - this.#now)
+    return condition()
+  }
+
   count(owner: ClockView): number {
     return [...this.#timers].filter((timer) => timer.owner === owner).length
   }

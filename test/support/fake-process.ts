@@ -124,9 +124,14 @@ export class FakeProcess {
     this.#newTurn(session).abortBeforeItBegins()
   }
 
-  /** What hangs in this session answers so after all. False where nothing does. */
-  conclude(sessionID: string, reply: Reply): boolean {
-    return this.#turns.get(sessionID)?.conclude(reply) ?? false
+  /** True while this session's model is asked and has said nothing yet. */
+  thinks(sessionID: string): boolean {
+    return this.#turns.get(sessionID)?.thinks ?? false
+  }
+
+  /** What the model of this session says now, whatever it was about to say. */
+  conclude(sessionID: string, reply: Reply): void {
+    this.#turns.get(sessionID)?.conclude(reply)
   }
 
   deleteByUser(sessionID: string): void {

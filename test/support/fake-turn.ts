@@ -119,11 +119,14 @@ export class Turn {
     this.abort()
   }
 
-  /** A model that hangs says this after all. False where none does. */
-  conclude(reply: Reply): boolean {
-    const hangs = this.#conclude !== undefined
+  /** The model is asked, and has said nothing yet. */
+  get thinks(): boolean {
+    return this.#conclude !== undefined
+  }
+
+  /** What its model says now, whatever it was about to say. */
+  conclude(reply: Reply): void {
     this.#conclude?.(reply)
-    return hangs
   }
 
   answerAsk(ask: Ask, refused: boolean, feedback: boolean): void {
@@ -160,8 +163,8 @@ export class Turn {
       agent: asked.agent,
     })
     const message = this.#openMessage(asked)
-    if ((await this.#waits.for(reply.delay ?? THINKING_MS)) === "aborted") return "aborted"
-    return this.#reply(message, reply)
+    const said = await this.#thinks(reply.delay ?? THINKING_MS, reply)
+    return said === "aborted" ? said : this.#reply(message, said)
   }
 
   async #reply(message: StoredMessage, reply: Reply): Promise<Step> {
@@ -192,14 +195,20 @@ export class Turn {
     return message
   }
 
-  async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
-    if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
-    const reply = await this.#waits.until<Reply>((resolve) => {
+  /** Says its reply after a while, or what it is made to say meanwhile. */
+  async #thinks(ms: number, reply?: Reply): Promise<Reply | Stopped> {
+    const said = await this.#waits.until<Reply>((resolve) => {
       this.#conclude = resolve
+      if (reply) this.#ports.after(ms, () => resolve(reply))
     })
     this.#conclude = undefined
-    if (reply === "aborted" || "hang" in reply) return "aborted"
-    return this.#reply(message, reply)
+    return said
+  }
+
+  async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
+    if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
+    const said = await this.#thinks(Number.POSITIVE_INFINITY)
+    return said === "aborted" || "hang" in said ? "aborted" : this.#reply(message, said)
   }
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {

@@ -1,0 +1,3 @@
+import { crossingTests } from "./cross.ts"
+
+crossingTests(1)
