@@ -44,7 +44,8 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   const shared = { at: answer.completedAt, proven: true } as const
   const { error, finish } = answer
   // A host that ends in good order stops what it works on, as a user would.
-  if (error?.name === ABORTED) return session === "orphaned" ? undefined : { ...shared, ...aborted }
+  // So that whoever reads it after a crash takes it for interrupted: it is written down before it is told.
+  if (error?.name === ABORTED) return session === "orphaned" ? undefined : { ...shared, proven: false, ...aborted }
   if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
   if (finish === undefined) return undefined
   if (finish === "length") return { ...shared, type: "completed", note: CUT_SHORT }

@@ -110,7 +110,7 @@ export class TaskManager {
   /** What the session's model is told with the request that is about to be sent; undefined for nothing. */
   inRequest(sessionID: string): WordInRequest | undefined {
     const task = this.#parts.store.bySession(sessionID)
-    const { lastWord, custody } = (task && this.#parts.store.run(task.id)) ?? {}
+    const { lastWord, custody } = this.#atWork(task) ?? {}
     if (!task || custody !== "ours") return undefined
     this.#all.conductor.deliver(task.id, { type: "request" })
     if (!lastWord) return undefined
@@ -136,7 +136,7 @@ export class TaskManager {
   refusesTools(sessionID: string, tool: string): string | undefined {
     const { store, options } = this.#parts
     const task = store.bySession(sessionID)
-    const { lastWord, custody } = (task && store.run(task.id)) ?? {}
+    const { lastWord, custody } = this.#atWork(task) ?? {}
     if (lastWord && custody === "ours") return lastWordRefusal(lastWord.reason)
     return task && refusalTo(task, tool, options)
   }
@@ -312,7 +312,7 @@ export class TaskManager {
     if (event.type === "began" && task.sessionID === sessionID) this.#all.holding.began(task)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#all.requests.take(task, event.request)
-    if (!isActive(task) || isQueued(task)) return
+    if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
     this.#all.timekeeper.noticeSleep()
     this.#all.conductor.deliver(task.id, { type: "heard", event })
     if (task.sessionID === sessionID) this.#all.gates.hear(task, event)
@@ -334,6 +334,11 @@ export class TaskManager {
   /** Resolves when nothing is under way in the background. For tests and an orderly end. */
   settled(): Promise<void> {
     return this.#parts.background.idle()
+  }
+
+  /** What is known of its run while that has not ended: afterwards its session is its user's. */
+  #atWork(task: Task | undefined) {
+    return task && isActive(task) ? this.#parts.store.run(task.id) : undefined
   }
 
   #find(reference: string, sessionID: string): Task {

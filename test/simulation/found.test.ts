@@ -4,7 +4,7 @@ import { HANG, MINUTE, witness } from "./witness.ts"
 
 /** What the simulation has found, each with the shortest life that shows it. */
 
-test.fails("a task waits for one that a restart has still to tell of, and begins when that is told", async () => {
+test("a task waits for one that a restart has still to tell of, and begins when that is told", async () => {
   const rig = new Rig()
   const first = await rig.launch()
   rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
@@ -29,7 +29,7 @@ test("the machine slept while a task was in the queue: its time limit is no long
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
 })
 
-test.fails("a question that an agent asks between its end and its stop is refused, too", async () => {
+test("a question that an agent asks between its end and its stop is refused, too", async () => {
   const rig = new Rig()
   rig.host.asking.add("bash")
   rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }], delay: 500 })
@@ -42,7 +42,7 @@ test.fails("a question that an agent asks between its end and its stop is refuse
   expect(rig.host.questions).toEqual([])
 })
 
-test.fails("an agent that its user stopped was told as cancelled, and is so after a crash", async () => {
+test("an agent that its user stopped was told as cancelled, and is so after a crash", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
@@ -56,7 +56,7 @@ test.fails("an agent that its user stopped was told as cancelled, and is so afte
   expect(rig.task(id).status).toBe("cancelled")
 })
 
-test.fails("what the user of a task says after its end at a limit is answered, though its parent is not told yet", async () => {
+test("what the user of a task says after its end at a limit is answered, though its parent is not told yet", async () => {
   const rig = new Rig({ options: { taskTimeout: 20_000, lastWord: 3000 } })
   rig.onPrompt("WORK", HANG)
   rig.onPrompt("HELLO", { text: "here I am" })
@@ -69,7 +69,7 @@ test.fails("what the user of a task says after its end at a limit is answered, t
   expect(seen.texts(sessionID).at(-1)).toBe("HELLO")
 })
 
-test.fails("a fork that is being begun can be told a word", async () => {
+test("a fork that is being begun can be told a word", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done", delay: 2000 })
   rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 1000 } : undefined)
@@ -86,7 +86,7 @@ test.fails("a fork that is being begun can be told a word", async () => {
   expect(isAnswered).toBe(true)
 })
 
-test.fails("a task is resumed while its end waits for another's to be told: both runs are told", async () => {
+test("a task is resumed while its end waits for another's to be told: both runs are told", async () => {
   const rig = new Rig({ options: { resumable: ["completed", "error"] } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("AGAIN", { text: "done again", delay: 500 })
@@ -103,7 +103,7 @@ test.fails("a task is resumed while its end waits for another's to be told: both
   expect(rig.notices()).toHaveLength(3)
 })
 
-test.fails("a word to an agent whose turn then ends at a refused question is read", async () => {
+test("a word to an agent whose turn then ends at a refused question is read", async () => {
   const rig = new Rig()
   rig.host.asking.add("bash")
   rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })

@@ -69,7 +69,7 @@ describe("an answer that was stopped", () => {
 
   test("was stopped by somebody while its host lives", () => {
     for (const state of ["working", "idle"] as const)
-      expect(judge(messages, state)).toEqual({ ...ABORTED, at: 9, proven: true })
+      expect(judge(messages, state)).toEqual({ ...ABORTED, at: 9, proven: false })
   })
 
   test("may have been stopped by its host's own end, where that is dead", () => {

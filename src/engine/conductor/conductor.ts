@@ -243,7 +243,7 @@ export class Conductor {
       case "freed":
         return this.#ports.freed()
       case "post":
-        entry.news = { task: command.task, maybeTold: command.maybeTold }
+        this.#announce(entry, command)
         return entry.letGo()
       case "write":
         if (command.later) return journal.saveSoon(task)
@@ -296,15 +296,22 @@ export class Conductor {
    */
   tellInOrder(parentID: string): void {
     const { store } = this.#parts
+    const household = store.household(parentID)
+    if (household.news.length === 0) return
     const entries = store.ofParent(parentID).flatMap(({ id }) => store.entry(id) ?? [])
-    const ended = entries.filter(({ run }) => run?.closing && run.stage !== "merging")
-    for (const entry of ended.toSorted((a, b) => a.endedAs - b.endedAs)) {
-      const { news, run } = entry
-      if (!news && !run?.closing?.posted) return
-      entry.news = undefined
-      if (news && isOwed(news.task)) this.#ports.outbox.post(news.task, news.maybeTold)
-      else if (news) this.deliver(news.task.id, { type: "told" }, { generation: news.task.run.generation })
+    const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "merging")
+    const first = Math.min(...awaited.map(({ endedAs }) => endedAs))
+    const due = household.news.filter(({ endedAs }) => endedAs < first)
+    household.news = household.news.filter((news) => !due.includes(news))
+    for (const { task, maybeTold } of due.toSorted((a, b) => a.endedAs - b.endedAs)) {
+      if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
+      else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
     }
+  }
+
+  #announce({ endedAs }: Entry, { task, maybeTold }: Extract<Command, { do: "post" }>): void {
+    const household = this.#parts.store.household(task.parentID)
+    household.news = [...household.news, { task, maybeTold, endedAs }]
   }
 
   /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */

@@ -162,6 +162,8 @@ export class Recovery {
       const isMine = await this.#claim(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
+      // Some here may have waited for it.
+      this.#changed()
       if (entry.run?.custody === "orphan") entry.run = { ...entry.run, custody: "foreign", orphaned: undefined }
     } catch (error) {
       host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })

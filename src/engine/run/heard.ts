@@ -26,6 +26,9 @@ type Heard = Extract<Input, { type: "heard" }>["event"]
 export const heard: Handler<"heard"> = (given, { event }, world) => {
   // A session is also updated when a record is written there, by us: that is no sign of its life.
   if (event.type === "updated") return stay(given)
+  // What it asks between its end and its stop nobody is to answer.
+  if (given.closing)
+    return { run: given, commands: event.type === "asked" ? [{ do: "refuse", ask: event.ask, text: "" }] : [] }
   const own = "sessionID" in event && event.sessionID === given.sessionID
   const run = { ...given, told: given.told.heard ? given.told : { ...given.told, heard: true } }
   if (event.type === "idle") {

@@ -23,6 +23,8 @@ const PLACE_GRACE_MS = 60_000
  * late, and a prompt that was just accepted has not begun.
  */
 const ERROR_GRACE_MS = 1000
+/** How long a session may leave a word unread that stands last in it. */
+const WORD_GRACE_MS = 1000
 /** A look that failed is made again after this time. */
 const LOOK_AGAIN_MS = 2000
 
@@ -42,11 +44,12 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const word = passedOver(run, messages)
-  if (word) return sayAgain(run, word, world)
+  if (word && isLeft(run, messages, world)) return sayAgain(run, word, world)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, world)
   const idle = judge(messages, "idle", run.error)
   if (!idle) return stay(run)
-  const stuck = idle.proven ? run : { ...run, stuckSince: run.stuckSince ?? world.now }
+  const since = run.stuckSince ?? world.now
+  const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(word && { lookAt: since + WORD_GRACE_MS }) }
   const next = arrived(readIn(stuck, messages), messages)
   const isEnd = idle.proven || world.now >= stuckUntil(next, world)
   return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
@@ -60,6 +63,10 @@ function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): 
   const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }
   return run.lastWord ? askLastWord(next, world) : sayGoOn(next, world)
 }
+
+/** A word that stands last may just have come: it is left to lie once its session has not begun to read it for a while. */
+const isLeft = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
+  messages.at(-1)?.role === "assistant" || (stuckSince !== undefined && now - stuckSince >= WORD_GRACE_MS)
 
 /** Until when what only its idleness says of a session is not believed: it may have been asked just now. */
 export function stuckUntil({ error, stuckSince = 0, told }: ActiveRun, { task }: World): number {

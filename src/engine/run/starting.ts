@@ -10,7 +10,8 @@ import { release } from "./talking.ts"
 /** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
 export const begin: Handler<"begin"> = (run, { prompt }, world) => {
   const { task, now, options } = world
-  const ready = { ...run, prompt, sessionID: task.sessionID }
+  // Behind it stands what was said while its session was made.
+  const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
   if (isQueued(task)) return stay(moved(ready, "queued"))
   if (task.run.heldBehind === undefined) return start(ready, world, false)

@@ -32,7 +32,7 @@ const atWork = <Here extends Stage>(here: Here) =>
  * The diagram in docs/architecture.md is drawn from this table, and a test wants each of its edges taken by a test.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
-  making: { begin: ["queued", "held", "entering", "prompting", "working"], end: ["leaving"] },
+  making: { begin: ["queued", "held", "entering", "prompting", "working"], tell: ["making"], end: ["leaving"] },
   waiting: { sorted: ["waiting", "queued"], tell: ["waiting"], end: ["leaving"] },
   queued: {
     begin: ["queued"],
@@ -75,6 +75,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
   },
   checking: { ...atWork("checking"), validated: ["working", "checking", "leaving"], checked: ["working", "leaving"] },
   leaving: {
+    heard: ["leaving"],
     said: ["leaving"],
     prompted: ["leaving"],
     stopped: ["leaving"],

@@ -6,7 +6,7 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { Ask } from "../../core/task.ts"
 import { invalidText } from "../../core/value.ts"
 import { between } from "../../lib/text.ts"
-import { type ActiveRun, hasEnded, type Reply, type Word } from "./active-run.ts"
+import { type ActiveRun, hasEnded, type Reply, type Stage, type Word } from "./active-run.ts"
 import { end, settle } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { also, type Handler, looks, stay } from "./moves.ts"
@@ -36,10 +36,12 @@ const without = (run: ActiveRun, word: Word): ActiveRun => ({
   words: run.words.filter(({ id }) => id !== word.id),
 })
 
+const UNSENT: readonly Stage[] = ["making", "waiting", "queued", "held", "entering"]
+
 /** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
 export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   const { stage, prompt = "" } = run
-  if (stage === "waiting" || stage === "queued" || stage === "held" || stage === "entering")
+  if (UNSENT.includes(stage))
     return {
       run: { ...run, prompt: `${prompt}\n\n${text}` },
       commands: [{ do: "answer", reply, with: "waits" }],
@@ -95,12 +97,12 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
 
 /**
  * A word that the session has let lie: what came while it began to answer something else may stand before that answer,
- * and the host takes it for answered.
+ * and the host takes it for answered; or its turn has ended at a refusal before it read it.
  */
 export function passedOver(run: ActiveRun, messages: readonly Message[]): Word | undefined {
   const asked = messages.findLast(({ role }) => role === "user")
   const word = run.words.find(({ id, kind, taken }) => kind === "word" && taken && id === asked?.id)
-  if (!word || messages.at(-1)?.role !== "assistant") return undefined
+  if (!word) return undefined
   return messages.every(({ parentID }) => parentID !== word.id) ? word : undefined
 }
 

@@ -22,9 +22,8 @@ export class Entry {
   /** Inputs that came while an earlier one was dealt with, and that this is so. */
   readonly inbox: (() => void)[] = []
   isBusy = false
-  /** Its place among the ends of this process, and what is to be told of its own, until its turn has come. */
+  /** Its place among the ends of this process. */
   endedAs = 0
-  news?: { readonly task: Task; readonly maybeTold: boolean }
   /** Stops its check, or what makes its place ready; and when that is over. */
   stop?: AbortController
   held?: Promise<unknown>
@@ -53,9 +52,14 @@ export class Entry {
   }
 }
 
+/** An end that is to be told, in the order of the ends. */
+export type News = { readonly task: Task; readonly maybeTold: boolean; readonly endedAs: number }
+
 /** What is known of a session beside its tasks. */
 export class Household {
   readonly children = new Set<string>()
+  /** Ends that are to be told to it when their turn has come. */
+  news: readonly News[] = []
   /** What its forgotten tasks took. */
   left: Figures = NO_FIGURES
   /** Those of them that a limit still counts. */
