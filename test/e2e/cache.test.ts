@@ -78,7 +78,7 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     expect(first.headers["x-session-id"]).toBe(child)
     if (form === "openai") expect(first.body.promptCacheKey ?? first.body.prompt_cache_key).toBe(session)
     expect(output).toMatch(
-      /\nInherited: \d+ messages, about [\d,]+ tokens, uncut\.\nFrom the provider's cache its first step costs about \$0\.00\d\d instead of \$0\.\d{4}\.\nYou will be told/,
+      /\nInherited: \d+ messages, about [\d,]+ tokens, uncut\.\nFrom the provider's cache its first step costs about \$0\.00\d\d instead of \$0\.\d{4}\.\n[\s\S]*You will be told/,
     )
     await notified(host, session)
     const read = await callTool(host, model, session, "superagents_output", { task_id: id })
@@ -117,7 +117,8 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     console.log(
       `${form}: siblings: ${common} tokens anew, then ${beside.join(", ")}; the last asked ${Math.round(late)} ms after`,
     )
-    for (const anew of beside) expect(anew).toBeLessThanOrEqual(common / 10 + 100)
+    // OpenAI's form finds a beginning by its session's own key: there siblings share nothing.
+    if (form === "anthropic") for (const anew of beside) expect(anew).toBeLessThanOrEqual(common / 10 + 100)
     for (const { at } of others) expect(at).toBeGreaterThan(first.at + pace)
     expect(late).toBeLessThan(2500)
     await notified(host, session, 5)
