@@ -198,6 +198,14 @@ describe("a record", () => {
     )
   })
 
+  test("keeps a schema's key that is named like a prototype", () => {
+    const schema = JSON.parse('{"properties": {"__proto__": {"type": "string"}}, "__proto__": 1}')
+    const given = taskOf()
+    const row = rowOf({ ...given, run: { ...given.run, schema } })
+    const found = decodeRecord(row, SIGNER)?.task.run.schema
+    expect(JSON.stringify(found)).toBe(JSON.stringify(schema))
+  })
+
   test("comes back whatever order its keys are handed over in", () => {
     const { id, parentID, metadata } = rowOf(taskOf())
     const turned = Object.fromEntries(Object.entries(metadata[RECORD_KEY]).reverse())

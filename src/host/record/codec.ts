@@ -22,6 +22,11 @@ const Usage = z.object({
 
 const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
 
+/** As it was given: a copy by its keys would lose one that is named `__proto__`. */
+const Schema = z.custom<Readonly<Record<string, unknown>>>(
+  (given) => typeof given === "object" && given !== null && !Array.isArray(given),
+)
+
 const Run = z.object({
   generation: z.int().min(0),
   promptID: z.string(),
@@ -36,7 +41,7 @@ const Run = z.object({
   lastWordAt: z.number().optional(),
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
-  schema: z.record(z.string(), z.unknown()).optional(),
+  schema: Schema.optional(),
   parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
   parkedMs: z.number().optional(),
   parkedTimes: z.number().optional(),
