@@ -171,6 +171,44 @@ describe("a provider's limit", () => {
     })
   })
 
+  test("is nobody's affair when its time has come and no task waits: nothing is asked for it", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { hang: true })
+    await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    const [task] = await provider.launchAll(1)
+    await rig.clock.until(() => rig.view(task?.id ?? "").phase === "parked")
+    await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+    await rig.clock.advance(5000)
+    let calls = 0
+    rig.host.onCall = () => {
+      calls++
+      return undefined
+    }
+    await rig.clock.advance(10_000)
+    expect(calls).toBeLessThan(20)
+    rig.host.onCall = () => undefined
+    provider.left = 100
+    const [next] = await provider.launchAll(1)
+    await rig.clock.advance(1000)
+    expect(rig.task(next?.id ?? "").status).toBe("completed")
+  })
+
+  test("is not left to a task to try that waits for another", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { hang: true })
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    const [first] = await provider.launchAll(1)
+    await rig.clock.until(() => rig.view(first?.id ?? "").phase === "parked")
+    await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
+    const next = await rig.launch({ prompt: "NEXT" })
+    await rig.manager.cancel({ type: "task", reference: first?.id ?? "" }, rig.caller)
+    provider.left = 100
+    await rig.clock.advance(20_000)
+    expect(rig.task(next.id).status).toBe("completed")
+  })
+
   test("is OpenCode's own affair where the option is off", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, gate: false })
     const [task] = await provider.launchAll(1)

@@ -61,9 +61,12 @@ export class Gates {
     return true
   }
 
-  /** Why a task that has not begun may not: its model's gate is closed, and it is not the probe. */
+  /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. Looked at in time. */
   closedFor(task: Task): boolean {
-    return task.model !== undefined && isClosedFor(this.#gates.get(modelKey(task.model)), task.id)
+    const gate = task.model && this.#gates.get(modelKey(task.model))
+    if (!gate || !isClosedFor(gate, task.id)) return false
+    this.#ports.at(nextProbe(gate))
+    return true
   }
 
   /** A parked run that an earlier process left: its gate is as it was. */
@@ -116,8 +119,9 @@ export class Gates {
     this.#ports.conductor.deliver(task.id, { type: "refused", parked })
     if (options.maxParked > 0) this.#ports.at(now + patience)
     // Another may see whether it has opened.
-    const current = this.#gates.get(model)
-    if (current) this.#gates.set(model, unprobed(current, task.id))
+    const next = unprobed(this.#gates.get(model) ?? gate, task.id)
+    this.#gates.set(model, next)
+    this.#ports.at(nextProbe(next))
   }
 
   #letGo(key: string, now: number): void {
@@ -125,10 +129,12 @@ export class Gates {
     if (!gate) return
     const { probe } = gate
     const probing = probe && this.#parts.store.get(probe.taskID)
-    if (probe && (!probing || !isActive(probing))) gate = unprobed(gate, probe.taskID)
+    if (probe && (!probing || !isActive(probing) || this.#waitsForOthers(probing))) gate = unprobed(gate, probe.taskID)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
     if (gate.opening && waiting.length === 0) return void this.#gates.delete(key)
+    // Its time may be over: whoever comes is looked at then.
+    if (waiting.length === 0) return
     const going = waiting.slice(0, mayGo(gate, now))
     for (const { id } of going) {
       if (!gate.opening) this.#gates.set(key, probed(gate, id, now))
@@ -144,9 +150,12 @@ export class Gates {
     const own = store.active().filter(({ model }) => model && modelKey(model) === key)
     const parked = own.filter((task) => isParked(task) && !store.run(task.id)?.goesOn)
     parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
-    const queued = own.filter(isQueued).toSorted((a, b) => a.run.createdAt - b.run.createdAt)
+    const queued = own.filter((task) => isQueued(task) && !this.#waitsForOthers(task))
+    queued.sort((a, b) => a.run.createdAt - b.run.createdAt)
     return [...parked, ...queued]
   }
+
+  #waitsForOthers = ({ id }: Task): boolean => this.#parts.store.run(id)?.stage === "waiting"
 
   #endOverdue(key: string, now: number): void {
     const { maxParked } = this.#parts.options
