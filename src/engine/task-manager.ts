@@ -204,15 +204,20 @@ export class TaskManager {
     return this.#all.retention.droppedUnread(sessionID)
   }
 
-  /** Ends the selected tasks that run, and really stops them. Returns those that ended by it, with those that waited for them. */
+  /**
+   * Ends the selected tasks that run, and really stops them; of those that have completed, what is still done to merge
+   * their work. Returns those that ended or were stopped by it, with those that waited for them.
+   */
   async cancel(selector: CancelSelector, caller: Caller): Promise<readonly TaskView[]> {
     const { store } = this.#parts
     const own = store.ofParent(caller.sessionID)
-    const selected = selectRunning(selector, own, ({ id }) => store.isForeign(id))
+    const selected = selectRunning(selector, own, store)
+    const merging = selected.filter(({ id }) => store.isMerging(id))
     // The newest first: those that wait for others come after them, and are ended for what they are.
     for (const { id, run } of selected.toReversed())
       this.#all.conductor.end(id, run.generation, CANCELLED, { wake: false })
-    const ended = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
+    const cancelled = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
+    const ended = own.filter((task) => cancelled.includes(task) || merging.includes(task))
     await Promise.all(ended.map(({ id }) => this.#all.conductor.closed(id)))
     return ended.flatMap(({ id }) => store.get(id) ?? []).map((task) => this.#view(task))
   }

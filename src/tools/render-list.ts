@@ -1,3 +1,4 @@
+import { nameOf, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
@@ -42,15 +43,25 @@ function billTexts({ session, day, limits }: Bill): readonly string[] {
 
 export function renderCancelled(views: readonly TaskView[]): ToolResult {
   if (views.length === 0) return { title: "Nothing to cancel", output: "No task was running; nothing was cancelled." }
-  const lines = views.map(({ task, elapsed }) => {
-    const isStranded = task.outcome?.reason?.code === "after"
-    return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : `after ${duration(elapsed)}`})`
-  })
-  return {
-    title: `Cancelled ${views.length}`,
-    output: [`Cancelled ${count(views.length, "task")}:`, ...lines].join("\n"),
-  }
+  const merging = views.filter(({ task }) => task.status === "completed")
+  const cancelled = views.filter((view) => !merging.includes(view))
+  const lines = [
+    ...(cancelled.length > 0 ? [`Cancelled ${count(cancelled.length, "task")}:`] : []),
+    ...cancelled.map(cancelledLine),
+    ...merging.map(stoppedLine),
+  ]
+  const title = cancelled.length > 0 ? `Cancelled ${cancelled.length}` : `Stopped ${count(merging.length, "merge")}`
+  return { title, output: lines.join("\n") }
 }
+
+function cancelledLine({ task, elapsed }: TaskView): string {
+  const isStranded = task.outcome?.reason?.code === "after"
+  return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : `after ${duration(elapsed)}`})`
+}
+
+/** One that had completed, and whose work was on its way home. */
+const stoppedLine = ({ task }: TaskView): string =>
+  [`${nameOf(task)} had completed; what was still done to merge its work was stopped.`, ...workOf(task)].join("\n")
 
 export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cleared): ToolResult {
   if (cleared + left === 0) return { title: "Nothing to clear", output: NOTHING }

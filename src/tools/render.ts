@@ -25,6 +25,8 @@ const MOST_DIFF_BYTES = 24_000
 const MOST_NAME_CHARS = 60
 
 const TOLD = "You will be told when it ends."
+/** What a task that has completed is doing until its work is home. */
+const MERGING = "its work is being checked and merged"
 
 /** A run that was begun, and what it may spend, by each limit. */
 type Begun = { readonly view: TaskView; readonly allowance: readonly string[] }
@@ -127,7 +129,7 @@ export const marked = (task: Task): string =>
 /** The status, and what a task that has not ended is doing. */
 export function statusOf(view: TaskView): string {
   const { task, phase, retry } = view
-  if (phase === undefined) return task.status
+  if (phase === undefined) return view.merging ? `${task.status}, ${MERGING}` : task.status
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (phase === "parked") return `${task.status}, ${parkedText(task)}`
   if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`

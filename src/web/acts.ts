@@ -74,7 +74,9 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
   /** Running tasks of this process, oldest first. */
   function chosen(given: z.output<typeof selection>): readonly TaskView[] {
     const { agents } = source()
-    const running = agents.list().filter(({ task }) => isActive(task) && !agents.isForeign(task.id))
+    const running = agents
+      .list()
+      .filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
     if ("all" in given) return running
     if ("ids" in given) return running.filter(({ task }) => given.ids.includes(task.id))
     const one = agents.get(given.batchOf)?.task

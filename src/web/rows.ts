@@ -24,6 +24,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
+    merging: view.merging,
     forked: task.fork !== undefined,
     place: task.place?.kind,
     unmerged: isUnmerged(task),

@@ -27,6 +27,8 @@ export type AgentRow = {
   readonly batch?: string
   readonly status: Status
   readonly phase?: Phase
+  /** It has completed, and its work is checked once more and brought home: that can be stopped. */
+  readonly merging?: true
   readonly forked: boolean
   /** 0 for the launch, n for resume #n. */
   readonly generation: number

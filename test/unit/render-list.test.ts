@@ -71,9 +71,16 @@ test("what was cancelled is named", () => {
     output: "Cancelled 2 tasks:\n- bg_aaaaaaaa find it (after 12.3s)\n- bg_aaaaaaaa find it (after 12.3s)",
   })
   const stranded = outcomeOf({ reason: { code: "after", text: "It never began." } })
-  expect(renderCancelled([endedView({ outcome: stranded })]).output).toBe(
+  expect(renderCancelled([endedView({ status: "cancelled", outcome: stranded })]).output).toBe(
     "Cancelled 1 task:\n- bg_aaaaaaaa find it (it waited for one of these)",
   )
+  const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
+  const merge = { kind: "refused", files: [], text: "its second check was stopped" } as const
+  expect(renderCancelled([endedView({ outcome: outcomeOf({ work: { ...work, merge } }) })])).toEqual({
+    title: "Stopped 1 merge",
+    output:
+      'bg_aaaaaaaa (find it) had completed; what was still done to merge its work was stopped.\nWorktree: 1 file, +1 −0: a\nNot merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files. It was not merged by itself: its second check was stopped',
+  })
 })
 
 test("what was cleared is counted", () => {

@@ -63,14 +63,19 @@ export class Conductor {
     if (entry && !this.#parts.stopped.aborted) this.#take(entry, () => this.#advance(entry, input, token))
   }
 
-  /** Ends the run `generation` of a task. False where it had ended already, or is not ours to end. */
+  /**
+   * Ends the run `generation` of a task; of one that has completed, what is still done to merge its work. False where
+   * there was nothing to end, or it is not ours to end.
+   */
   end(taskID: string, generation: number, ending: Ending, how: Circumstances = {}): boolean {
     const { store } = this.#parts
     const before = store.entry(taskID)
-    if (!before || !isActive(before.task) || before.task.run.generation !== generation) return false
+    if (!before || before.task.run.generation !== generation) return false
+    const wasMerging = store.isMerging(taskID)
+    if (!isActive(before.task) && !wasMerging) return false
     this.deliver(taskID, { type: "end", ending, how })
     const after = store.entry(taskID)
-    return after !== undefined && !isActive(after.task)
+    return wasMerging || (after !== undefined && !isActive(after.task))
   }
 
   /** Closes an end that a dead process had written and perhaps not closed, and has it told. `task`: as it is told. */

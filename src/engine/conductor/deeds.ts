@@ -11,7 +11,7 @@ import { hintParent } from "../talk/hint.ts"
 import { messageOf as messageFor, promptOf, sayTo } from "../talk/say.ts"
 import type { Entry } from "../tasks/entry.ts"
 import { runCheck } from "./check.ts"
-import type { Places } from "./places.ts"
+import type { Merging, Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 
 export type DeedPorts = { readonly places: Places; readonly answers: Answers; readonly validate: Validate }
@@ -175,6 +175,15 @@ export class Deeds {
     return result
   }
 
+  /** What checks a completed task's work once more before it is merged; whoever halts the run stops all of that. */
+  #merging(entry: Entry): Merging {
+    const stop = new AbortController()
+    entry.stop = stop
+    this.#parts.store.noticed(entry.task.id)
+    const runs = entry.run?.check?.runs ?? 0
+    return { signal: stop.signal, check: (task) => runCheck(this.#parts, task, runs, stop.signal) }
+  }
+
   /** Never rejects: an end is told even where its session could not be read. */
   async #close(entry: Entry, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
@@ -188,10 +197,10 @@ export class Deeds {
   }
 
   async #leave(entry: Entry, { task, merge }: Of<"leave">): Promise<Input> {
+    const merging = merge ? this.#merging(entry) : undefined
     // What still runs there would write into what is kept, and be in the way of its removal.
     await entry.held
-    const check = merge ? (current: Task) => this.#check(entry, current, entry.run?.check?.runs ?? 0) : undefined
-    return { type: "left", ...(await this.#ports.places.leave(task, check)) }
+    return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
   }
 
   /** What is left of the step that was refused is no end, and is not sent again; one with a tool call has done its work. */

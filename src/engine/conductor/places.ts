@@ -27,8 +27,12 @@ export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string
   return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
 }
 
-/** Runs a task's check once more; undefined where it was stopped. */
-type Check = (task: Task) => Promise<CheckResult | undefined>
+/** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
+export type Merging = {
+  readonly signal: AbortSignal
+  /** Undefined where it was stopped. */
+  readonly check: (task: Task) => Promise<CheckResult | undefined>
+}
 
 /** What became of a run's work, and of the check before it was merged. */
 type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
@@ -82,20 +86,20 @@ export class Places {
   }
 
   /**
-   * What follows a run's end: its session comes home, its work is kept, and merged where `check` is there, which checks
-   * it once more. The tasks that it launched are closed before, and come along from its folder.
+   * What follows a run's end: its session comes home, its work is kept, and merged where `merging` is there. The tasks
+   * that it launched are closed before, and come along from its folder.
    */
-  async leave(task: Task, check: Check | undefined): Promise<Left> {
+  async leave(task: Task, merging: Merging | undefined): Promise<Left> {
     const { id, outcome } = task
     try {
-      return await this.#leave(task, check)
+      return await this.#leave(task, merging)
     } catch (error) {
       this.#parts.host.log("warn", "a worktree could not be put away", { task: id, error: String(error) })
       return { found: { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") } }
     }
   }
 
-  async #leave(task: Task, check: Check | undefined): Promise<Left> {
+  async #leave(task: Task, merging: Merging | undefined): Promise<Left> {
     const below = this.#parts.store.below(task)
     for (const { id } of below) await this.#closed(id)
     const worktrees = await this.#load()
@@ -103,14 +107,14 @@ export class Places {
       for (const each of [task, ...below]) await this.home(each)
       return worktrees.putAway(task.id, homeOf(this.#parts, task))
     }
-    if (!check) return { found: { work: workOf(await putAway()) } }
-    return this.#inTurn(async () => {
+    if (!merging) return { found: { work: workOf(await putAway()) } }
+    return this.#inTurn(merging.signal, async () => {
       let result: CheckResult | undefined
       const once = async () => {
-        result = await check(task)
+        result = await merging.check(task)
         return result
       }
-      const unfit = await this.#unfit(task, worktrees, once).catch(refusedBy)
+      const unfit = await this.#unfit(task, worktrees, { ...merging, check: once }).catch(refusedBy)
       const put = await putAway()
       const unseen = put.fromStash && task.run.check !== undefined ? UNSEEN : undefined
       const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.#merge(task, worktrees))) : undefined
@@ -118,10 +122,11 @@ export class Places {
     })
   }
 
-  /** One after the other: what one has merged, the next is checked with. */
-  #inTurn<Value>(work: () => Promise<Value>): Promise<Value> {
-    const done = this.#merging.then(work)
-    this.#merging = done.catch(() => {})
+  /** One after the other: what one has merged, the next is checked with. One that is stopped waits for none. */
+  #inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
+    const before = this.#merging
+    const done = Promise.race([before, aborted(signal)]).then(work)
+    this.#merging = Promise.all([before, done.catch(() => {})])
     return done
   }
 
@@ -260,11 +265,8 @@ export class Places {
    * go together with it in its worktree, where it would be checked. Throws where its parent's worktree, for which it was
    * asked, is gone, or its check does not pass with what was merged since.
    */
-  async #unfit(
-    task: Task,
-    worktrees: Worktrees,
-    check: () => Promise<CheckResult | undefined>,
-  ): Promise<Merge | undefined> {
+  async #unfit(task: Task, worktrees: Worktrees, { signal, check }: Merging): Promise<Merge | undefined> {
+    if (signal.aborted) throw new CallError("it was stopped before that")
     const folder = homeOf(this.#parts, task)
     if (folder !== task.place?.folder)
       throw new CallError("the agent that asked for it has ended, and its worktree is put away")
@@ -276,11 +278,10 @@ export class Places {
     // In the parent's files it may go together: but nobody could have checked it so.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
-    const result = await check()
-    if (!result?.passed)
-      throw new CallError(
-        `with what was changed in your folder meanwhile, its check does not pass (${result?.how ?? "it was stopped"})`,
-      )
+    const result = await check(task)
+    if (!result) throw new CallError("its second check was stopped")
+    if (!result.passed)
+      throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
     return undefined
   }
 
@@ -299,6 +300,12 @@ function mergeOf(result: MergeResult): Merge {
   const { kind, submodules = [] } = result
   return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
 }
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener("abort", () => resolve(), { once: true })
+  })
 
 const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
 

@@ -1,6 +1,6 @@
 import { CallError } from "../../core/errors.ts"
 import type { TaskRequest } from "../../core/ports.ts"
-import { type Ending, isActive, type Task } from "../../core/task.ts"
+import type { Ending, Task } from "../../core/task.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
@@ -68,7 +68,7 @@ export class Requests {
       await resume(task, prompt)
       return
     }
-    if (isActive(task)) conductor.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
+    conductor.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
     await conductor.closed(task.id)
     if (action === "clear") await forget(task)
   }

@@ -45,20 +45,20 @@ export type CancelSelector =
 
 /**
  * The tasks among `own` that a cancel is to end. Throws a `CallError` where it names one that cannot be ended, or a
- * batch that there is not. `isForeign`: run by another process, which alone can end it.
+ * batch that there is not.
  */
-export function selectRunning(
-  selector: CancelSelector,
-  own: readonly Task[],
-  isForeign: (task: Task) => boolean,
-): readonly Task[] {
-  if (selector.type === "task") return [endable(findTask(selector.reference, own), isForeign)]
+export function selectRunning(selector: CancelSelector, own: readonly Task[], runs: Runs): readonly Task[] {
+  if (selector.type === "task") return [endable(findTask(selector.reference, own), runs)]
   const key = selector.type === "batch" ? findBatch(selector.name, own) : undefined
   if (selector.type === "batch" && key === undefined) throw noBatch(selector.name, own)
-  const running = own.filter((task) => isActive(task) && (key === undefined || task.batch === key))
-  const endables = running.filter((task) => !isForeign(task))
-  return endables.length > 0 ? endables : running.map((task) => endable(task, isForeign))
+  const isRunning = (task: Task) => isActive(task) || runs.isMerging(task.id)
+  const running = own.filter((task) => isRunning(task) && (key === undefined || task.batch === key))
+  const endables = running.filter(({ id }) => !runs.isForeign(id))
+  return endables.length > 0 ? endables : running.map((task) => endable(task, runs))
 }
+
+/** What is done with tasks: by another process, which alone can end it; to merge what a completed one has done. */
+type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
 
 function noBatch(name: string, own: readonly Task[]): CallError {
   if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
@@ -73,10 +73,11 @@ export function knownBatches(own: readonly Task[]): string {
   return names.length > 0 ? thereAre(names) : "No task has a batch name."
 }
 
-function endable(task: Task, isForeign: (task: Task) => boolean): Task {
-  if (!isActive(task))
+function endable(task: Task, runs: Runs): Task {
+  if (!isActive(task) && !runs.isMerging(task.id))
     throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
-  if (isForeign(task)) throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
+  if (runs.isForeign(task.id))
+    throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
   return task
 }
 

@@ -134,6 +134,11 @@ export class TaskStore {
     return this.entry(id)?.run
   }
 
+  /** A completed task's work is checked once more and brought home. */
+  isMerging(id: string): boolean {
+    return this.run(id)?.stage === "merging"
+  }
+
   isForeign(id: string): boolean {
     return this.#foreign.has(id)
   }

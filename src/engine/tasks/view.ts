@@ -21,6 +21,8 @@ import type { TaskStore } from "./store.ts"
 export type TaskView = {
   readonly task: Task
   readonly phase?: Phase
+  /** It has completed, and its work is checked once more and brought home. */
+  readonly merging?: true
   /** Since admission, in ms. */
   readonly elapsed: number
   /** In the queue, in ms. */
@@ -53,6 +55,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   return Object.freeze({
     task: Object.freeze({ ...task }),
     phase: progress && phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store)),
+    ...(store.isMerging(task.id) && { merging: true }),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task)

@@ -33,6 +33,10 @@ export function Acts(props: Acting) {
     const text = `Stop "${isolated(agent().description)}"? What it has written stays readable.`
     if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
   }
+  const stopMerge = async () => {
+    const text = `Stop what is still done to merge "${isolated(agent().description)}"? Its work is kept, and can be merged later.`
+    if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
+  }
   const merge = async () => {
     const { text } = await api.merge(agent().id)
     await props.changed()
@@ -50,6 +54,9 @@ export function Acts(props: Acting) {
           <Action label="Stop" kind="danger" run={stop} onError={props.onError} />
         </Show>
         <Show when={ours() && !running()}>
+          <Show when={agent().merging}>
+            <Action label="Stop its merge" kind="danger" run={stopMerge} onError={props.onError} />
+          </Show>
           <Show when={agent().unmerged}>
             <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
           </Show>

@@ -99,7 +99,7 @@ export function agentState(agent: AgentRow): { readonly tone: Tone; readonly tex
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
-  if (agent.status === "completed") return { tone: "done", text: "completed" }
+  if (agent.status === "completed") return { tone: "done", text: agent.merging ? "completed, merging" : "completed" }
   return agent.status === "error" ? { tone: "fail", text: "failed" } : { tone: "rest", text: "canceled" }
 }
 
