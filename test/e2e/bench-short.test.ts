@@ -12,6 +12,7 @@ import { gate, PACKAGE } from "../support/plugin.ts"
  * when the test says so; what is counted are calls, turns and messages.
  */
 
+/** Set by the user: looked at so often, whatever is heard. */
 const POLL_MS = 400
 /** Far more than is needed; a busy machine is no failure. */
 const PATIENCE_MS = 120_000
@@ -25,7 +26,7 @@ vi.setConfig({ testTimeout: PATIENCE_MS, hookTimeout: PATIENCE_MS })
 let plugin: Bench
 let log: CallLog
 let own: Bench
-/** With every limit of the bill, none of which its tasks come near. */
+/** With every limit of the bill, none of which its tasks come near, and looking as often as by default. */
 let limited: Bench
 let limitedLog: CallLog
 
@@ -33,7 +34,7 @@ beforeAll(async () => {
   const entry = `file://${PACKAGE}/dist/server.js`
   const contender = counted(entry, { pollInterval: POLL_MS })
   const costs = { maxCostPerTask: 100, maxCostPerSession: 1000, maxCostPerDay: 10_000 }
-  const withLimits = counted(entry, { pollInterval: POLL_MS, maxTokensPerSession: 1_000_000_000, ...costs })
+  const withLimits = counted(entry, { maxTokensPerSession: 1_000_000_000, ...costs })
   log = contender.log
   limitedLog = withLimits.log
   ;[plugin, own, limited] = await Promise.all([startBench(contender), startBench(native), startBench(withLimits)])
@@ -102,36 +103,36 @@ test('twice the tasks cause at most twice the calls, a place "here" none, and no
 })
 
 test("a look is one call, for one task and for five, and seldom; nothing is asked when nothing runs", async () => {
-  // What has been heard of is looked at every twelve seconds.
-  const WINDOW_MS = 15_000
-  const MOST_CALLS = 5
-  const watch = async (tasks: number) => {
+  const watch = async (bench: Bench, from: CallLog, tasks: number, ms: number) => {
     const door = gate()
     const jobs = jobsOf(tasks)
-    plugin.model.use(async ({ lastUser }) => {
+    bench.model.use(async ({ lastUser }) => {
       if (!jobs.some(({ prompt }) => prompt === lastUser)) return undefined
       await door.opened
       return { text: "done" }
     })
-    const turn = await handOver(plugin, await openSession(plugin.host), jobs)
-    for (const { child } of turn.launched) await plugin.model.waitFor((request) => request.sessionID === child)
+    const turn = await handOver(bench, await openSession(bench.host), jobs)
+    for (const { child } of turn.launched) await bench.model.waitFor((request) => request.sessionID === child)
     await sleep(POLL_MS)
-    const from = Date.now()
-    await sleep(WINDOW_MS)
-    const to = Date.now()
-    const calls = (await callsSince(from, turn)).filter(({ at }) => at < to)
+    const begin = Date.now()
+    await sleep(ms)
+    const end = Date.now()
+    const calls = (await callsSince(begin, turn, from)).filter(({ at }) => at < end)
     door.open()
-    await allTold(plugin, turn.sessionID, jobs, 60_000)
-    await eventuallyQuiet(plugin)
+    await allTold(bench, turn.sessionID, jobs, 60_000)
+    await eventuallyQuiet(bench)
     return { routes: Object.keys(countRoutes(calls)), looks: calls.length }
   }
+  const WINDOW_MS = 6000
   for (const tasks of [1, 5]) {
-    const { routes, looks } = await watch(tasks)
+    const { routes, looks } = await watch(plugin, log, tasks, WINDOW_MS)
     expect(routes).toEqual(["GET /session/status"])
-    expect(looks).toBeLessThanOrEqual(MOST_CALLS)
+    expect(looks).toBeLessThanOrEqual(WINDOW_MS / POLL_MS + 1)
   }
   const idleSince = Date.now()
-  await sleep(4 * POLL_MS)
+  // Of what has been heard nothing is asked by default for twelve seconds.
+  const { looks } = await watch(limited, limitedLog, 5, 13_000)
+  expect(looks).toBeLessThanOrEqual(2)
   const calls = (await log.read()).filter((call) => call.at >= idleSince && !isAside(call))
   // Records that were to be written before long may be written now.
   expect(calls.filter(({ route }) => route !== RECORD)).toEqual([])
