@@ -3,6 +3,7 @@ import { readFile, writeFile } from "node:fs/promises"
 import { answersCase } from "./cases/answers.ts"
 import { boardCase } from "./cases/board.ts"
 import { burstCase } from "./cases/burst.ts"
+import { cacheCase } from "./cases/cache.ts"
 import { callsCase } from "./cases/calls.ts"
 import { crowdCase } from "./cases/crowd.ts"
 import { forkCase } from "./cases/fork.ts"
@@ -29,6 +30,7 @@ const CASES: Readonly<Record<string, Case>> = {
   fork: forkCase,
   worktrees: worktreesCase,
   board: boardCase,
+  cache: cacheCase,
 }
 
 const PAGE = new URL("../docs/benchmarks.md", import.meta.url)

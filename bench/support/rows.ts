@@ -2,8 +2,9 @@ import { median, type Unit } from "./stats.ts"
 
 export type Goal = {
   readonly text: string
-  /** The most that the plugin's median may be, given the native one. */
+  /** The most that the plugin's median may be, or the least, given the native one. */
   readonly limit: (native: number) => number
+  readonly isLeast?: true
 }
 
 /** One line of the table. Samples are in the row's unit; `native` is empty where the host has nothing of the kind. */
@@ -38,9 +39,18 @@ export const atMostPlus = (more: number, unit: Unit): Goal => ({
 
 export const under = (most: number, unit: Unit): Goal => ({ text: `under ${most} ${unit}`, limit: () => most })
 
+export const atMost = (most: number, unit: Unit): Goal => ({ text: `at most ${most} ${unit}`, limit: () => most })
+
+export const atLeast = (least: number, unit: Unit): Goal => ({
+  text: `at least ${least} ${unit}`,
+  limit: () => least,
+  isLeast: true,
+})
+
 export const none: Goal = { text: "none", limit: () => 0 }
 
 export const isMet = (row: Row): boolean | undefined => {
   if (!row.goal) return undefined
-  return median(row.plugin) <= row.goal.limit(median(row.native))
+  const limit = row.goal.limit(median(row.native))
+  return row.goal.isLeast ? median(row.plugin) >= limit : median(row.plugin) <= limit
 }

@@ -9,7 +9,7 @@ const quantile = (samples: readonly number[], share: number): number => {
 
 export const median = (samples: readonly number[]): number => quantile(samples, 0.5)
 
-export type Unit = "ms" | "s" | "MB" | "KB" | "µs" | "calls" | "tasks" | "requests" | "tokens"
+export type Unit = "ms" | "s" | "MB" | "KB" | "µs" | "calls" | "tasks" | "requests" | "tokens" | "%"
 
 const DIGITS: Readonly<Partial<Record<Unit, number>>> = { s: 2, µs: 2, KB: 2, MB: 1 }
 

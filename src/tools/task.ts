@@ -2,6 +2,7 @@ import { z } from "zod"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
+import { remember } from "../lib/remember.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
@@ -37,9 +38,20 @@ const WHOLE_MODE =
 const resumeMode = (resumable: Options["resumable"]): string =>
   `\n- \`resume\` with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
 
+/** Sessions of which it is remembered what limits they were told of last. */
+const MOST_SESSIONS = 256
+
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const resumed = (view: TaskView) => renderResume({ view, allowance: manager.allowance(view.task) })
+  const toldLimits = new Map<string, string>()
+  /** What a launched task may spend, where its parent was not told just that of the one before. */
+  const newLimits = ({ task }: TaskView): readonly string[] => {
+    const limits = manager.allowance(task)
+    const isKnown = toldLimits.get(task.parentID) === limits.join()
+    remember(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
+    return isKnown ? [] : limits
+  }
   return defineTool({
     description: descriptionOf(options),
     args: argumentsOf(options),
@@ -66,7 +78,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const own = { place, merge, check, schema }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
-      return renderLaunch({ ...launched, allowance: manager.allowance(launched.view.task) }, model !== undefined)
+      return renderLaunch({ ...launched, allowance: newLimits(launched.view) }, model !== undefined)
     },
   })
 }

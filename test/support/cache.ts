@@ -9,6 +9,10 @@ export type Counted = { readonly input: number; readonly read: number; readonly 
 /** A request as its cache goes through it: tools, system prompt, messages. `mark`: what stands until here is to be kept. */
 type Block = { readonly text: string; readonly mark: boolean }
 
+/** A request's blocks as texts, without marks for the cache. */
+export const textsIn = (form: Form, body: Record<string, unknown>): readonly string[] =>
+  blocksIn(form, body as Body).map(({ text }) => text)
+
 type Body = { tools?: unknown[]; system?: unknown; messages?: { role: string; content?: unknown }[] }
 
 /** How many blocks before a mark Anthropic looks for what it has. */

@@ -3,10 +3,13 @@ import { expect, test } from "vitest"
 import { z } from "zod"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
+import { withoutLater } from "../support/definitions.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Every request of every session that is offered the tools pays for their definitions. */
-const MOST_TOKENS = 1400
+const MOST_TOKENS = 1650
+/** The same without the arguments that came with later contracts. */
+const MOST_BEFORE = 1300
 
 /** What OpenCode 1.18.33 has without any configuration, as it describes them. */
 const AGENTS = [
@@ -24,14 +27,18 @@ const AGENTS = [
   { name: "plan", description: "Plan mode. Disallows all edit tools." },
 ].map((agent) => ({ ...agent, mode: "all" as const }))
 
-test(`the five definitions, agents included, take at most ${MOST_TOKENS} o200k tokens`, () => {
+test(`the five definitions take at most ${MOST_BEFORE} o200k tokens, ${MOST_TOKENS} with later contracts' arguments`, () => {
   const { manager, options } = new Rig()
   const counts = Object.entries(toolsFor(manager, options)).map(([name, tool]) => {
-    const text = name === "superagents_task" ? withAgents(tool.description, AGENTS) : tool.description
-    const definition = { name, description: text, parameters: z.toJSONSchema(z.object(tool.args), { io: "input" }) }
-    return [name, encode(JSON.stringify(definition)).length] as const
+    const description = name === "superagents_task" ? withAgents(tool.description, AGENTS) : tool.description
+    const whole = z.toJSONSchema(z.object(tool.args), { io: "input" })
+    const weigh = (parameters: object) => encode(JSON.stringify({ name, description, parameters })).length
+    return { name, all: weigh(whole), before: weigh(withoutLater(whole)) }
   })
-  const sum = counts.reduce((total, [, tokens]) => total + tokens, 0)
-  console.log(`definitions: ${sum} tokens (${counts.map((each) => each.join(" ")).join(", ")})`)
-  expect(sum).toBeLessThanOrEqual(MOST_TOKENS)
+  const all = counts.reduce((sum, each) => sum + each.all, 0)
+  const before = counts.reduce((sum, each) => sum + each.before, 0)
+  const each = counts.map(({ name, all: tokens }) => `${name} ${tokens}`).join(", ")
+  console.log(`definitions: ${all} tokens (${each}), ${before} without later contracts' arguments`)
+  expect(before).toBeLessThanOrEqual(MOST_BEFORE)
+  expect(all).toBeLessThanOrEqual(MOST_TOKENS)
 })

@@ -306,6 +306,17 @@ test("what a run may cost is a positive number of dollars, and no more than the 
   )
 })
 
+test("limits are told of once, and again where they are others", async () => {
+  const { call } = rigged()
+  const told = async (more: object = {}) => (await call("task", { ...find, ...more })).output.includes("\nLimits: ")
+  expect([await told(), await told({ prompt: "B" }), await told({ prompt: "C", max_cost: 0.03 })]).toEqual([
+    true,
+    false,
+    true,
+  ])
+  expect([await told({ prompt: "D" }), await told({ prompt: "E" })]).toEqual([true, false])
+})
+
 test("limits that are turned off are not told of", async () => {
   const { call } = rigged({ maxTokensPerTask: 0, maxCostPerSession: 0 })
   expect((await call("task", find)).output).not.toContain("Limits")

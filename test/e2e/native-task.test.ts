@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { readAnswers } from "../../bench/support/answers.ts"
+import { readBy } from "../../bench/support/cache-turns.ts"
+import { type Bench, native, startBench, superagents } from "../../bench/support/contender.ts"
+import { ask, idle, openSession } from "../support/drive.ts"
+import type { ModelRequest } from "../support/model.ts"
+import { launch, notified, PACKAGE } from "../support/plugin.ts"
+
+/** Option `nativeTask: false` on the real host: what a parent reads without OpenCode's own `task`, and with it. */
+
+let theirs: Bench
+let lean: Bench
+let whole: Bench
+
+beforeAll(async () => {
+  const contenders = [native, superagents(PACKAGE, { nativeTask: false }), superagents(PACKAGE)]
+  ;[theirs, lean, whole] = (await Promise.all(contenders.map(startBench))) as [Bench, Bench, Bench]
+})
+
+afterAll(() => Promise.all([theirs?.stop(), lean?.stop(), whole?.stop()]))
+
+const lastOf = ({ model }: Bench, session: string) =>
+  model.requests.findLast(({ sessionID }) => sessionID === session) as ModelRequest
+
+test("`task` is in no request, of parent or child, and launches work", async () => {
+  const session = await openSession(lean.host)
+  const { child } = await launch(lean.host, lean.model, session, { prompt: "P-LEAN" })
+  await notified(lean.host, session)
+  await idle(lean.host, session)
+  for (const of of [session, child]) {
+    expect(lastOf(lean, of).tools).not.toContain("task")
+    expect(lastOf(lean, of).tools).toContain("bash")
+  }
+  const offered = lastOf(lean, session).body.tools as { function: { name: string; description: string } }[]
+  const text = offered.find(({ function: { name } }) => name === "superagents_task")?.function.description
+  expect(text).toContain("wait for it with `superagents_output` and `block: true`")
+})
+
+test("a message that mentions an agent has it for its turn, and the next has not", async () => {
+  const { host, model } = lean
+  const session = await openSession(host)
+  model.use(({ sessionID, toolResults }) =>
+    sessionID === session && toolResults.length === 0 ? { text: "well" } : undefined,
+  )
+  await host.client.session.prompt({
+    sessionID: session,
+    parts: [
+      { type: "text", text: "let @general look" },
+      { type: "agent", name: "general" },
+    ],
+  })
+  expect(lastOf(lean, session).tools).toContain("task")
+  await ask(host, session, "and now?")
+  expect(lastOf(lean, session).tools).not.toContain("task")
+})
+
+test("five short answers cost a parent at most what OpenCode's own tasks do, `task` itself aside", async () => {
+  const readIn = async (bench: Bench) => readBy((await readAnswers(bench)).at(-1) as ModelRequest)
+  const [own, without, both] = [await readIn(theirs), await readIn(lean), await readIn(whole)]
+  console.log(
+    `five short answers: native ${own.all}, plugin ${without.all}, with \`task\` (${both.task} tokens) ${both.all}; for later contracts' arguments ${without.later} more`,
+  )
+  expect(without.task).toBe(0)
+  expect(without.all).toBeLessThanOrEqual(own.all)
+  expect(both.all).toBeLessThanOrEqual(own.all + both.task)
+})
