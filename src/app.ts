@@ -11,8 +11,8 @@ import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/
 import { systemClock } from "./lib/clock.ts"
 import { startThread } from "./lib/thread.ts"
 import type { BoardOptions, Options } from "./options.ts"
-import { COMMANDS, mayBeElsewhere, WORKTREES } from "./place/root.ts"
-import type { Worktrees } from "./place/worktree/worktrees.ts"
+import { placeKinds } from "./place/kinds.ts"
+import { COMMANDS } from "./place/root.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
@@ -33,6 +33,7 @@ export type App = {
 /** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
 export async function openApp(connection: Connection, options: Options): Promise<App> {
   const { host, forks } = connection
+  const commands = { folder: COMMANDS, ...keeping(connection) }
   const manager: TaskManager = new TaskManager({
     host,
     forks,
@@ -41,9 +42,9 @@ export async function openApp(connection: Connection, options: Options): Promise
     options,
     randomID,
     development: isDevelopment(),
-    worktrees: () => loadWorktrees(connection, options),
+    kinds: placeKinds(options, { processes: PROCESSES, commands }),
     validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
-    commands: { folder: COMMANDS, ...keeping(connection) },
+    commands,
   })
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
@@ -76,7 +77,7 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
   await manager.recover()
   const lost = connection.lost()
   if (lost) connection.warn(lost)
-  if (mayBeElsewhere()) void manager.sweep(connection.directory)
+  void manager.sweep(connection.directory)
 }
 
 /** Ends what an OpenCode that died has left running for its tasks. Never rejects. */
@@ -87,14 +88,7 @@ async function endCommands(connection: Connection): Promise<void> {
     connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
 
-async function loadWorktrees(connection: Connection, options: Options): Promise<Worktrees> {
-  const { Worktrees } = await import("./place/worktree/worktrees.ts")
-  const keeper = keeping(connection)
-  const commands = { folder: COMMANDS, ...keeper }
-  return new Worktrees({ root: WORKTREES, settings: options.worktree, processes: PROCESSES, commands, ...keeper })
-}
-
-/** Who looks after worktrees and commands here, and whether somebody else who lives looks after one. */
+/** Who looks after places and commands here, and whether somebody else who lives looks after one. */
 function keeping({ instance }: Connection) {
   // What is written down of them is not renewed: where the system tells nothing of its owner, it is that one's for a day.
   const ownership = (keeper: unknown) => {

@@ -61,7 +61,7 @@ async function measure(folder: string, top: string, run: number, found: ReturnTy
   found.add(READY, "native", await timed(() => git(top, "worktree", "add", "--detach", native)))
   const ready = async () => {
     await worktrees.capture(taskID, top)
-    directory = (await worktrees.ready({ taskID, folder: top, timeLimit: 0 })).directory
+    directory = (await worktrees.enter({ taskID, folder: top, timeLimit: 0 })).directory
   }
   found.add(READY, "plugin", await timed(ready))
   change(directory, CHANGED_FILES, `the task's ${run}`)

@@ -139,7 +139,8 @@ export type Parked = {
 
 /** Where a task works that does not work in its parent's folder. */
 type Place = {
-  readonly kind: "worktree"
+  /** The name by which it was asked for. */
+  readonly kind: string
   /** Where its parent works: what the worktree is made from, and merged into. */
   readonly folder: string
   /** What a completed run changed is merged at once. */

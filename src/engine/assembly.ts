@@ -8,10 +8,10 @@ import type { ForkHost } from "../fork/ports.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
-import type { Shown } from "../place/worktree/worktrees.ts"
+import type { PlaceKind, Shown } from "../place/place.ts"
 import { Conductor } from "./conductor/conductor.ts"
 import { Deeds, type Validate } from "./conductor/deeds.ts"
-import { type LoadWorktrees, Places } from "./conductor/places.ts"
+import { Places } from "./conductor/places.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
 import { Gates } from "./gate/gates.ts"
@@ -44,8 +44,8 @@ export type ManagerPorts = {
   readonly randomID: () => string
   /** Marks notifications that carry a hidden hint. */
   readonly development: boolean
-  /** Loads what makes places of their own for tasks; not called where no task has one. */
-  readonly worktrees?: LoadWorktrees
+  /** Where tasks may work. */
+  readonly kinds: readonly PlaceKind[]
   /** Validates the answers of tasks with a schema; not called where none has one. */
   readonly validate?: Validate
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
@@ -74,8 +74,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
   const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
-  const load = ports.worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
-  const places: Places = new Places(parts, load, (taskID) => conductor.closed(taskID))
+  const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
   const outbox: Outbox = outboxOf(ports, parts, answers, () => conductor)
   const deeds = new Deeds(parts, { places, answers, validate: ports.validate ?? noValidation })
   // A slot may have become free, and some may wait for the task that has ended.
@@ -97,7 +96,16 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     holding,
     watch,
   })
-  const launcher = new Launcher(parts, { conductor, places, forks, isThread, randomID, queue, allowance })
+  const launcher = new Launcher(parts, {
+    conductor,
+    places,
+    kinds: ports.kinds,
+    forks,
+    isThread,
+    randomID,
+    queue,
+    allowance,
+  })
   const unattended = new Unattended(parts, { conductor, randomID, queue, allowance })
   const gates: Gates = new Gates(parts, { conductor, pump: () => queue.pump(), at })
   const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, changed: freed })

@@ -14,7 +14,7 @@ import {
   type Task,
 } from "../core/task.ts"
 import { ABORTED } from "../core/verdict.ts"
-import type { Shown } from "../place/worktree/worktrees.ts"
+import type { PlaceKind, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
@@ -54,7 +54,11 @@ export class TaskManager {
   readonly #all: Assembly
   readonly #parts: Parts
 
+  /** Where tasks may work. */
+  readonly kinds: readonly PlaceKind[]
+
   constructor(ports: ManagerPorts) {
+    this.kinds = ports.kinds
     this.#all = assemble(ports, this.#stop.signal)
     this.#parts = this.#all.parts
   }
@@ -64,7 +68,7 @@ export class TaskManager {
     return this.#all.overview
   }
 
-  /** Finishes what an earlier process left of worktrees in the repository around a folder. Never rejects. */
+  /** Finishes what an earlier process left of places around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
     return this.#all.places.sweep(folder)
   }
@@ -173,7 +177,7 @@ export class TaskManager {
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
   }
 
-  /** Brings home what an ended task changed in its own worktree. */
+  /** Brings home what an ended task changed in a place of its own. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)

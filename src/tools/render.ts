@@ -10,7 +10,7 @@ import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/moment.ts"
 import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
-import type { Shown } from "../place/worktree/worktrees.ts"
+import type { Shown } from "../place/place.ts"
 import type { ToolResult } from "./tool.ts"
 
 /** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
@@ -29,11 +29,12 @@ const TOLD = "You will be told when it ends."
 const MERGING = "its work is being checked and merged"
 
 /** A run that was begun, and what it may spend, by each limit. */
-type Begun = { readonly view: TaskView; readonly allowance: readonly string[] }
+/** `place`: where it works, in words, where that is not its parent's own folder. */
+type Begun = { readonly view: TaskView; readonly allowance: readonly string[]; readonly place?: string }
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
-  { view, reused, allowance }: Begun & { readonly reused: boolean },
+  { view, reused, allowance, place }: Begun & { readonly reused: boolean },
   named = false,
 ): ToolResult {
   const { task } = view
@@ -41,7 +42,7 @@ export function renderLaunch(
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
   const names = [`${first} Task ID: ${nameOf(task)}`, ...(named ? [`Agent: ${agentOf(task)}`] : [])]
-  const terms = reused ? [] : termLines(task, allowance)
+  const terms = reused ? [] : termLines(task, allowance, place)
   const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task), ...terms]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, next])
@@ -51,12 +52,12 @@ export function renderLaunch(
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
-export function renderResume({ view, allowance }: Begun): ToolResult {
+export function renderResume({ view, allowance, place }: Begun): ToolResult {
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
-    ...termLines(task, allowance),
+    ...termLines(task, allowance, place),
     "",
     TOLD,
   ]
@@ -64,13 +65,11 @@ export function renderResume({ view, allowance }: Begun): ToolResult {
 }
 
 /** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
-function termLines({ place, run }: Task, allowance: readonly string[]): string[] {
+function termLines({ place, run }: Task, allowance: readonly string[], where: string | undefined): string[] {
   const { check } = run
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(place
-      ? [`Place: a git worktree of its own; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`]
-      : []),
+    ...(where ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`] : []),
     ...(check === undefined
       ? []
       : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),

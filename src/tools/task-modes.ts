@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import { HERE } from "../place/here.ts"
 
 /**
  * The modes of superagents_task, each with the arguments that it needs and those that it takes beside them. A mode is
@@ -67,7 +68,7 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
   const asked = given.filter((name) => name !== "merge" || merge !== true)
   const pair = EXCLUSIVE.find(([one, other]) => asked.includes(one) && asked.includes(other))
   const name = nameIn(args, given)
-  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutWorktree(args) : undefined)
+  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutPlace(args) : undefined)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -96,8 +97,8 @@ const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly st
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"
 
-function withoutWorktree({ merge, place }: Readonly<Record<string, unknown>>): CallError | undefined {
-  if (merge !== true || place === "worktree") return undefined
+function withoutPlace({ merge, place }: Readonly<Record<string, unknown>>): CallError | undefined {
+  if (merge !== true || ![undefined, null, "", HERE].includes(place as string)) return undefined
   return new CallError(
     '`merge: true` goes with `place: "worktree"`: what is done in your own folder is there already. To merge an ended task, give `merge` its id. Nothing was launched.',
   )

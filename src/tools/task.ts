@@ -5,6 +5,8 @@ import type { TaskView } from "../engine/tasks/view.ts"
 import { remember } from "../lib/remember.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options.ts"
+import { kindOf } from "../place/kinds.ts"
+import type { PlaceKind } from "../place/place.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderMerge, renderResume, renderTold, renderUnparked } from "./render.ts"
 import { modeOf, refusalOf } from "./task-modes.ts"
@@ -43,7 +45,9 @@ const MOST_SESSIONS = 256
 
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
-  const resumed = (view: TaskView) => renderResume({ view, allowance: manager.allowance(view.task) })
+  const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
+  const resumed = (view: TaskView) =>
+    renderResume({ view, allowance: manager.allowance(view.task), place: placeOf(view) })
   const toldLimits = new Map<string, string>()
   /** What a launched task may spend, where its parent was not told just that of the one before. */
   const newLimits = ({ task }: TaskView): readonly string[] => {
@@ -54,7 +58,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   }
   return defineTool({
     description: descriptionOf(options),
-    args: argumentsOf(options),
+    args: argumentsOf(options, manager.kinds),
     // Who asks for it all the same is told of the option.
     narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
@@ -78,7 +82,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const own = { place, merge, check, schema }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
-      return renderLaunch({ ...launched, allowance: newLimits(launched.view) }, model !== undefined)
+      const terms = { allowance: newLimits(launched.view), place: placeOf(launched.view) }
+      return renderLaunch({ ...launched, ...terms }, model !== undefined)
     },
   })
 }
@@ -99,7 +104,7 @@ function firstSentence(text: string): string {
   return cut(end ? line.slice(0, end.index + 1) : line, MOST_PURPOSE_CHARS)
 }
 
-function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Options) {
+function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds: readonly PlaceKind[]) {
   const text = (most: number) => z.string().trim().min(1).max(most)
   const cost = z.number().positive()
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
@@ -114,11 +119,9 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask, worktree }: Opti
     unpark: id.optional().describe("Task id: try now what is parked at a provider's limit."),
     model: text(200).optional().describe("provider/model, if not the agent's or yours."),
     place: z
-      .enum(["here", "worktree"])
+      .enum(kinds.flatMap(({ names }) => names))
       .optional()
-      .describe(
-        `"worktree": a git worktree of its own, from your files as they are${worktree.setup === "" ? ", without ignored ones (node_modules)" : ""}. Default: here.`,
-      ),
+      .describe([...kinds.map(({ described }) => described), "Default: here."].filter(Boolean).join(" ")),
     merge: z
       .union([z.boolean(), text(MOST_ID_CHARS)])
       .optional()

@@ -98,7 +98,7 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     const work = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
     const worktrees = {
       capture: async () => {},
-      ready: async () => ({ directory: folder, conflicts: [] }),
+      enter: async () => ({ directory: folder, told: "" }),
       bringIn: async () => {
         if (brought instanceof Error) throw brought
         appendFileSync(join(folder, "meanwhile"), "x")
@@ -154,7 +154,7 @@ test("whose process died before it was checked with what was changed meanwhile i
   const calls: string[] = []
   const worktrees = {
     capture: async () => {},
-    ready: async () => ({ directory: folder, conflicts: [] }),
+    enter: async () => ({ directory: folder, told: "" }),
     bringIn: async () => {
       calls.push("bringIn")
       return calls.length > 1 ? { kind: "merged", files: ["b"], submodules: [] } : new Promise(() => {})
@@ -185,7 +185,7 @@ test("of two that end at once, the second is checked with what the first has mer
   const ids: string[] = []
   const worktrees = {
     capture: async () => {},
-    ready: async () => ({ directory: folder, conflicts: [] }),
+    enter: async () => ({ directory: folder, told: "" }),
     bringIn: async () => {
       if (merged.length === 0) return { kind: "nothing" }
       appendFileSync(join(folder, "meanwhile"), "x")
@@ -214,7 +214,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     const calls: string[] = []
     const worktrees = {
       capture: async () => {},
-      ready: async () => ({ directory: folder, conflicts: [] }),
+      enter: async () => ({ directory: folder, told: "" }),
       bringIn: async () => ({ kind: "nothing" }),
       putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
       merge: async () => {
@@ -244,7 +244,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     const { view, task } = await resume({}, { permit })
     expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false } } } })
     expect([calls, asked]).toEqual([["merge"], [{ kind: "run", command: "test ! -e broken" }]])
-    expect(renderResume({ view, allowance: [] }).output).toContain(
+    expect(renderResume({ view, allowance: [], place: "a git worktree of its own" }).output).toContain(
       "merged by itself once its check has passed.\nCheck: `test ! -e broken` has to pass",
     )
     expect(id).toBe(task.id)
@@ -263,7 +263,9 @@ describe("a task that is merged by itself keeps its check:", () => {
     const { calls, resume } = await merging()
     const { view } = await resume({ merge: true })
     expect(view.task.run).not.toHaveProperty("check")
-    expect(renderResume({ view, allowance: [] }).output).toContain("merged by itself when completed, unchecked.")
+    expect(renderResume({ view, allowance: [], place: "a git worktree of its own" }).output).toContain(
+      "merged by itself when completed, unchecked.",
+    )
     expect(calls).toEqual(["merge", "merge"])
   })
 })

@@ -72,7 +72,7 @@ describe("the user's side comes first:", () => {
     settings()
     await bench.worked((child) => child.write("config", text({ 1: "theirs" })))
     user.write("config", text({ 20: "mine" }))
-    const { directory } = await bench.places.ready({ taskID: ID, folder: user.top, timeLimit: 0, bringIn: true })
+    const { directory } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0, bringIn: true })
     expect(readFileSync(join(directory, "config"), "utf8")).toBe(text({ 20: "mine" }))
     await bench.places.putAway(ID, user.top)
     expect(await merge()).toEqual({ kind: "nothing" })

@@ -338,7 +338,7 @@ describe("a full disk", () => {
     expect(bench.leftovers()).toEqual([])
     free()
     await bench.places.capture(ID, small.top)
-    const child = new Repository((await bench.places.ready({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
+    const child = new Repository((await bench.places.enter({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
     child.write("big", noise(700_000)).write("a", text({ 3: "theirs" }))
     fill(100)
     await expect(bench.places.putAway(ID, small.top)).rejects.toThrow()

@@ -91,13 +91,13 @@ test("one that was not made to its end and cannot be removed is in the way of no
   await bench.places.capture(ID, user.top)
   const request = { taskID: ID, folder: user.top, timeLimit: 0 }
   bench.places = bench.worktrees()
-  const made = (await bench.places.ready(request)).directory
+  const made = (await bench.places.enter(request)).directory
   await bench.places.putAway(ID, user.top)
   stuck.add(join(made, "data/root-owned"))
   bench.places = setup("mkdir -p data/root-owned; exit 1")
-  await expect(bench.places.ready(request)).rejects.toThrow("exit code 1")
+  await expect(bench.places.enter(request)).rejects.toThrow("exit code 1")
   bench.places = bench.worktrees()
-  const child = new Repository((await bench.places.ready(request)).directory)
+  const child = new Repository((await bench.places.enter(request)).directory)
   expect(child.top).not.toBe(made)
   child.write("b", "theirs\n")
   expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["b"] })

@@ -3,9 +3,8 @@ import { chmodSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import type { MergeResult } from "../../src/place/worktree/homecoming.ts"
-import type { Ready } from "../../src/place/worktree/making.ts"
-import type { PutAway } from "../../src/place/worktree/worktrees.ts"
+import type { MergeResult, PutAway } from "../../src/place/place.ts"
+import type { Entered } from "../../src/place/worktree/welcome.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -48,7 +47,7 @@ test("of the user's are left out of a worktree and of what is merged, and that i
     .write("b", text({ 3: "mine, not readable" }))
   for (const name of ["secret", "vault", "b"]) chmodSync(join(user.top, name), 0)
   const before = user.state()
-  const { directory, unreadable } = step<Ready>("ready")
+  const { directory, unreadable } = step<Entered>("ready")
   expect([...(unreadable ?? [])].sort()).toEqual(["b", "secret", "vault"])
   const child = new Repository(directory)
   expect(Object.keys(child.files())).toEqual(["a", "b"])
@@ -63,7 +62,7 @@ test("of the user's are left out of a worktree and of what is merged, and that i
 })
 
 test("of the user's are in the way of a change to them, and that is said", () => {
-  const { directory } = step<Ready>("ready")
+  const { directory } = step<Entered>("ready")
   new Repository(directory).write("b", text({ 1: "theirs" })).write("secret", "theirs\n")
   step("putAway")
   user.write("secret", "s\n").write("b", text({ 3: "mine, not readable" }))
@@ -76,7 +75,7 @@ test("of the user's are in the way of a change to them, and that is said", () =>
 })
 
 test("of an agent's are not lost: its folder stays, and that is said", () => {
-  const { directory } = step<Ready>("ready")
+  const { directory } = step<Entered>("ready")
   const child = new Repository(directory)
   child.write("a", text({ 1: "theirs" })).write("made/by it", "x", 0)
   const put = step<PutAway>("putAway")

@@ -1,7 +1,5 @@
 import { CallError } from "../../src/core/errors.ts"
-import type { MergeResult } from "../../src/place/worktree/homecoming.ts"
-import type { Ready, ReadyRequest } from "../../src/place/worktree/making.ts"
-import type { PutAway, Shown } from "../../src/place/worktree/worktrees.ts"
+import type { EnterRequest, MergeResult, PutAway, Ready, Shown } from "../../src/place/place.ts"
 
 export type PlacePorts = {
   /** Carries out a call as far as what it meets lets it. */
@@ -41,12 +39,12 @@ export class SimulatedPlaces {
     })
   }
 
-  ready({ taskID, signal }: ReadyRequest): Promise<Ready> {
+  enter({ taskID, signal }: EnterRequest): Promise<Ready> {
     return this.#do("place.ready", taskID, () => {
       if (signal?.aborted) throw new CallError("It was stopped.")
       if (!this.#kept.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
       this.#kept.set(taskID, "open")
-      return { directory: `/places/${taskID}`, conflicts: [] }
+      return { directory: `/places/${taskID}`, told: "You work there." }
     })
   }
 

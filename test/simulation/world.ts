@@ -1,7 +1,7 @@
 import type { HostEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
-import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
+import type { Place } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
@@ -54,14 +54,14 @@ export class World {
     this.circumstances = circumstances
     const kept: Kept = new Map()
     this.places = this.#placesOf(() => this.rig, kept)
-    this.rig = new Rig({ options, worktrees: async () => this.places as never as Worktrees })
+    this.rig = new Rig({ options, worktrees: async () => this.places satisfies Place })
     const { clock, host } = this.rig
     const begin = clock.now()
     this.story = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, kept)
-    const worktrees = async () => others as never as Worktrees
+    const worktrees = async () => others satisfies Place
     this.other = new Rig({ options, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
     host.database.signer = TRUSTING

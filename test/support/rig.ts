@@ -1,9 +1,11 @@
+import { CallError } from "../../src/core/errors.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { LoadWorktrees } from "../../src/engine/conductor/places.ts"
 import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
 import { type Options, parseOptions } from "../../src/options.ts"
+import { placeKinds } from "../../src/place/kinds.ts"
+import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
@@ -15,7 +17,7 @@ export type RigOptions = {
   options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
   development?: boolean
   /** What makes places of their own for tasks. */
-  worktrees?: LoadWorktrees
+  worktrees?: () => Promise<Place>
   /** Where another process works already: a second one on the same project. */
   share?: { clock: FakeClock; database: FakeDatabase }
 }
@@ -35,7 +37,7 @@ export class Rig {
   readonly parent: string
   readonly options: Options
   readonly #development: boolean
-  readonly #worktrees: LoadWorktrees | undefined
+  readonly #worktrees: RigOptions["worktrees"]
   readonly #scripts: FakeScript[] = []
   #ids = 0
   /** Ids of two processes differ. */
@@ -178,6 +180,13 @@ export class Rig {
     return host
   }
 
+  /** Those that there are, but for what really makes worktrees. */
+  #kinds() {
+    const open = this.#worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
+    const [here, ...others] = placeKinds(this.options, {} as PlacePorts)
+    return [...(here ? [here] : []), ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open }))]
+  }
+
   #newManager(): TaskManager {
     const manager = new TaskManager({
       host: this.host,
@@ -186,7 +195,7 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
-      worktrees: this.#worktrees,
+      kinds: this.#kinds(),
       validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))

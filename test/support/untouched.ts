@@ -6,7 +6,7 @@ import { Repository } from "./repository.ts"
 /** The folder that each call is about, and the only ones that may change files there. */
 const FOLDERS: Record<string, (args: readonly unknown[]) => unknown> = {
   capture: ([, folder]) => folder,
-  ready: ([request]) => (request as { folder: string }).folder,
+  enter: ([request]) => (request as { folder: string }).folder,
   putAway: ([, folder]) => folder,
   show: ([, folder]) => folder,
   merge: ([, folder]) => folder,

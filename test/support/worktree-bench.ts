@@ -45,7 +45,7 @@ export class Bench {
   /** A task's worktree: a first one, or `again` at what its last run left. */
   async ready({ id = ID, folder = this.user.top, again = false, timeLimit = 0 }: Wanted = {}): Promise<Repository> {
     if (!again) await this.places.capture(id, folder)
-    return new Repository((await this.places.ready({ taskID: id, folder, timeLimit })).directory)
+    return new Repository((await this.places.enter({ taskID: id, folder, timeLimit })).directory)
   }
 
   /** A whole run of a task in a worktree. */

@@ -42,6 +42,13 @@ describe("the engine", () => {
     ])
   })
 
+  test("knows no kind of place: what one is like stands in src/place alone", () => {
+    const naming = sources.flatMap(({ file, text }) =>
+      [...text.matchAll(/.*(?:worktree|\bgit\b).*/gi)].map(([line]) => `${file}: ${line.trim()}`),
+    )
+    expect(naming).toEqual([])
+  })
+
   test("waits for nothing in the machine: it is pure", () => {
     const pure = sources.filter(({ file }) => room(file) === "run")
     expect(pure.length).toBeGreaterThan(10)

@@ -3,9 +3,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import type { MergeResult, Swept } from "../../src/place/worktree/homecoming.ts"
-import type { Ready, ReadyRequest } from "../../src/place/worktree/making.ts"
-import type { PutAway, Worktrees } from "../../src/place/worktree/worktrees.ts"
+import type { EnterRequest, MergeResult, Place, PutAway, Ready, Swept } from "../../src/place/place.ts"
+import { type Entered, welcome } from "../../src/place/worktree/welcome.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -16,7 +15,7 @@ const CHANGED: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], u
 class FakeWorktrees {
   readonly calls: string[] = []
   onCapture = async () => {}
-  onReady = async (_request: ReadyRequest): Promise<Ready> => ({ directory: "/place", conflicts: [] })
+  onReady = async (_request: EnterRequest): Promise<Entered> => ({ directory: "/place", conflicts: [] })
   onPutAway = async (): Promise<PutAway> => CHANGED
   onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
   kept: string[] = []
@@ -25,9 +24,10 @@ class FakeWorktrees {
     this.calls.push(`capture ${taskID} ${folder}`)
     return this.onCapture()
   }
-  ready(request: ReadyRequest) {
-    this.calls.push("ready")
-    return this.onReady(request)
+  async enter(request: EnterRequest): Promise<Ready> {
+    this.calls.push("enter")
+    const entered = await this.onReady(request)
+    return { ...entered, told: welcome(request, entered) }
   }
   putAway(taskID: string, folder: string) {
     this.calls.push(`putAway ${taskID} ${folder}`)
@@ -58,7 +58,7 @@ let places: FakeWorktrees
 let rig: Rig
 beforeEach(() => {
   places = new FakeWorktrees()
-  rig = new Rig({ worktrees: async () => places as never as Worktrees })
+  rig = new Rig({ worktrees: async () => places as never as Place })
 })
 
 const IN_WORKTREE = { place: "worktree" } as const
@@ -98,7 +98,7 @@ describe("a task in a worktree", () => {
   })
 
   test("gives back the slot that was kept for it where none can be made", async () => {
-    rig = new Rig({ options: { maxConcurrentTasks: 1 }, worktrees: async () => places as never as Worktrees })
+    rig = new Rig({ options: { maxConcurrentTasks: 1 }, worktrees: async () => places as never as Place })
     places.onCapture = () => Promise.reject(new CallError("no git here"))
     const [, here] = await Promise.allSettled([rig.launch(IN_WORKTREE), rig.launch({ prompt: "HERE" })])
     if (here?.status !== "fulfilled") throw new Error("not launched")
@@ -209,7 +209,7 @@ describe("a task in a worktree", () => {
   })
 
   test("is put away when the tasks that it launched are, whose places are made of its own", async () => {
-    rig = new Rig({ options: { maxDepth: 2 }, worktrees: async () => places as never as Worktrees })
+    rig = new Rig({ options: { maxDepth: 2 }, worktrees: async () => places as never as Place })
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(100)
@@ -305,7 +305,7 @@ describe("a task in a worktree", () => {
     void rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.clock.advance(1000)
     const share = { clock: rig.clock, database: rig.host.database }
-    const other = new Rig({ worktrees: async () => places as never as Worktrees, share })
+    const other = new Rig({ worktrees: async () => places as never as Place, share })
     await other.manager.ready(rig.parent)
     expect(other.task(id, rig.parent).status).toBe("cancelled")
     places.calls.length = 0
@@ -329,7 +329,7 @@ describe("a task in a worktree", () => {
 describe("tasks of a task in a worktree", () => {
   beforeEach(() => {
     rig = new Rig({
-      worktrees: async () => places as never as Worktrees,
+      worktrees: async () => places as never as Place,
       options: { maxDepth: 3, resumable: ["completed", "error"] },
     })
     places.onReady = async ({ taskID }) => ({ directory: `/place/${taskID}`, conflicts: [] })
@@ -463,7 +463,7 @@ describe("merging", () => {
       const first = await rig.launch({ ...IN_WORKTREE, merge: true })
       await rig.clock.advance(5000)
       const share = { clock: rig.clock, database: rig.host.database }
-      const other = new Rig({ worktrees: async () => places as never as Worktrees, share })
+      const other = new Rig({ worktrees: async () => places as never as Place, share })
       await other.manager.ready(rig.parent)
       expect(other.task(first.id, rig.parent)).toMatchObject({ status: "completed", delivery: { state: "pending" } })
       const second = await other.launch({ prompt: "HERE", after: [first.id] }, rig.parent)
@@ -620,7 +620,7 @@ test("a check is asked for at the launch and at a resume: without leave nothing 
 })
 
 test("a place that is not ready at the time limit: the run is stopped, and its model is asked for no last word", async () => {
-  rig = new Rig({ worktrees: async () => places as never as Worktrees, options: { taskTimeout: 9000 } })
+  rig = new Rig({ worktrees: async () => places as never as Place, options: { taskTimeout: 9000 } })
   let made = () => {}
   places.onReady = () =>
     new Promise((resolve) => {

@@ -28,7 +28,12 @@ describe("a launch reads", () => {
     const place = { kind: "worktree", folder: "/project", merge: true } as const
     const left = ["$0.50 for this run (max_cost)", "$9.9159 of $10.00 left for this session's tasks"]
     const told = (task: Parameters<typeof taskOf>[0], allowance: readonly string[] = []) =>
-      renderLaunch({ view: viewOf({ task: taskOf(task) }), reused: false, allowance })
+      renderLaunch({
+        view: viewOf({ task: taskOf(task) }),
+        reused: false,
+        allowance,
+        place: task?.place && "a git worktree of its own",
+      })
         .output.split("\n")
         .slice(1, -1)
     expect(told({ place, run: { check: "npm `test`" } }, left)).toEqual([

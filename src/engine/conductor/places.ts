@@ -2,10 +2,9 @@ import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
-import { oneLine } from "../../lib/text.ts"
-import type { MergeResult } from "../../place/worktree/homecoming.ts"
-import type { Ready } from "../../place/worktree/making.ts"
-import type { PutAway, Shown, Worktrees } from "../../place/worktree/worktrees.ts"
+import { HERE } from "../../place/here.ts"
+import { kindOf } from "../../place/kinds.ts"
+import type { MergeResult, Place, PlaceKind, PutAway, Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
 import { tellCutOff } from "../talk/hint.ts"
 import { stopSession } from "./stopping.ts"
@@ -37,52 +36,54 @@ export type Merging = {
 /** What became of a run's work, and of the check before it was merged. */
 type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
-/** Loads what makes places; not called where no task has one. */
-export type LoadWorktrees = () => Promise<Worktrees>
-
 /**
- * Tasks that work in a place of their own: their sessions are moved there before they are asked, and home again before
- * the place is put away.
+ * What is done with the places that tasks work in, whatever their kind: a session is moved to its place before its agent
+ * is asked, and home again before the place is put away.
  */
 export class Places {
   readonly #parts: Parts
-  readonly #load: LoadWorktrees
+  readonly #kinds: readonly PlaceKind[]
   /** Resolves when a task's last end has been closed. */
   readonly #closed: (taskID: string) => Promise<void>
   #merging: Promise<unknown> = Promise.resolve()
 
-  constructor(parts: Parts, load: LoadWorktrees, closed: (taskID: string) => Promise<void>) {
+  constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
-    this.#load = load
+    this.#kinds = kinds
     this.#closed = closed
   }
 
   /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
-  async capture(taskID: string, folder: string): Promise<void> {
-    const worktrees = await this.#load()
-    await worktrees.capture(taskID, folder)
+  async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<void> {
+    const place = await this.#placeOf(task)
+    await place.capture(task.id, folder)
+  }
+
+  /** Not loaded where no task has one of its kind. */
+  #placeOf({ place }: Pick<Task, "place">): Promise<Place> {
+    const name = nameOf(place)
+    return kindOf(this.#kinds, name).open(name)
   }
 
   /**
-   * Makes the run's place ready and moves its session there; one without a place goes to where its parent is. Returns
-   * what the agent has to be told of it. Rejects where that failed, or the run ended meanwhile.
+   * Prepares the run's place and moves its session there. Returns what the agent has to be told of it. Rejects where
+   * that failed, or the run ended meanwhile.
    */
   async enter(task: Task, signal: AbortSignal): Promise<string> {
-    const { place, sessionID, run } = task
+    const { sessionID, run } = task
+    const { host } = this.#parts
     const folder = homeOf(this.#parts, task)
-    if (!place) {
-      if (this.#parts.host.folderOf(sessionID) !== folder) await this.#parts.host.move(sessionID, folder)
-      return ""
-    }
-    const worktrees = await this.#load()
+    const place = await this.#placeOf(task)
+    const again = run.generation > 0
     // One that waited for others is to see what they have done.
-    if (run.generation === 0 && run.after) await worktrees.capture(task.id, folder)
+    if (!again && run.after) await place.capture(task.id, folder)
     // Not of another folder than the one that its work was made from.
-    const bringIn = run.generation > 0 && folder === place.folder
-    const ready = await worktrees.ready({ taskID: task.id, folder, timeLimit: run.timeout, bringIn, signal })
-    if (signal.aborted) throw new CallError("It was stopped before its worktree was ready.")
-    await this.#parts.host.move(sessionID, ready.directory)
-    return welcome(task, ready, bringIn)
+    const bringIn = again && folder === task.place?.folder
+    const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
+    const { directory, told } = await place.enter(request)
+    if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
+    if (host.folderOf(sessionID) !== directory) await host.move(sessionID, directory)
+    return told
   }
 
   /**
@@ -94,18 +95,24 @@ export class Places {
     try {
       return await this.#leave(task, merging)
     } catch (error) {
-      this.#parts.host.log("warn", "a worktree could not be put away", { task: id, error: String(error) })
-      return { found: { note: [outcome?.note, notPutAway(id, messageOf(error))].filter(Boolean).join(" ") } }
+      this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
+      return { found: { note: [outcome?.note, this.#notPutAway(task, messageOf(error))].filter(Boolean).join(" ") } }
     }
+  }
+
+  #notPutAway({ id, place }: Task, why: string): string {
+    const name = nameOf(place)
+    const where = kindOf(this.#kinds, name).remains(name)
+    return `${NOT_PUT_AWAY}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }
 
   async #leave(task: Task, merging: Merging | undefined): Promise<Left> {
     const below = this.#parts.store.below(task)
     for (const { id } of below) await this.#closed(id)
-    const worktrees = await this.#load()
+    const place = await this.#placeOf(task)
     const putAway = async () => {
       for (const each of [task, ...below]) await this.home(each)
-      return worktrees.putAway(task.id, homeOf(this.#parts, task))
+      return place.putAway(task.id, homeOf(this.#parts, task))
     }
     if (!merging) return { found: { work: workOf(await putAway()) } }
     return this.#inTurn(merging.signal, async () => {
@@ -114,10 +121,10 @@ export class Places {
         result = await merging.check(task)
         return result
       }
-      const unfit = await this.#unfit(task, worktrees, { ...merging, check: once }).catch(refusedBy)
+      const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(refusedBy)
       const put = await putAway()
-      const unseen = put.fromStash && task.run.check !== undefined ? UNSEEN : undefined
-      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.#merge(task, worktrees))) : undefined
+      const unseen = task.run.check === undefined || !put.unseen ? undefined : refused(put.unseen)
+      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.#merge(task, place))) : undefined
       return { found: { work: workOf(put, merge) }, ...(result && { check: result }) }
     })
   }
@@ -138,7 +145,7 @@ export class Places {
     if (host.folderOf(sessionID) === folder) return
     const deadline = clock.now() + QUIET_LIMIT_MS
     while ((await host.activity()).has(sessionID)) {
-      if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its worktree stays`)
+      if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
       await stopSession(this.#parts, sessionID).soon
       await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
     }
@@ -154,21 +161,21 @@ export class Places {
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
     await this.home(task)
-    const worktrees = await this.#load()
-    const work = workOf(await worktrees.putAway(task.id, homeOf(this.#parts, task)))
+    const own = await this.#placeOf(task)
+    const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
     const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
     return this.#record(task, { ...outcome, note, work })
   }
 
   /** Brings the kept work of an ended task home. */
   async merge(task: Task): Promise<Task> {
-    const { outcome, place } = task
-    if (!place)
+    const { outcome } = task
+    if (!task.place)
       throw new CallError(
-        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with \`place: "worktree"\` are merged.`,
+        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
     if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
-    const merge = await this.#merge(task, await this.#load())
+    const merge = await this.#merge(task, await this.#placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task
     return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
@@ -185,9 +192,9 @@ export class Places {
 
   /** What an ended task changed, with the diff. */
   async show(task: Task, mostLines: number): Promise<Shown | undefined> {
-    if (!task.place || !task.outcome?.work || task.outcome.work.files.length === 0) return undefined
-    const worktrees = await this.#load()
-    return worktrees.show(task.id, homeOf(this.#parts, task), mostLines)
+    if (!task.outcome?.work?.files.length) return undefined
+    const place = await this.#placeOf(task)
+    return place.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
   /** Each file that an ended task changed; its record has the first of many. */
@@ -199,40 +206,56 @@ export class Places {
   /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
   async clear(tasks: readonly Task[]): Promise<readonly string[]> {
     const kept: string[] = []
-    const folders = new Map(tasks.flatMap((task) => (task.place ? [[task.id, homeOf(this.#parts, task)]] : [])))
-    for (const folder of new Set(folders.values())) {
-      const ids = tasks.map(({ id }) => id).filter((id) => folders.get(id) === folder)
+    for (const { name, folder, group } of this.#groups(tasks)) {
       try {
-        const worktrees = await this.#load()
-        kept.push(...(await worktrees.clear(folder, ids)))
+        const place = await kindOf(this.#kinds, name).open(name)
+        const ids = group.map(({ id }) => id)
+        kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
         this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
-        kept.push(...tasks.filter((task) => ids.includes(task.id) && isUnmerged(task)).map(({ id }) => id))
+        kept.push(...group.filter(isUnmerged).map(({ id }) => id))
       }
     }
     return kept
   }
 
-  /** Finishes what an earlier process left in the repository around a folder. Never rejects. */
+  /** Tasks with places of one name that belong to one folder. */
+  #groups(tasks: readonly Task[]) {
+    const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
+    for (const task of tasks) {
+      if (!task.place) continue
+      const [name, folder] = [task.place.kind, homeOf(this.#parts, task)]
+      const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
+      groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
+    }
+    return groups.values()
+  }
+
+  /** Finishes what an earlier process left of places around a folder. Never rejects. */
   async sweep(folder: string): Promise<void> {
-    const { host, store, clock, options } = this.#parts
+    for (const kind of this.#kinds.filter((each) => each.mayHaveLeft()))
+      for (const name of kind.names) await this.#sweepOne(kind, name, folder)
+  }
+
+  async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
+    const { host, store, clock } = this.#parts
     try {
-      const worktrees = await this.#load()
+      const place = await kind.open(name)
       const isBusy = (taskID: string) => {
         const task = store.get(taskID)
         return task !== undefined && isActive(task)
       }
-      for (const { taskID, what, merge } of await worktrees.sweep(folder, isBusy)) {
+      for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
         host.log("warn", `after a restart: ${what}`, { task: taskID })
         if (merge) await this.#cutOff(taskID, mergeOf(merge))
       }
-      const { keepDays, dropUnmerged } = options.worktree
+      const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
       if (keepDays === 0) return
       const isKnown = (taskID: string) => store.get(taskID) !== undefined
-      const dropped = await worktrees.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
+      const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
       if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
     } catch (error) {
-      host.log("warn", "worktrees could not be looked after", { folder, error: messageOf(error) })
+      host.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
     }
   }
 
@@ -248,33 +271,32 @@ export class Places {
     await tellCutOff(this.#parts, now, merge.files)
   }
 
-  /** True where a task's worktree holds nothing that is not in its parent's files; where that cannot be told, false. */
+  /** True where a task's place holds nothing that is not in its parent's files; where that cannot be told, false. */
   async isUntouched(task: Task): Promise<boolean> {
-    if (!task.place) return false
     try {
-      const worktrees = await this.#load()
-      return await worktrees.isUntouched(task.id, homeOf(this.#parts, task))
+      const place = await this.#placeOf(task)
+      return await place.isUntouched(task.id, homeOf(this.#parts, task))
     } catch (error) {
-      this.#parts.host.log("warn", "a worktree could not be looked at", { task: task.id, error: messageOf(error) })
+      this.#parts.host.log("warn", "a place could not be looked at", { task: task.id, error: messageOf(error) })
       return false
     }
   }
 
   /**
    * Why a completed task's work is not merged by itself, as what came of the merge: the parent's present state does not
-   * go together with it in its worktree, where it would be checked. Throws where its parent's worktree, for which it was
-   * asked, is gone, or its check does not pass with what was merged since.
+   * go together with it in its place, where it would be checked. Throws where the folder of its parent for which it was
+   * asked is gone, or its check does not pass with what was merged since.
    */
-  async #unfit(task: Task, worktrees: Worktrees, { signal, check }: Merging): Promise<Merge | undefined> {
+  async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
     if (signal.aborted) throw new CallError("it was stopped before that")
     const folder = homeOf(this.#parts, task)
     if (folder !== task.place?.folder)
-      throw new CallError("the agent that asked for it has ended, and its worktree is put away")
+      throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
     if (task.run.check === undefined) return undefined
-    // Brought home after a crash: in its worktree nothing can be checked any more.
+    // Brought home after a crash: in its place nothing can be checked any more.
     if (this.#parts.host.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
-    const brought = await worktrees.bringIn(task.id, folder)
+    const brought = await place.bringIn(task.id, folder)
     // In the parent's files it may go together: but nobody could have checked it so.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
@@ -285,9 +307,9 @@ export class Places {
     return undefined
   }
 
-  async #merge(task: Task, worktrees: Worktrees): Promise<Merge> {
+  async #merge(task: Task, place: Place): Promise<Merge> {
     try {
-      return mergeOf(await worktrees.merge(task.id, homeOf(this.#parts, task)))
+      return mergeOf(await place.merge(task.id, homeOf(this.#parts, task)))
     } catch (error) {
       return refusedBy(error)
     }
@@ -307,7 +329,11 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     else signal.addEventListener("abort", () => resolve(), { once: true })
   })
 
-const refusedBy = (error: unknown): Merge => ({ kind: "refused", files: [], text: messageOf(error) })
+const refused = (text: string): Merge => ({ kind: "refused", files: [], text })
+
+const refusedBy = (error: unknown): Merge => refused(messageOf(error))
+
+const nameOf = (place: Task["place"]): string => place?.kind ?? HERE
 
 function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
   return {
@@ -322,39 +348,4 @@ function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }
   }
 }
 
-const UNSEEN: Merge = {
-  kind: "refused",
-  files: [],
-  text: "it had left work in git's stash, which its check has not seen",
-}
-
 const NOT_PUT_AWAY = "What it changed was not kept at its end"
-
-const notPutAway = (id: string, why: string): string =>
-  `${NOT_PUT_AWAY}, and is still in its worktree's folder; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
-
-/** What an agent is told of its worktree. `current`: the parent's state of now was to be brought in. */
-function welcome(
-  { run }: Task,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [] }: Ready,
-  current: boolean,
-): string {
-  const present = current && !unsolved
-  const left =
-    stashed.length > 0
-      ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
-      : ""
-  const has =
-    run.generation === 0
-      ? "It has what the agent that asks you sees, uncommitted work included,"
-      : `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
-  const lacks = unreadable.length > 0 ? ` It lacks what could not be read: ${named(unreadable)}.` : ""
-  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
-  if (conflicts.length === 0) return place
-  const why = unsolved
-    ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
-    : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
-  return `${place}\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
-}
-
-const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")

@@ -196,9 +196,9 @@ export function riderOf(
     throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
   if (model !== undefined && model !== own)
     throw notCached("model", own, "another one has nothing of this conversation in its cache")
-  if (place === "worktree")
+  if (place !== undefined)
     throw new CallError(
-      '`fork: "whole"` goes with your own folder alone: that of a worktree stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
+      '`fork: "whole"` goes with your own folder alone: any other stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
     )
   return persona
 }

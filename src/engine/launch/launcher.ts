@@ -11,6 +11,9 @@ import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/for
 import type { ForkHost } from "../../fork/ports.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
+import { HERE } from "../../place/here.ts"
+import { kindOf } from "../../place/kinds.ts"
+import type { PlaceKind } from "../../place/place.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Places } from "../conductor/places.ts"
 import type { Allowance } from "../limits/allowance.ts"
@@ -48,8 +51,8 @@ export type LaunchRequest = {
   readonly maxCost?: number
   /** Tasks that have to complete before: their ids, or a batch. */
   readonly after?: readonly string[] | string
-  /** "worktree": in a git worktree of its own. */
-  readonly place?: "here" | "worktree"
+  /** Where it works, by the name of a place; absent or "here" for its parent's own folder. */
+  readonly place?: string
   /** What a completed run changed there is merged at once. */
   readonly merge?: boolean
   /** The command that has to pass before a run counts as completed. */
@@ -77,6 +80,7 @@ type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
 export type LauncherPorts = {
   readonly conductor: Conductor
   readonly places: Places
+  readonly kinds: readonly PlaceKind[]
   readonly forks: ForkHost
   /** True where a session's system prompt has what is of this session alone. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
@@ -109,7 +113,8 @@ export class Launcher {
   ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
-    const request = { ...given, schema, prompt: withSchema(given.prompt, schema) }
+    const place = this.#placeIn(given)
+    const request = { ...given, place, schema, prompt: withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
       host.parent(caller.sessionID),
@@ -145,7 +150,7 @@ export class Launcher {
   ): WholeRequest | undefined {
     const { store, options } = this.#parts
     const isOwn = agent === persona?.agent && isDeepStrictEqual({ ...model }, { ...persona.model })
-    const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place !== "worktree"
+    const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place === undefined
     if (fork !== "whole" && !isChoice) return undefined
     const task = store.bySession(sessionID)
     return {
@@ -165,6 +170,7 @@ export class Launcher {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
     if (request.merge) refuseUnlessMerging(task)
+    kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.conductor.over(task)
     const session = await host.session(task.sessionID)
     if (!session)
@@ -257,7 +263,7 @@ export class Launcher {
     // From here on those of the same message know it, and its batch.
     const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
     try {
-      if (draft.place) await this.#ports.places.capture(draft.id, draft.place.folder)
+      if (draft.place) await this.#ports.places.capture(draft, draft.place.folder)
     } catch (error) {
       this.#ports.queue.release(reserved)
       throw error
@@ -346,9 +352,14 @@ export class Launcher {
     }
   }
 
+  /** The name of a place of its own, if it is to have one. Throws a `CallError` where there is none of that name. */
+  #placeIn({ place = HERE }: LaunchRequest): string | undefined {
+    return place === HERE ? undefined : kindOf(this.#ports.kinds, place) && place
+  }
+
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
-    if (place !== "worktree") return {}
-    return { place: { kind: "worktree", folder: this.#parts.host.folderOf(sessionID), merge } }
+    if (place === undefined) return {}
+    return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
   }
 
   /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
@@ -382,7 +393,7 @@ async function schemaOf(given: Schema | string | undefined, folder: string): Pro
 
 /** Nothing goes with it but agent, model and prompt: one such is like another. */
 const isPlain = ({ fork, after, place, check, schema }: LaunchRequest): boolean =>
-  !fork && after === undefined && place !== "worktree" && check === undefined && schema === undefined
+  !fork && after === undefined && place === undefined && check === undefined && schema === undefined
 
 function refuseIfAborted(abort: AbortSignal | undefined): void {
   if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")

@@ -150,7 +150,7 @@ const Draft = z.object({
       why: z.string().optional(),
     })
     .optional(),
-  place: z.object({ kind: z.literal("worktree"), folder: z.string(), merge: z.boolean() }).optional(),
+  place: z.object({ kind: z.string(), folder: z.string(), merge: z.boolean() }).optional(),
   createdAt: z.number(),
   earlier: z.object({ toolCalls: z.number(), usage: Usage }),
   fingerprint: z.string(),

@@ -1,3 +1,4 @@
+import type { Changed } from "../place.ts"
 import { at, type Checkout } from "./checkout.ts"
 import { git, gitList } from "./git.ts"
 
@@ -35,15 +36,6 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
   return changes
 }
 
-/** What a task's work amounts to. */
-export type Work = {
-  readonly files: readonly string[]
-  readonly added: number
-  readonly removed: number
-  /** Submodules in which something changed: they are not merged. */
-  readonly submodules: readonly string[]
-}
-
 /** What the host itself writes into its configuration folder, wherever it starts: where git does not track it, nobody's work. */
 const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
 const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
@@ -60,7 +52,7 @@ export async function divide<Any extends { readonly path: string }>(
 }
 
 /** Files and lines that changed between two states. */
-export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Work> {
+export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Changed> {
   const { work: changes } = await divide(checkout, await changesBetween(checkout, from, to))
   const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
   const submodules = changes.filter(isSubmodule).map(({ path }) => path)

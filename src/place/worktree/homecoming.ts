@@ -1,6 +1,7 @@
 import { realpath } from "node:fs/promises"
 import { relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
+import type { MergeResult, Swept } from "../place.ts"
 import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { changesBetween } from "./diff.ts"
@@ -11,16 +12,6 @@ import { readRef, remembered, writeRefs } from "./refs.ts"
 import { targetOf, type WorktreePorts } from "./room.ts"
 import { type Snapshot, snapshot, stamped } from "./snapshot.ts"
 import { withoutSubmodules } from "./submodules.ts"
-
-/** `submodules`: what stays out: those that changed, with all below them, and what names them. */
-export type MergeResult =
-  | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
-  | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
-  /** `advice`: why and what to do, where to solve it in the worktree would be no end to it. */
-  | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
-
-/** `merge`: what came of a merge that had been cut off. */
-export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {

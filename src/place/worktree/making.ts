@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import { oneLine, tail } from "../../lib/text.ts"
+import type { EnterRequest } from "../place.ts"
 import { type CommandResult, lastLines, runCommand } from "../run-command.ts"
 import { applyChanges } from "./apply.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
@@ -18,31 +19,8 @@ import { commitOf, filesOf, stamped, withoutAt } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
+import type { Entered } from "./welcome.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
-
-export type ReadyRequest = {
-  readonly taskID: string
-  /** Where its parent works. */
-  readonly folder: string
-  /** Time for the setup command, in ms; 0 for any. */
-  readonly timeLimit: number
-  /** The parent's present state is merged in; else it begins with what was captured, or what the last run left. */
-  readonly bringIn?: boolean
-  readonly signal?: AbortSignal
-}
-
-export type Ready = {
-  /** The worktree's counterpart of the parent's folder. */
-  readonly directory: string
-  /** Files in conflict with the parent's state, which was merged in: each has marks. */
-  readonly conflicts: readonly string[]
-  /** What of the parent's folder is not in it, since it may not be read. */
-  readonly unreadable?: readonly string[]
-  /** Commits of what the last run has left in git's stash, which does not go together with its files. */
-  readonly stashed?: readonly string[]
-  /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
-  readonly unsolved?: boolean
-}
 
 /** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
 type Start = {
@@ -63,7 +41,7 @@ const SETUP_CHARS = 1000
  * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
  * left behind but that state.
  */
-export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Promise<Ready> {
+export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<Entered> {
   const { taskID, folder, timeLimit, signal } = request
   const from = await checkoutAround(folder)
   await cleanAll(ports, from, taskID)
@@ -104,7 +82,11 @@ export async function makeReady(ports: WorktreePorts, request: ReadyRequest): Pr
 
 type Made = { readonly directory: string; readonly start?: Start; readonly stashed: readonly string[] }
 
-async function readyIn(from: Checkout, { taskID }: ReadyRequest, { directory, start, stashed }: Made): Promise<Ready> {
+async function readyIn(
+  from: Checkout,
+  { taskID }: EnterRequest,
+  { directory, start, stashed }: Made,
+): Promise<Entered> {
   const unreadable = await withoutAt(from, refOf("start", taskID))
   return {
     directory,
@@ -140,7 +122,7 @@ async function goOn(
   ports: WorktreePorts,
   from: Checkout,
   { worktree }: Marker,
-  request: ReadyRequest,
+  request: EnterRequest,
 ): Promise<Start | undefined> {
   const { taskID } = request
   const state = await readRef(from, "state", taskID)
@@ -162,7 +144,7 @@ async function goOn(
   return start
 }
 
-async function make(ports: WorktreePorts, from: Checkout, target: string, request: ReadyRequest, making: Marker) {
+async function make(ports: WorktreePorts, from: Checkout, target: string, request: EnterRequest, making: Marker) {
   const start = await startOf(ports, from, request)
   await writeMarker(target, making)
   ports.fault("ready: marked")
@@ -177,7 +159,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
 async function startOf(
   ports: WorktreePorts,
   from: Checkout,
-  { taskID, bringIn = false }: ReadyRequest,
+  { taskID, bringIn = false }: EnterRequest,
   now?: string,
 ): Promise<Start> {
   const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])

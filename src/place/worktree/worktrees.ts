@@ -1,38 +1,28 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { endLeftovers } from "../command-marks.ts"
+import type { Changed, EnterRequest, MergeResult, Place, PutAway, Ready, Shown, Swept } from "../place.ts"
 import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
-import { diffText, type Work, workBetween } from "./diff.ts"
-import { bringHome, bringIn, finishMerges, type MergeResult, type Swept } from "./homecoming.ts"
+import { diffText, workBetween } from "./diff.ts"
+import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
 import { betweenMerges } from "./locks.ts"
-import { makeReady, type Ready, type ReadyRequest } from "./making.ts"
+import { makeReady } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
 import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
 import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
+import { type Entered, welcome } from "./welcome.ts"
 import { unsavedWithin } from "./worktree.ts"
 
-/** What became of a worktree when its run ended. */
-export type PutAway = Work & {
-  /** The folder, where it stays because of what git cannot keep under a ref. */
-  readonly held?: string
-  /** Repositories within the worktree whose changes are in that folder alone. */
-  readonly unsaved: readonly string[]
-  /** What else there is to know of how it was kept, a sentence or two each. */
-  readonly notes?: readonly string[]
-  /** Among it is what it had left in git's stash: no check has seen that. */
-  readonly fromStash?: boolean
-}
-
-export type Shown = Work & { readonly diff: string; readonly cut: boolean; readonly command: string }
+const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 
 /**
  * Worktrees of git for tasks: made ready from what the parent sees, put away with their state kept under a ref, and
  * brought home. The rules: nothing of the user's is touched but by a merge, and what git does not ignore is never lost.
  * Rejects with a `CallError` where the reader can do something, with a `GitError` where git failed.
  */
-export class Worktrees {
+export class Worktrees implements Place {
   readonly #ports: WorktreePorts
 
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
@@ -52,8 +42,9 @@ export class Worktrees {
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
-  ready(request: ReadyRequest): Promise<Ready> {
-    return makeReady(this.#ports, request)
+  async enter(request: EnterRequest): Promise<Ready & Entered> {
+    const entered = await makeReady(this.#ports, request)
+    return { ...entered, told: welcome(request, entered) }
   }
 
   /** True where a task's worktree holds nothing but what its work is told from, and nothing that git cannot keep. */
@@ -87,7 +78,7 @@ export class Worktrees {
       unsaved,
       ...(unsaved.length > 0 && { held: target }),
       ...(all.length > 0 && { notes: all }),
-      ...((await tookFromStash(home, taskID)) && { fromStash: true }),
+      ...((await tookFromStash(home, taskID)) && { unseen: STASH_UNSEEN }),
     }
   }
 
@@ -176,7 +167,7 @@ export class Worktrees {
   }
 }
 
-async function workOf(home: Checkout, taskID: string): Promise<Work> {
+async function workOf(home: Checkout, taskID: string): Promise<Changed> {
   const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
   if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
   return workBetween(home, start, state)

@@ -1,0 +1,106 @@
+import type { Processes } from "../lib/lock.ts"
+import type { CommandMarks } from "./command-marks.ts"
+
+/** What a task's run changed. */
+export type Changed = {
+  readonly files: readonly string[]
+  readonly added: number
+  readonly removed: number
+  /** Repositories within it that changed: they are never merged. */
+  readonly submodules: readonly string[]
+}
+
+export type EnterRequest = {
+  readonly taskID: string
+  /** Where its parent works. */
+  readonly folder: string
+  /** Time for what prepares the place, in ms; 0 for any. */
+  readonly timeLimit: number
+  /** An earlier run of the task has worked in it. */
+  readonly again?: boolean
+  /** The parent's present state is brought in; else it begins with what was captured, or what the last run left. */
+  readonly bringIn?: boolean
+  readonly signal?: AbortSignal
+}
+
+export type Ready = {
+  /** The folder where the task's session works. */
+  readonly directory: string
+  /** What its agent is told of it; "" for nothing. */
+  readonly told: string
+}
+
+/** `submodules`: what stays out: those that changed, with all below them, and what names them. */
+export type MergeResult =
+  | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
+  | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
+  /** `advice`: why and what to do, where to solve it in the place would be no end to it. */
+  | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
+
+/** What became of a place when its run ended. */
+export type PutAway = Changed & {
+  /** The folder, where it stays because it holds what cannot be kept otherwise. */
+  readonly held?: string
+  /** What is in that folder alone. */
+  readonly unsaved: readonly string[]
+  /** What else there is to know of how it was kept, a sentence or two each. */
+  readonly notes?: readonly string[]
+  /** Among the work is something that no check has seen; why, as it is told. */
+  readonly unseen?: string
+}
+
+export type Shown = Changed & { readonly diff: string; readonly cut: boolean; readonly command: string }
+
+/** What was found of an earlier process. `merge`: what came of a merge that had been cut off. */
+export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
+
+/**
+ * Where tasks work. `folder` is where the task's parent works now. Whatever fails rejects with an error whose message
+ * is a sentence for the parent's agent: a `CallError` where it can do something about it. The engine keeps the order:
+ * capture, enter, run, put away, show, merge; each may come again after a crash, and must then go on.
+ */
+export interface Place {
+  /** Keeps what the parent sees now as what the task begins with. Rejects where no place can be made of it. */
+  capture(taskID: string, folder: string): Promise<void>
+  /** Prepares it for a run. */
+  enter(request: EnterRequest): Promise<Ready>
+  /** True where a run has left nothing in it that its parent's folder has not. */
+  isUntouched(taskID: string, folder: string): Promise<boolean>
+  /** Brings the parent's present state into it, to be checked with. */
+  bringIn(taskID: string, folder: string): Promise<MergeResult>
+  /** Keeps what a run has left; where that is done already, tells what is kept. */
+  putAway(taskID: string, folder: string): Promise<PutAway>
+  /** What the kept work changed, with the diff. */
+  show(taskID: string, folder: string, mostLines: number): Promise<Shown>
+  /** Brings the kept work into the parent's folder. */
+  merge(taskID: string, folder: string): Promise<MergeResult>
+  /** Forgets what is merged or empty of these tasks; returns those whose work stays because it is neither. */
+  clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]>
+  /** Finishes what earlier processes left undone. `isBusy` tells the tasks that run here. */
+  sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]>
+  /** Forgets what was kept before `before`: what is merged or empty, with `all` the rest too; nothing of those that `isKnown`. */
+  expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
+}
+
+/** What there is to know of a kind of place while no task has one: nothing of it is loaded for that. */
+export type PlaceKind = {
+  /** What a call names its places by, and a task's record. */
+  readonly names: readonly string[]
+  /** What the description of the argument `place` says of it; "" for nothing. */
+  readonly described: string
+  /** The place of that name in the answer to a launch, after "Place: "; "" for no line. */
+  readonly called: (name: string) => string
+  /** Where work lies that could not be put away, after "What it changed is still in ". */
+  readonly remains: (name: string) => string
+  /** How long kept work stays whose task nobody knows any more; `keepDays` 0 for ever. Absent where nothing is kept. */
+  readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
+  /** False where no process has ever left anything to be swept. */
+  readonly mayHaveLeft: () => boolean
+  readonly open: (name: string) => Promise<Place>
+}
+
+/** What a kind is given of the process it works in. */
+export type PlacePorts = {
+  readonly processes: Processes
+  readonly commands: CommandMarks
+}

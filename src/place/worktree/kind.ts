@@ -1,0 +1,19 @@
+import { existsSync } from "node:fs"
+import type { Options } from "../../options.ts"
+import type { PlaceKind, PlacePorts } from "../place.ts"
+import { WORKTREES } from "../root.ts"
+
+/** A git worktree of the parent's repository on this machine. */
+export const worktreeKind = (settings: Options["worktree"], { processes, commands }: PlacePorts): PlaceKind => ({
+  names: ["worktree"],
+  described: `"worktree": a git worktree of its own, from your files as they are${settings.setup === "" ? ", without ignored ones (node_modules)" : ""}.`,
+  called: () => "a git worktree of its own",
+  remains: () => "its worktree's folder",
+  keeps: settings,
+  mayHaveLeft: () => existsSync(WORKTREES),
+  async open() {
+    const { Worktrees } = await import("./worktrees.ts")
+    const { keeper, isOthers } = commands
+    return new Worktrees({ root: WORKTREES, settings, processes, commands, keeper, isOthers })
+  },
+})
