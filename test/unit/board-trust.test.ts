@@ -402,6 +402,7 @@ describe("a board", () => {
     const kept = await rig.mine("Kept", { steps: [{ title: "a" }] })
     await rig.mine("Over")
     await rig.board.complete("2", USER)
+    await rig.settle()
     rmSync(join(rig.folder, ".opencode"), { recursive: true })
     await rig.settle()
     expect(await rig.board.list()).toEqual([])
