@@ -51,7 +51,7 @@ export async function openApp(connection: Connection, options: Options): Promise
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
   })
   const board: TaskBoard | undefined =
-    options.board && (await openBoardOn(connection, options.board, manager, recovered))
+    options.board && (await openBoardOn(connection, options.board, options.lastWord, manager, recovered))
   const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
   const page = showPage(connection, options, manager, board).catch(failed)
   return {
@@ -118,6 +118,7 @@ async function validate(connection: Connection, schema: Schema, text: string, ta
 async function openBoardOn(
   connection: Connection,
   options: BoardOptions,
+  lastWord: number,
   manager: TaskManager,
   recovered: Promise<void>,
 ): Promise<TaskBoard> {
@@ -136,6 +137,7 @@ async function openBoardOn(
     threads: connection.threads(project),
     runs: new ManagerRuns(manager, recovered, systemClock),
     clock: systemClock,
+    lastWord,
     processes: PROCESSES,
     isBackground: async (sessionID) => connection.keeper(manager).isLaunched(sessionID),
   })

@@ -39,6 +39,12 @@ const both: Rule = (own, theirs) => {
   return (own as string[]).filter((each) => (theirs as string[]).includes(each))
 }
 
+/** Of two purses the project's, with no more money than the user's own has. */
+const withLower: Rule = (own, theirs) => {
+  const [mine, other] = [own, theirs] as [{ max: number }, { max: number }]
+  return { ...other, max: Math.min(mine.max, other.max) }
+}
+
 type Group = "fork" | "worktree" | "board" | "web"
 type Rules = { readonly [Key in Exclude<keyof Options, Group>]: Rule } & {
   readonly [Key in Group]: { readonly [Inner in keyof NonNullable<Options[Key]>]: Rule }
@@ -82,7 +88,7 @@ const RULES: Rules = {
   schemaRetries: fewer,
   fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
   worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
-  board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower },
+  board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower, purse: withLower },
   web: { port: theirs, host: theirs },
 }
 

@@ -9,6 +9,7 @@ const count = z.int().min(0)
 const zeroOrFrom = (least: number) =>
   count.refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
 const dollars = z.number().min(0)
+const timeOfDay = z.string().regex(/^([01]?\d|2[0-3]):[0-5]\d$/, 'must be a time of day such as "22:00"')
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 
@@ -187,6 +188,12 @@ export const OptionsSchema = z.strictObject({
         .default(DEFAULT_SCHEDULE)
         .describe("When the owners of active tasks are woken: a cron pattern, in local time."),
       maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once."),
+      purse: z
+        .strictObject({ from: timeOfDay, until: timeOfDay, max: dollars.gt(0) })
+        .optional()
+        .describe(
+          'A purse that is opened each night: {"from": "22:00", "until": "07:00", "max": 5}, in local time and US dollars.',
+        ),
     })
     .optional()
     .describe(

@@ -7,6 +7,9 @@ import type { Tool } from "../tools/tool.ts"
 import { Blocks } from "./blocks.ts"
 import { type AgentConfig, gateTools } from "./gate.ts"
 import { boardFolder, isSameFolder } from "./project.ts"
+import { PurseDoor } from "./purse/door.ts"
+import { Reports } from "./purse/files.ts"
+import { PurseKeeper } from "./purse/keeper.ts"
 import type { Change, Command, Of } from "./rules/command.ts"
 import { archivedBy, noSuchTask, taskOf, threadTask } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
@@ -21,6 +24,7 @@ import {
   type NewStep,
   type NewSubtask,
   type NewTask,
+  type Purses,
   type StepPatch,
   type Subtasks,
   type TaskPatch,
@@ -41,10 +45,12 @@ export type BoardSetup = {
   /** OpenCode's state folder, in which this installation keeps what is its own. */
   readonly state: string
   readonly signer: Signer
-  readonly host: Pick<Host, "agents" | "toast" | "log">
+  readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt">
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock
+  /** How long before a time limit a last word is asked for, in ms. */
+  readonly lastWord: number
   readonly processes: Processes
   /** Whether a session is that of a background task, or lies below one. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
@@ -58,6 +64,7 @@ const DEFAULT_HISTORY = 20
  */
 export class TaskBoard implements Board {
   readonly tools: Readonly<Record<string, Tool>>
+  readonly purse: Purses
   readonly #setup: BoardSetup
   readonly #store: Store
   readonly #world: World
@@ -79,7 +86,11 @@ export class TaskBoard implements Board {
     })
     this.#world = new World({ host, runs, clock, options, store: this.#store })
     this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
+    const change = (command: Command) => this.#do(command)
+    const reports = new Reports(boardFolder(project, options.dir))
+    this.purse = new PurseDoor({ read: () => this.#read(), change, runs, reports, now: () => clock.now() })
     this.#scheduler = new Scheduler({
+      purse: new PurseKeeper({ ...setup, store: this.#store, change, reports, nightly: options.purse }),
       store: this.#store,
       runs,
       host,
@@ -91,7 +102,7 @@ export class TaskBoard implements Board {
         await this.agents()
         return this.#world.moment()
       },
-      change: (command) => this.#do(command),
+      change,
       threadOf: (task) => this.#threadOf(task),
       changed: () => this.#tell(),
     })

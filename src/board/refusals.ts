@@ -1,7 +1,7 @@
 import type { Command } from "./rules/command.ts"
 import type { Runs } from "./runs.ts"
 import { type BoardState, pulseOf } from "./state.ts"
-import { isOwed, type Moment } from "./status.ts"
+import { type Moment, wantsRun } from "./status.ts"
 import type { Store } from "./store/store.ts"
 
 export type RefusalPorts = {
@@ -16,7 +16,7 @@ export async function withRefusals(
   state: BoardState,
   moment: Moment,
 ): Promise<BoardState> {
-  const owed = state.tasks.filter((task) => isOwed(state, task, moment))
+  const owed = state.tasks.filter((task) => wantsRun(state, task, moment))
   const resting = state.tasks.filter(({ id }) => pulseOf(state, id).budget !== undefined)
   if (owed.length + resting.length === 0) return state
   const refusal = await runs.refusals()

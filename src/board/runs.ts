@@ -1,7 +1,9 @@
 import { taskOfMessage } from "../core/ids.ts"
 import type { Clock } from "../core/ports.ts"
-import { isActive, isUnattended } from "../core/task.ts"
+import { receiptLine } from "../core/receipt.ts"
+import { isActive, isUnattended, type Usage } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
+import type { Purse } from "../engine/limits/ledger.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import type { RunResult } from "./rules/command.ts"
@@ -14,6 +16,8 @@ export type RunView = {
   /** `elsewhere`: another living process runs it. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
+  /** Its model's provider is at its limit: it holds nothing, and goes on by itself; until when, in ms, if that was told. */
+  readonly parked?: { readonly until?: number; readonly model: string }
   /** A person has begun it, by writing in the thread. */
   readonly byPerson?: boolean
   /** What it waits for a person to answer, or nobody answered in time. */
@@ -29,6 +33,8 @@ export type RunView = {
     readonly refused: readonly string[]
   }
 }
+
+export type RunAccount = { readonly receipt: string; readonly lastWord?: string }
 
 export type RunRequest = {
   readonly sessionID: string
@@ -57,8 +63,16 @@ export interface Runs {
    * where one may. Never rejects.
    */
   refusals(): Promise<(sessionID: string | undefined) => string | undefined>
-  /** Stops the thread's run, if there is one. Never rejects. */
-  stop(sessionID: string): Promise<void>
+  /** Stops the thread's run, if there is one; `why`: the purse that pays it has ended. Never rejects. */
+  stop(sessionID: string, why?: "purse"): Promise<void>
+  /** Has all runs in these threads paid from one purse; undefined where there is none (any more). */
+  usePurse(purse: Purse | undefined): void
+  /** What the purse's runs took since it was opened, and what those at work may need for their last words, in US dollars. */
+  ofPurse(): { readonly used: Usage; readonly reserve: number }
+  /** What all runs in a thread took, with the tasks that they launched. */
+  took(sessionID: string): Usage
+  /** What is to be told of the thread's last run: what it did, in a line, and its last word where it was asked for that. */
+  account(sessionID: string): Promise<RunAccount>
   /** Whether a message in a thread is one that this plugin wrote. */
   wrote(messageID: string): boolean
   /** Called when a run began, ended, was asked something or was answered. Must not throw. */
@@ -105,8 +119,27 @@ export class ManagerRuns implements Runs {
     return this.#manager.refusals()
   }
 
-  async stop(sessionID: string): Promise<void> {
-    await this.#manager.stopRun(sessionID)
+  async stop(sessionID: string, why?: "purse"): Promise<void> {
+    await this.#manager.stopRun(sessionID, why)
+  }
+
+  usePurse(purse: Purse | undefined): void {
+    this.#manager.usePurse(purse)
+  }
+
+  ofPurse() {
+    return this.#manager.ofPurse()
+  }
+
+  took(sessionID: string): Usage {
+    return this.#manager.took(sessionID)
+  }
+
+  async account(sessionID: string): Promise<RunAccount> {
+    const { outcome, id } = this.#manager.taskIn(sessionID)?.task ?? {}
+    const receipt = outcome?.receipt ? receiptLine(outcome.receipt) : ""
+    if (id === undefined || !outcome?.saidLastWord) return { receipt }
+    return { receipt, lastWord: await this.#manager.overview.answer(id).catch(() => "") }
   }
 
   wrote(messageID: string): boolean {
@@ -117,8 +150,8 @@ export class ManagerRuns implements Runs {
     this.#manager.overview.subscribe((taskID) => {
       const sessionID = this.#manager.standing(taskID)
       if (sessionID === undefined) return
-      const { state, asks, createdAt } = this.of(sessionID) ?? {}
-      const news = JSON.stringify([state, asks, createdAt])
+      const { state, asks, createdAt, parked } = this.of(sessionID) ?? {}
+      const news = JSON.stringify([state, asks, createdAt, parked?.until ?? parked?.model])
       if (this.#told.get(sessionID) === news) return
       this.#told.set(sessionID, news)
       changed(sessionID)
@@ -130,9 +163,10 @@ function toRun({ task, phase, asks }: TaskView, elsewhere: boolean): RunView {
   const { run, outcome, status } = task
   const byPerson = taskOfMessage(run.promptID) !== task.id
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
-  if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running" }
+  const { parked } = run
+  if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(parked && { parked }) }
   const reason = outcome?.reason
-  const overBudget = reason?.code === "budget"
+  const overBudget = reason?.code === "budget" || reason?.code === "purse"
   const neverAsked = reason !== undefined && (neverBegan(reason) || (overBudget && run.startedAt === undefined))
   return {
     ...common,

@@ -3,8 +3,10 @@ import type { Clock, Host } from "../core/ports.ts"
 import type { Claim } from "../lib/lock.ts"
 import { Notices } from "./notices.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
+import type { PurseKeeper } from "./purse/keeper.ts"
 import { withRefusals } from "./refusals.ts"
 import type { Command } from "./rules/command.ts"
+import { quietUntil } from "./rules/purse.ts"
 import { type Runs, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isOutside, pulseOf } from "./state.ts"
@@ -29,6 +31,7 @@ export type SchedulerPorts = {
   /** Whether this instance may run tasks: it serves the project's main folder. Others have that loaded. */
   readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
   readonly moment: () => Promise<Moment>
+  readonly purse: Pick<PurseKeeper, "look" | "pay" | "nextLook">
   readonly change: (command: Command) => Promise<unknown>
   /** The thread of a task that is there, made where it is missing. */
   readonly threadOf: (task: BoardTask) => Promise<string>
@@ -59,6 +62,8 @@ export class Scheduler {
   #looking?: Promise<void>
   #again = false
   #stopped = false
+  /** When the purse has to be looked at by the clock, in ms. */
+  #purseDue = Number.POSITIVE_INFINITY
 
   constructor(ports: SchedulerPorts) {
     this.#ports = ports
@@ -192,9 +197,12 @@ export class Scheduler {
 
   async #tickWhenDue(): Promise<void> {
     const { store, clock, schedule, change } = this.#ports
-    const { tick } = await store.read()
+    const state = await store.read()
     const now = clock.now()
-    const due = schedule.next(this.#lastRound(tick, now))
+    // While a purse is there, what it wakes is enough; and no round of that time is made up for.
+    if (quietUntil(state, now) !== undefined) return
+    const silent = Date.parse(state.quiet?.until ?? "") || 0
+    const due = schedule.next(Math.max(silent, this.#lastRound(state.tick, now)))
     if (due === undefined || due > now) return
     await change({ type: "tick" })
     if (now - due > LATE_MS) this.#sayMissed(due, now)
@@ -226,8 +234,17 @@ export class Scheduler {
     const present = await withRefusals(this.#ports, state, moment)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
-    const due = dueTasks(present, moment, { free: most - this.#flights.size, clockBusy })
-    for (const task of due) if (!this.#stopped) await this.#begin(present, task)
+    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment)
+    this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
+    if (!mayBegin) return
+    const due = dueTasks(now, moment, { free: most - this.#busy(), clockBusy })
+    for (const task of due) if (!this.#stopped) await this.#begin(now, task)
+  }
+
+  /** Slots that are taken: what is parked holds none. */
+  #busy(): number {
+    const { runs } = this.#ports
+    return [...this.#flights.keys()].filter((sessionID) => runs.of(sessionID)?.parked === undefined).length
   }
 
   /** What ended, here or in an earlier process, is written down once. */
@@ -281,6 +298,7 @@ export class Scheduler {
       if (present?.status !== "active" || present.threadId !== sessionID || isOutside(now, id)) return
       if (isInFlight(runs.of(sessionID))) return
       this.#flights.set(sessionID, { id, byClock })
+      await this.#ports.purse.pay(id, sessionID)
       await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
       host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
@@ -298,7 +316,8 @@ export class Scheduler {
   #pause(): number {
     const { clock, schedule } = this.#ports
     const now = clock.now()
-    const next = schedule.next(now)
-    return this.#lease && next !== undefined ? Math.min(HEARTBEAT_MS, next - now) : HEARTBEAT_MS
+    if (!this.#lease) return HEARTBEAT_MS
+    const next = Math.min(schedule.next(now) ?? Number.POSITIVE_INFINITY, this.#purseDue)
+    return Math.max(0, Math.min(HEARTBEAT_MS, next - now))
   }
 }

@@ -1,3 +1,4 @@
+import type { NamedReport, ReportHead } from "./purse/report.ts"
 import type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState } from "./task.ts"
 
 /** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
@@ -45,6 +46,33 @@ export type BoardAgent = { readonly name: string; readonly description: string }
 /** The most archived tasks that are read at once. */
 export const MOST_HISTORY = 1000
 
+/** A purse as it stands. Times are ISO, amounts US dollars. */
+export type PurseView = {
+  readonly max: number
+  readonly spent: number
+  readonly atLeast: boolean
+  readonly openedAt: string
+  readonly until: string
+  /** Runs that go on, and those that wait for their model's provider. */
+  readonly atWork: number
+  readonly parked: number
+  /** `$1.20 of $5.00 until 07:00, 3 at work`. */
+  readonly text: string
+}
+
+/** What can be done with the board's purse. Every promise may reject with a `BoardError`. */
+export interface Purses {
+  /** The one that is open. */
+  view(): Promise<PurseView | undefined>
+  /** `until`: a time of day, or an ISO time; what is not of this form is told in an error. */
+  open(given: { readonly max: unknown; readonly until: unknown }, by: Actor): Promise<PurseView>
+  /** Its runs are stopped, and its report is written a moment later. */
+  close(by: Actor): Promise<void>
+  /** Newest first. */
+  reports(): Promise<readonly ReportHead[]>
+  report(name: string): Promise<NamedReport>
+}
+
 /**
  * Everything that can be done with the board, for tools, screen, page and HTTP alike. All that comes back is a frozen
  * snapshot; ids are taken with or without `#`. Every promise may reject with a `BoardError`, and with nothing else.
@@ -86,6 +114,9 @@ export interface Board {
   restore(): Promise<void>
   /** Lets them go. For a person alone. */
   forget(): Promise<void>
+
+  /** Money and a deadline in which the board is worked on. */
+  readonly purse: Purses
 
   /** Of a task as just read. Never throws. */
   state(task: BoardTask): TaskState

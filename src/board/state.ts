@@ -1,4 +1,5 @@
 import { DAY_MS } from "../core/bill.ts"
+import type { Usage } from "../core/task.ts"
 import type { BoardTask } from "./task.ts"
 
 /** Why a task's owner is to be woken. */
@@ -17,8 +18,35 @@ export type Pulse = {
   readonly failure?: string
   /** Why no run may begin although the task is to be woken: what may be spent is spent. */
   readonly budget?: string
+  /** Runs of a purse in a row that changed nothing of the task. */
+  readonly idle?: number
   /** What a person is needed for, until somebody writes in the thread. */
   readonly needs?: string
+}
+
+/** Money and a deadline in which the board is worked on. Times are ISO. */
+export type Purse = {
+  /** In US dollars. */
+  readonly max: number
+  readonly openedAt: string
+  readonly until: string
+  /** The session that opened it. */
+  readonly by?: string
+  /** It is to end. */
+  readonly closed?: true
+  /** By session: the task that is worked on there, what the session had taken before, and the purse's runs there. */
+  readonly threads: Readonly<Record<string, { readonly id: string; readonly before: Usage; readonly runs: number }>>
+  /** It has come to its end: its report is to be written. */
+  readonly ending?: PurseEnd
+}
+
+export type PurseEnd = {
+  readonly at: string
+  readonly why: "closed" | "time" | "money" | "nothing left"
+  /** Of the report. */
+  readonly name: string
+  /** By task id, what was stopped that was parked, or waited for an answer. */
+  readonly stopped: Readonly<Record<string, { readonly parked?: string; readonly ask?: string }>>
 }
 
 /** The whole board. All of it changes in one write. */
@@ -28,6 +56,16 @@ export type BoardState = {
   readonly nextId: number
   /** The last round of the clock, an ISO time. */
   readonly tick?: string
+  /** The one that is open. */
+  readonly purse?: Purse
+  /** After one has ended: until when the clock stays silent, and whether its money was used up. */
+  readonly quiet?: { readonly until: string; readonly spent: boolean }
+  /** Of the last reports. */
+  readonly reports?: readonly string[]
+  /** A report that the session which opened the purse is still to be told. */
+  readonly owed?: { readonly sessionID: string; readonly report: string }
+  /** When the purse of the last night was opened by the option. */
+  readonly night?: string
   /** By task id. */
   readonly pulses: Readonly<Record<string, Pulse>>
   /**
@@ -43,6 +81,9 @@ export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {
 
 /** How far back another process's runs are looked for: one that goes on has its session written to every few minutes. */
 export const LOOK_BACK_MS = DAY_MS
+
+/** After so many runs in a row that changed nothing a task rests while a purse is open. */
+export const MOST_IDLE = 2
 
 /** After so many failed runs in a row a task rests until it is touched. */
 export const MOST_FAILURES = 3

@@ -1,4 +1,6 @@
+import { moment as timeText } from "../lib/moment.ts"
 import { cut, oneLine } from "../lib/text.ts"
+import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
 import { type BoardState, isOutside, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
 import type { BoardTask, TaskState } from "./task.ts"
@@ -42,6 +44,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
+    if (run.parked) return parkedUntil(run.parked, Date.parse(moment.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
@@ -49,8 +52,11 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
     return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
-  if (wake && budget !== undefined) return told("rests", `budget: ${budget}`)
-  if (wake) return plain("queued")
+  if ((wake || isReady(state, task)) && budget !== undefined) return told("rests", `budget: ${budget}`)
+  if (isIdle(state, task.id)) return told("rests", "no progress")
+  if (isUsedUp(state, moment.now) && wake?.cause !== "hand")
+    return told("rests", `the purse is used up until ${untilText(state.quiet ?? { until: moment.now }, moment.now)}`)
+  if (wake || isReady(state, task)) return plain("queued")
   if (needs !== undefined) return told("needs you", needs)
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
@@ -68,23 +74,49 @@ export function dueTasks(
   moment: Moment,
   slots: { readonly free: number; readonly clockBusy: boolean },
 ): readonly BoardTask[] {
+  const causeOf = ({ id }: BoardTask) => pulseOf(state, id).wake?.cause
   const due = state.tasks.filter((task) => {
-    const pulse = pulseOf(state, task.id)
-    return pulse.budget === undefined && isOwed(state, task, moment)
+    if (pulseOf(state, task.id).budget !== undefined || !mayBegin(state, task, moment)) return false
+    return isOwed(state, task, moment) && !(isUsedUp(state, moment.now) && causeOf(task) !== "hand")
   })
-  const isClock = (task: BoardTask) => pulseOf(state, task.id).wake?.cause === "clock"
+  const isClock = (task: BoardTask) => causeOf(task) === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))
-  const ticks = slots.clockBusy ? [] : due.filter(isClock).slice(0, 1)
-  return [...events, ...ticks].slice(0, Math.max(0, slots.free))
+  const ticks = slots.clockBusy || isAtWork(state) ? [] : due.filter(isClock).slice(0, 1)
+  const others = readyTasks(state, moment).filter((task) => !events.includes(task))
+  return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
 }
 
-/** Whether a task is to be woken, and nothing but money or a place may keep its owner from it. */
-export function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
+/** Whether a run of a task is wanted, and nothing but money or a place may keep its owner from it. */
+export const wantsRun = (state: BoardState, task: BoardTask, moment: Moment): boolean =>
+  isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
+
+/** The tasks that a purse has worked on by turns: first those whose last run is the longest ago. */
+function readyTasks(state: BoardState, moment: Moment): readonly BoardTask[] {
+  const ranAt = ({ id }: BoardTask) => pulseOf(state, id).ran ?? ""
+  return state.tasks
+    .filter(
+      (task) => isReady(state, task) && mayBegin(state, task, moment) && pulseOf(state, task.id).budget === undefined,
+    )
+    .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
+}
+
+/** The same, because something has happened. */
+function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
+  return pulseOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
+}
+
+/** Whether a run of a task could begin, were it woken. */
+function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
   const pulse = pulseOf(state, task.id)
-  if (!pulse.wake || task.status !== "active" || isOutside(state, task.id)) return false
+  if (task.status !== "active" || isOutside(state, task.id)) return false
   if ((pulse.failures ?? 0) >= MOST_FAILURES) return false
   const run = moment.runOf(task)
   return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
+}
+
+function parkedUntil({ until }: NonNullable<RunView["parked"]>, now: number): TaskState {
+  const reason = until === undefined ? "" : `until ${timeText(until, now)}`
+  return { state: "parked", reason, text: `parked ${reason}`.trim() }
 }
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {

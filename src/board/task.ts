@@ -122,6 +122,7 @@ export type TaskState = {
     | "canceled"
     | "running"
     | "queued"
+    | "parked"
     | "waits"
     | "needs you"
     | "waiting for a person"

@@ -18,6 +18,7 @@ export type MessageKind =
   | "schema"
   | "parked"
   | "merge"
+  | "report"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -30,6 +31,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   parked: "K",
   check: "C",
   merge: "M",
+  report: "R",
 }
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */

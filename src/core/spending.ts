@@ -9,10 +9,21 @@ export type SpendingLimits = {
   readonly maxCostPerTask: number
   readonly maxCostPerSession: number
   readonly maxCostPerDay: number
+  /** The board's purse, where the run is paid from it. */
+  readonly purse?: PurseLimit
 }
 
+/** Money for all runs that a board's purse pays, and the time in which it may be spent. */
+export type PurseLimit = { readonly max: number; readonly openedAt: number; readonly until: number }
+
 /** What has been spent, as a run's limits see it: its task with those below it, its session, the project's last day. */
-export type Spent = { readonly task: Usage; readonly session: Usage; readonly day: Usage }
+export type Spent = {
+  readonly task: Usage
+  readonly session: Usage
+  readonly day: Usage
+  /** Of the purse that pays it; `reserve`: what those at work may need for their last words. */
+  readonly purse?: { readonly used: Usage; readonly reserve: number }
+}
 
 export const NOTHING_SPENT: Spent = Object.freeze({ task: NO_USAGE, session: NO_USAGE, day: NO_USAGE })
 
@@ -20,13 +31,15 @@ type Run = { readonly task: Task; readonly progress: Pick<Progress, "usage"> }
 
 /** A limit on what is spent. */
 export type Amount = {
-  readonly code: "tokens" | "budget"
+  readonly code: "tokens" | "budget" | "purse"
   /** What sets it. */
   readonly source: string
   /** 0 where it is off; `task` is undefined before there is one. */
   readonly allowed: (limits: SpendingLimits, task?: Task) => number
   /** What counts for it; undefined without a run where it is a run's own, since a new one begins at nothing. */
   readonly used: (spent: Spent, run?: Run) => Usage | undefined
+  /** What is kept for last words; absent for a tenth of what is allowed. */
+  readonly reserve?: (spent: Spent) => number
   readonly unit: Unit
   /** Whose limit it is, and who spent. */
   readonly whose: string
@@ -124,6 +137,17 @@ export const AMOUNTS: readonly Amount[] = [
     who: "the project's tasks of the last 24 hours",
     goesTo: "the project's tasks within 24 hours",
   },
+  {
+    code: "purse",
+    source: "tasks_purse",
+    allowed: ({ purse }) => purse?.max ?? 0,
+    used: ({ purse }) => purse?.used,
+    reserve: ({ purse }) => purse?.reserve ?? 0,
+    unit: MONEY,
+    whose: "the board's purse",
+    who: "the board's tasks",
+    goesTo: "the board's tasks",
+  },
 ]
 
 const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.cost - cost })
@@ -133,7 +157,11 @@ export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: 
   `${who} ${unit.told(usage, allowed, source)}`
 
 /** Part of a limit that is left when a run is asked for its last word: nothing new begins with it. */
-export const LEFT_FOR_LAST_WORD = 0.1
+const LEFT_FOR_LAST_WORD = 0.1
+
+/** What is left of a limit when a run is asked for its last word. */
+export const keptOf = ({ reserve }: Pick<Amount, "reserve">, allowed: number, spent: Spent): number =>
+  Math.max(allowed * LEFT_FOR_LAST_WORD, reserve?.(spent) ?? 0)
 
 /**
  * Why no run may begin: of a limit that it would come under so little is left, if anything, that it would be asked for
@@ -146,7 +174,7 @@ export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefi
     const used = amount.used(spent)
     if (!used || allowed === 0) continue
     const left = allowed - amount.unit.of(used)
-    if (left > allowed * LEFT_FOR_LAST_WORD + SAME_USD) continue
+    if (left > keptOf(amount, allowed, spent) + SAME_USD) continue
     const text = spentText(amount, used, allowed)
     return left > SAME_USD ? `${text}, and what is left, ${amount.unit.plain(left)}, is too little to begin with` : text
   }
@@ -175,4 +203,5 @@ export function atItsEnd(reason: Reason, limits: SpendingLimits, spent: Spent, r
 /** True where a limit is on that several tasks share, or that counts a task's own tasks: what it needs is a bill. */
 export const needsBill = (limits: SpendingLimits, task?: Task): boolean =>
   limits.maxCostPerTask + limits.maxCostPerSession + limits.maxTokensPerSession + limits.maxCostPerDay > 0 ||
+  limits.purse !== undefined ||
   task?.run.budget !== undefined

@@ -45,6 +45,7 @@ export const REASON_CODES = [
   "check",
   "schema",
   "limit",
+  "purse",
 ] as const
 
 export type ReasonCode = (typeof REASON_CODES)[number]
@@ -396,6 +397,17 @@ export const addUsage = (a: Usage, b: Usage): Usage => ({
   cacheWrite: a.cacheWrite + b.cacheWrite,
   cost: a.cost + b.cost,
   ...((a.atLeast || b.atLeast) && { atLeast: true }),
+})
+
+/** What was used since `before`. */
+export const lessUsage = (usage: Usage, before: Usage): Usage => ({
+  ...usage,
+  input: usage.input - before.input,
+  output: usage.output - before.output,
+  reasoning: usage.reasoning - before.reasoning,
+  cacheRead: usage.cacheRead - before.cacheRead,
+  cacheWrite: usage.cacheWrite - before.cacheWrite,
+  cost: usage.cost - before.cost,
 })
 
 export const addFigures = (a: Figures, b: Figures): Figures => ({

@@ -1,14 +1,7 @@
 import { duration } from "../lib/duration.ts"
+import { moment } from "../lib/moment.ts"
 import { SAME_USD } from "../lib/money.ts"
-import {
-  AMOUNTS,
-  type Amount,
-  atItsEnd,
-  LEFT_FOR_LAST_WORD,
-  type SpendingLimits,
-  type Spent,
-  spentText,
-} from "./spending.ts"
+import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"
 import { elapsed, type LastWord, type Progress, type Reason, type ReasonCode, type Task, type Usage } from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms. */
@@ -71,6 +64,17 @@ const TIME: Rule = {
   },
 }
 
+/** The time of the purse that pays it is the wall's: it goes on while a run is parked, and while the machine sleeps. */
+const PURSE_TIME: Rule = {
+  code: "purse",
+  gauge: ({ limits: { purse }, now }) => purse && gaugeOf(now - purse.openedAt, purse.until - purse.openedAt),
+  passed: "at",
+  byClock: true,
+  reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
+  text: (_gauge, { limits: { purse }, now }) =>
+    `Stopped at the end of the board's purse, ${moment(purse?.until ?? now, now)}.`,
+}
+
 const EMPTY: Rule = {
   code: "empty",
   gauge: ({ progress }) => gaugeOf(progress.emptyAnswers, MOST_EMPTY_ANSWERS),
@@ -92,18 +96,21 @@ const SILENCE: Rule = {
 
 const spending = (amount: Amount): Rule => ({
   code: amount.code,
-  gauge: (run) => gaugeOf(amount.unit.of(usedOf(amount, run)), amount.allowed(run.limits, run.task)),
+  gauge: (run) => {
+    const used = amount.used(run.spent, run)
+    return used && gaugeOf(amount.unit.of(used), amount.allowed(run.limits, run.task))
+  },
   passed: "above",
   byClock: false,
-  reserve: ({ allowed }, { progress, limits }) =>
-    limits.lastWord > 0 && hasWorked(progress) ? allowed * LEFT_FOR_LAST_WORD : 0,
+  reserve: ({ allowed }, { progress, limits, spent }) =>
+    limits.lastWord > 0 && hasWorked(progress) ? keptOf(amount, allowed, spent) : 0,
   text: ({ allowed }, run) => `Stopped at ${amount.whose}: ${spentText(amount, usedOf(amount, run), allowed)}.`,
 })
 
 const usedOf = (amount: Amount, run: Watched): Usage => amount.used(run.spent, run) as Usage
 
 /** All limits of a run. Where several are passed, the first gives the reason. */
-const RULES: readonly Rule[] = [TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
+const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
 
 /** What a run's limits demand now; undefined where it may go on. */
 export function demandOf(run: Watched): Demand | undefined {

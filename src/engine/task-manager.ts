@@ -10,8 +10,10 @@ import {
   isQueued,
   isUnattended,
   isUnmerged,
+  NO_USAGE,
   type Status,
   type Task,
+  type Usage,
 } from "../core/task.ts"
 import { ABORTED } from "../core/verdict.ts"
 import type { PlaceKind, Shown } from "../place/place.ts"
@@ -20,6 +22,7 @@ import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
+import type { Purse } from "./limits/ledger.ts"
 import type { Parts } from "./parts.ts"
 import { DELETED } from "./run/looked.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./tasks/lookup.ts"
@@ -42,6 +45,10 @@ export type Report = {
 const CANCELLED: Ending = {
   type: "cancelled",
   reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
+}
+const PURSE_ENDED: Ending = {
+  type: "cancelled",
+  reason: { code: "purse", text: "It was stopped: the board's purse has ended." },
 }
 const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
 
@@ -265,9 +272,26 @@ export class TaskManager {
     return this.#all.unattended.refusals()
   }
 
-  /** Stops such a run, for the person who wants that. False where there is none. */
-  stopRun(sessionID: string): Promise<boolean> {
-    return this.#all.unattended.stop(sessionID, STOPPED)
+  /** Stops such a run, for the person who wants that, or for the purse that ends. False where there is none. */
+  stopRun(sessionID: string, why?: "purse"): Promise<boolean> {
+    return this.#all.unattended.stop(sessionID, why === "purse" ? PURSE_ENDED : STOPPED)
+  }
+
+  /** Sessions that stand by themselves are paid from this purse; undefined where there is none (any more). */
+  usePurse(purse: Purse | undefined): void {
+    this.#all.ledger.usePurse(purse)
+    this.#all.timekeeper.wake()
+  }
+
+  /** What all runs took of the task whose own session this is, and the tasks below it. */
+  took(sessionID: string): Usage {
+    const task = this.#parts.store.bySession(sessionID)
+    return task ? this.#all.ledger.ofTask(task.id) : NO_USAGE
+  }
+
+  /** What the purse's runs took since it was opened, and what those at work may need for their last words. */
+  ofPurse(): NonNullable<Spent["purse"]> {
+    return this.#all.ledger.ofPurse()
   }
 
   /** The task whose own session this is. */

@@ -9,6 +9,16 @@ export const dollars = (amount: number, atLeast = false): string => {
   return `${atLeast ? "at least " : ""}$${fixed(amount, digits, digits)}`
 }
 
+/** A sum for a person who looks at the whole: `$4.37`; with four digits where it is less than a dollar. */
+export const cents = (amount: number, atLeast = false): string => {
+  const digits = amount >= 1 || amount === 0 ? 2 : 4
+  return `${atLeast ? "at least " : ""}$${fixed(amount, 2, digits)}`
+}
+
+/** `$4.37 of $5.00`. */
+export const spentShort = (amount: number, allowed: number, atLeast = false): string =>
+  `${cents(amount, atLeast)} of ${cents(allowed)}`
+
 /** What may be spent, as somebody set it: `$0.50`, `$0.0005`. */
 export const budget = (amount: number): string => `$${fixed(amount, 2, 6)}`
 

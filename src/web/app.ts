@@ -12,6 +12,7 @@ import { errorHandler, notFound } from "./errors.ts"
 import { eventsRoute, type Teller } from "./events.ts"
 import { doorGuard, type Env, hostGuard, originGuard } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
+import { purseRoutes, reportsRoutes } from "./purse.ts"
 import { repliesRoutes } from "./replies.ts"
 import { sessionsRoutes } from "./sessions.ts"
 import { tasksRoutes } from "./tasks.ts"
@@ -53,6 +54,14 @@ export function createApp({ address, door, host, source, feed, page, log }: AppP
     agentsRoutes(source, () => Date.now()),
   )
   app.route("/api/tasks", repliesRoutes(source))
+  app.route(
+    "/api/purse",
+    purseRoutes(() => source().board),
+  )
+  app.route(
+    "/api/reports",
+    reportsRoutes(() => source().board),
+  )
   app.route(
     "/api/agents",
     actsRoutes(source, () => Date.now()),

@@ -37,6 +37,7 @@ export class Feed {
   #inFlight = ""
   #problem = ""
   #ended = ""
+  #purse = ""
   #spent = ""
   #hasBoard = false
   readonly #dirty = new Set<string>()
@@ -196,6 +197,9 @@ export class Feed {
     if (owners !== this.#owners) change.owners = list.agents
     if (inFlight !== this.#inFlight) change.inFlight = list.inFlight
     if (ended !== this.#ended) change.ended = ended
+    const purse = list.purse ? JSON.stringify(list.purse) : ""
+    if (purse !== this.#purse) change.purse = list.purse ?? null
+    this.#purse = purse
     this.#owners = owners
     this.#inFlight = inFlight
     this.#ended = ended
@@ -227,6 +231,7 @@ export class Feed {
       tasks: list(this.#tasks),
       agents: this.#owners || "[]",
       inFlight: this.#inFlight || "[]",
+      purse: this.#purse || undefined,
       problem: problem && JSON.stringify(problem),
     })
     const large = { agents: list(this.#agents), board: board && boardText, spent: this.#spent || undefined }

@@ -69,8 +69,9 @@ export function tasksRoutes(boardOf: () => Board | undefined): Hono {
 
 /** The board as a whole, as route and event stream tell it. */
 export async function listOf(board: Board): Promise<TaskList> {
-  const [tasks, agents] = await Promise.all([board.list(), board.agents()])
-  return { tasks: tasks.map((task) => taskRow(task, board)), agents, inFlight: board.inFlight() }
+  const [tasks, agents, purse] = await Promise.all([board.list(), board.agents(), board.purse.view()])
+  const rows = tasks.map((task) => taskRow(task, board))
+  return { tasks: rows, agents, inFlight: board.inFlight(), ...(purse && { purse }) }
 }
 
 function ended({ task, canceled, open }: Archived, board: Board): Ended {

@@ -1,4 +1,4 @@
-import type { BoardAgent } from "../board/service.ts"
+import type { BoardAgent, PurseView } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Merge, Phase, ReasonCode, Status } from "../core/task.ts"
 import type { Conversation, StoryRun } from "../host/person.ts"
@@ -107,10 +107,15 @@ export type Choices = {
 /** A board task with what it is doing now. */
 export type TaskRow = BoardTask & Pick<TaskState, "state" | "reason"> & { readonly stateText: string }
 
+/** How the board's purse stands. */
+export type PurseState = { readonly open: false } | ({ readonly open: true } & PurseView)
+
 export type TaskList = {
   readonly tasks: readonly TaskRow[]
   readonly agents: readonly BoardAgent[]
   readonly inFlight: readonly string[]
+  /** The purse that is open. */
+  readonly purse?: PurseView
 }
 
 /** The answer to a change that ends tasks. */
@@ -142,6 +147,8 @@ export type Delta = {
   readonly tasksGone?: readonly string[]
   readonly owners?: readonly BoardAgent[]
   readonly inFlight?: readonly string[]
+  /** Null: none is open any more. */
+  readonly purse?: PurseView | null
   /** Another than before: a task has been archived, which may have come and gone between two events. */
   readonly ended?: string
   /** Empty: the board can be read again. */

@@ -51,9 +51,9 @@ const boardTools = (request: ModelRequest) => request.tools.filter((name) => nam
 describe("the tools", () => {
   test("are offered to the board's agents, explore among them, and to no other", async () => {
     for (const [agent, count] of [
-      ["build", 13],
-      ["librarian", 13],
-      ["explore", 13],
+      ["build", 14],
+      ["librarian", 14],
+      ["explore", 14],
       ["outsider", 0],
       ["general", 0],
     ] as const) {
@@ -240,7 +240,7 @@ describe("a new owner", () => {
     expect(taken?.system).not.toContain("You are the librarian.")
     expect(taken && blockOf(taken)).toContain("Owner: explore. Created by: build.")
     expect(JSON.stringify(taken?.messages)).toContain("This far I came.")
-    expect(boardTools(taken as ModelRequest)).toHaveLength(13)
+    expect(boardTools(taken as ModelRequest)).toHaveLength(14)
     const prompts = (await messages(host, threadId)).filter(({ info }) => info.role === "user")
     expect(prompts.map(({ info }) => info.role === "user" && info.agent)).toEqual(["librarian", "explore"])
     expect(stored(host, task_id)).toMatchObject({ threadId, owner: "explore", createdBy: "build" })

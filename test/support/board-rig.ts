@@ -2,14 +2,16 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { type BoardSetup, TaskBoard } from "../../src/board/board.ts"
-import type { RunRequest, Runs, RunView } from "../../src/board/runs.ts"
+import type { RunAccount, RunRequest, Runs, RunView } from "../../src/board/runs.ts"
 import type { Actor } from "../../src/board/service.ts"
 import type { BoardState } from "../../src/board/state.ts"
 import { formatBoard } from "../../src/board/store/format.ts"
 import { digestOf, Keep } from "../../src/board/store/keep.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/board/threads.ts"
-import type { Clock } from "../../src/core/ports.ts"
+import type { Clock, Prompt } from "../../src/core/ports.ts"
+import { NO_USAGE, type Usage } from "../../src/core/task.ts"
+import type { Purse } from "../../src/engine/limits/ledger.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { SIGNER } from "./records.ts"
 
@@ -60,6 +62,37 @@ export class FakeRuns implements Runs {
   async stop(sessionID: string): Promise<void> {
     this.stopped.push(sessionID)
     this.end(sessionID, { status: "cancelled", begun: true, refused: [] })
+  }
+
+  /** What the threads' runs took, in US dollars, and what is told of the last of each. */
+  readonly costs = new Map<string, number>()
+  readonly accounts = new Map<string, RunAccount>()
+  /** The purse that pays. */
+  purse: Purse | undefined
+  /** What those at work may need for their last words. */
+  reserve = 0
+
+  usePurse(purse: Purse | undefined): void {
+    this.purse = purse
+  }
+
+  took(sessionID: string): Usage {
+    return { ...NO_USAGE, output: 100, cost: this.costs.get(sessionID) ?? 0 }
+  }
+
+  ofPurse() {
+    const threads = Object.entries(this.purse?.threads ?? {})
+    const cost = threads.reduce((sum, [id, before]) => sum + this.took(id).cost - before.cost, 0)
+    return { used: { ...NO_USAGE, cost }, reserve: this.reserve }
+  }
+
+  async account(sessionID: string): Promise<RunAccount> {
+    return this.accounts.get(sessionID) ?? { receipt: "" }
+  }
+
+  /** Its model's provider is at its limit. */
+  park(sessionID: string, until?: number): void {
+    this.set(sessionID, { ...(this.of(sessionID) as RunView), parked: { until, model: "mock/one" } })
   }
 
   wrote(messageID: string): boolean {
@@ -183,6 +216,23 @@ class FakeSurroundings {
     this.toasts.push(`${title}: ${message}`)
   }
 
+  /** What was put into sessions; those that are at work, and those whose user has undone something. */
+  readonly prompts: Prompt[] = []
+  readonly busy = new Set<string>()
+
+  async persona() {
+    return { agent: "build" }
+  }
+  async parent(id: string) {
+    return { id, rules: [], reverted: false } as never
+  }
+  async activity() {
+    return new Map([...this.busy].map((id) => [id, { type: "busy" as const }]))
+  }
+  async prompt(request: Prompt) {
+    this.prompts.push(request)
+  }
+
   log(level: string, message: string, fields: object = {}) {
     this.logs.push(`${level}: ${message} ${JSON.stringify(fields)}`)
   }
@@ -231,6 +281,7 @@ export class BoardRig {
       runs: this.runs,
       host: this.surroundings,
       clock: this.clock,
+      lastWord: 60_000,
       processes: {
         self: { place: "here", pid: this.#pid, started: "1" },
         isAlive: ({ pid }) => processes.get(pid) ?? false,

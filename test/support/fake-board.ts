@@ -1,3 +1,4 @@
+import type { ReportHead } from "../../src/board/purse/report.ts"
 import {
   type Actor,
   type Archived,
@@ -6,6 +7,8 @@ import {
   BoardError,
   type BoardTask,
   type NewTask,
+  type Purses,
+  type PurseView,
   type Resource,
   type TaskPatch,
   type TaskState,
@@ -117,6 +120,32 @@ export class FakeBoard implements Board {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }
+
+  purseView: PurseView | undefined
+  readonly purse: Purses = {
+    view: async () => this.purseView,
+    open: async ({ max, until }) => {
+      if (typeof max !== "number" || max <= 0) throw new BoardError("invalid", "`max` must be an amount.")
+      if (this.purseView) throw new BoardError("conflict", "A purse is open.")
+      const openedAt = new Date(this.now()).toISOString()
+      const text = `$0.00 of $${max} until ${until}, 0 at work`
+      this.purseView = { max, spent: 0, atLeast: false, openedAt, until: String(until), atWork: 0, parked: 0, text }
+      this.#tell()
+      return this.purseView
+    },
+    close: async () => {
+      if (!this.purseView) throw new BoardError("conflict", "No purse is open.")
+      this.purseView = undefined
+      this.#tell()
+    },
+    reports: async () => this.reports,
+    report: async (name) => {
+      const found = this.reports.find((report) => report.name === name)
+      if (!found) throw new BoardError("not found", `There is no report "${name}".`)
+      return { ...found, tasks: [], text: "Spent $4.37 of $5.00." }
+    },
+  }
+  reports: ReportHead[] = []
 
   accepted = 0
   subtasksIn = () => this.#unused()

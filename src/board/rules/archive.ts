@@ -97,7 +97,7 @@ export const wokenAt = (pulse: Pulse, cause: WakeCause, at: string): Pulse => ({
 
 /** A task that rested after failures may run again. */
 export function touch(state: BoardState, id: string): BoardState {
-  const { failures: _failures, failure: _failure, ...pulse } = pulseOf(state, id)
+  const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = pulseOf(state, id)
   return setPulse(state, id, pulse)
 }
 

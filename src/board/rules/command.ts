@@ -1,5 +1,6 @@
+import type { Usage } from "../../core/task.ts"
 import type { Actor, BoardErrorCode, NewStep, NewSubtask, NewTask, StepPatch, TaskPatch } from "../service.ts"
-import type { BoardState } from "../state.ts"
+import type { BoardState, PurseEnd } from "../state.ts"
 import type { BoardStatus, BoardTask, Resource } from "../task.ts"
 import type { ArchivedTask } from "./archive.ts"
 
@@ -46,6 +47,27 @@ export type Command =
   | { readonly type: "refused"; readonly reasons: Readonly<Record<string, string>> }
   /** A round of the clock. */
   | { readonly type: "tick" }
+  /** `until`: a time of day, or an ISO time. `night`: it is the option that opens it, for the night that began then. */
+  | {
+      readonly type: "open purse"
+      readonly max: number
+      readonly until: string
+      readonly by: Actor
+      readonly night?: string
+      /** Of the one that is open, for the refusal. */
+      readonly spent?: number
+    }
+  | { readonly type: "close purse"; readonly by: Actor }
+  /** A session is paid from the purse, which had taken `before`; `begins`: a run begins there. */
+  | {
+      readonly type: "pay"
+      readonly id: string
+      readonly threadId: string
+      readonly before: Usage
+      readonly begins: boolean
+    }
+  | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
+  | { readonly type: "purse ended" | "purse told" }
   /** Finishes what a killed process or a hand has left: tasks that stand in history, or have ended, and are still here. */
   | { readonly type: "settle"; readonly archived: readonly ArchivedTask[] }
 

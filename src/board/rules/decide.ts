@@ -3,6 +3,7 @@ import { type BoardState, isOutside } from "../state.ts"
 import type { Change, Command, Facts, Refusal } from "./command.ts"
 import { openTask } from "./common.ts"
 import { accept, forget, restore } from "./person.ts"
+import { closePurse, endPurse, openPurse, pay, purseEnded, purseTold } from "./purse.ts"
 import { notify, ran, refused, run, setThread, settle, tick, written } from "./runs.ts"
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
@@ -67,6 +68,18 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
       return refused(state, command.reasons)
     case "tick":
       return tick(state, facts)
+    case "open purse":
+      return openPurse(state, command, facts)
+    case "close purse":
+      return closePurse(state, command)
+    case "pay":
+      return pay(state, command)
+    case "end purse":
+      return endPurse(state, command, facts)
+    case "purse ended":
+      return purseEnded(state)
+    case "purse told":
+      return purseTold(state)
     case "settle":
       return settle(state, command.archived, facts)
   }

@@ -5,6 +5,7 @@ import * as check from "./checks.ts"
 import type { Change, Facts, Of, RunResult } from "./command.ts"
 import { openTask, put, threadTask, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
+import { idleAfter } from "./purse.ts"
 
 /** What has to do with threads, runs and the clock. */
 
@@ -53,14 +54,16 @@ export function run(state: BoardState, id: string, facts: Facts): Change {
 export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: Facts): Change {
   const task = findTask(state, id)
   if (!task) return unchanged(state)
-  const { wake, failures = 0, failure, needs = undefined, ...pulse } = pulseOf(state, id)
+  const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = pulseOf(state, id)
   const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
   const needed = result.needs ?? needs
+  const still = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
   const next = {
     ...pulse,
     ran: startedAt,
     ...(owed && { wake: wake.at > now ? { ...wake, at: now } : wake }),
     ...failuresAfter(result, failures, failure),
+    ...(still !== undefined && { idle: still }),
     ...(needed !== undefined && { needs: needed }),
   }
   return { ...unchanged(setPulse(state, id, next)), task }

@@ -3,6 +3,7 @@ import type { Tool } from "../../tools/tool.ts"
 import { MOST_HISTORY } from "../service.ts"
 import { isSameText, newTaskSchema, taskPatchSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
+import { runPurse } from "./purse.ts"
 import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
 
 /** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
@@ -78,6 +79,16 @@ Not for what you can do now, for a quick answer from another agent, or for what 
         const own = tasks.filter(({ owner }) => owner === agent)
         return renderList(board, own, agent)
       },
+    }),
+    purse: boardTool(ports, {
+      description:
+        "Have the board worked on without a pause until the money or the time is used up; then one report comes here. Without arguments: how it stands.",
+      args: {
+        max: z.number().optional().describe("US dollars."),
+        until: z.string().optional().describe('"07:00", or an ISO time.'),
+        close: z.boolean().optional().describe("End it now."),
+      },
+      run: (args, by) => runPurse(board, args, by),
     }),
     list_history: boardTool(ports, {
       description: "List ended tasks of all agents, newest first.",

@@ -173,6 +173,7 @@ export class Conductor {
       now: clock.now(),
       options,
       task,
+      purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       owed: this.#ports.outbox.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),

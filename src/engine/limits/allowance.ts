@@ -37,13 +37,13 @@ export class Allowance {
 
   /** Why nothing may begin; undefined where it may. */
   refusal(sessionID: string, taskID?: string): string | undefined {
-    return refusalOf(this.#parts.options, this.#ledger.spentBefore(sessionID, taskID))
+    return refusalOf(this.#ledger.limitsIn(sessionID, taskID), this.#ledger.spentBefore(sessionID, taskID))
   }
 
   /** What a run that is about to begin may spend, for a reader. */
   of(task: Task): readonly string[] {
-    const { options } = this.#parts
-    return allowanceOf(options, needsBill(options, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
+    const limits = this.#ledger.limitsIn(task.parentID, task.id)
+    return allowanceOf(limits, needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
   }
 
   /** What a run may cost that was given `max` for itself. */

@@ -1,7 +1,29 @@
 import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
-import { NOTHING_SPENT, needsBill, refusalOf, type Spent } from "../../core/spending.ts"
-import { addUsage, isActive, NO_FIGURES, NO_USAGE, NOBODY, type Task, type Usage } from "../../core/task.ts"
+import {
+  NOTHING_SPENT,
+  needsBill,
+  type PurseLimit,
+  refusalOf,
+  type SpendingLimits,
+  type Spent,
+} from "../../core/spending.ts"
+import {
+  addUsage,
+  isActive,
+  isParked,
+  isQueued,
+  lessUsage,
+  NO_FIGURES,
+  NO_USAGE,
+  NOBODY,
+  type Task,
+  type Usage,
+} from "../../core/task.ts"
 import type { Parts } from "../parts.ts"
+import type { ActiveRun } from "../run/active-run.ts"
+
+/** A purse, with the sessions whose tasks it pays, and what each had taken before. */
+export type Purse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
 type Elsewhere = { readonly task: Task; readonly cost?: number }
 
@@ -16,6 +38,7 @@ export class Ledger {
   readonly #parts: Parts
   /** Other processes' tasks, and what their running ones have cost. */
   #elsewhere: readonly Elsewhere[] = []
+  #purse: Purse | undefined
   /** The bill of this moment, while several runs are looked at. */
   #shown: Bill | undefined
   #lookedAt = Number.NEGATIVE_INFINITY
@@ -27,12 +50,35 @@ export class Ledger {
 
   /** Whether a limit is on that several tasks share. */
   get isShared(): boolean {
-    return needsBill(this.#parts.options)
+    return this.#purse !== undefined || needsBill(this.#parts.options)
+  }
+
+  /** From now on these sessions are paid from a purse; undefined where there is none any more. */
+  usePurse(purse: Purse | undefined): void {
+    this.#purse = purse
+  }
+
+  /** The purse that pays a task: that of the thread which it works in, or which launched it. */
+  purseOf({ sessionID, parentID }: Pick<Task, "sessionID" | "parentID">): PurseLimit | undefined {
+    return this.#paid(parentID === NOBODY ? sessionID : parentID)
+  }
+
+  /** The limits that a session's next run comes under; `taskID` names the task where it has one. */
+  limitsIn(sessionID: string, taskID?: string): SpendingLimits {
+    const { options, store } = this.#parts
+    const own = taskID === undefined ? undefined : store.get(taskID)
+    const purse = own ? this.purseOf(own) : this.#paid(sessionID)
+    return purse ? { ...options, purse } : options
+  }
+
+  /** What the purse's runs took since it was opened, and what those at work may need for their last words. */
+  ofPurse(): NonNullable<Spent["purse"]> {
+    return this.#ofPurse(this.#shown ?? this.#bill())
   }
 
   /** Of a limit that a task shares so much is used that nothing new may begin, and the others' last words are due. */
   isNear(task: Task): boolean {
-    return this.isShared && refusalOf(this.#parts.options, this.spentBy(task)) !== undefined
+    return this.isShared && refusalOf(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
   }
 
   /** What has been spent that counts for a run's limits. */
@@ -102,7 +148,27 @@ export class Ledger {
     const above = payer(sessionID, (id) => store.bySession(id))
     // Those that nobody launched have no session in common.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
-    return { task: taskID ? bill.task(taskID) : NO_USAGE, session, day: bill.day }
+    const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day: bill.day }
+    return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
+  }
+
+  #paid(sessionID: string): PurseLimit | undefined {
+    const purse = this.#purse
+    if (!purse) return undefined
+    const thread = payer(sessionID, (id) => this.#parts.store.bySession(id))
+    return Object.hasOwn(purse.threads, thread) ? purse : undefined
+  }
+
+  #ofPurse(bill: Bill): NonNullable<Spent["purse"]> {
+    const { store } = this.#parts
+    const { threads = {} } = this.#purse ?? {}
+    const used = Object.entries(threads).map(([sessionID, before]) => {
+      const task = store.bySession(sessionID)
+      return task ? lessUsage(bill.task(task.id), before) : NO_USAGE
+    })
+    const paid = store.active().filter((task) => !isQueued(task) && !isParked(task) && this.purseOf(task))
+    const reserve = paid.reduce((sum, { id }) => sum + dearestStep(store.run(id)), 0)
+    return { used: used.reduce(addUsage, NO_USAGE), reserve }
   }
 
   #bill(): Bill {
@@ -130,3 +196,6 @@ export class Ledger {
     return { lastRun, before: task.earlier.usage }
   }
 }
+
+const dearestStep = (run: ActiveRun | undefined): number =>
+  Math.max(0, ...[...(run?.told.answers.values() ?? [])].map(({ usage }) => usage?.cost ?? 0))

@@ -1,7 +1,7 @@
 import type { Answered } from "../../core/after.ts"
 import type { Activity, HostEvent, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Spent } from "../../core/spending.ts"
+import type { PurseLimit, Spent } from "../../core/spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Parked, Reason, Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
 import type { Checked } from "../../core/value.ts"
@@ -12,6 +12,8 @@ import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run
 export type World = {
   readonly now: number
   readonly options: Options
+  /** The board's purse, where it pays the run. */
+  readonly purse?: PurseLimit
   /** The record of the run's task. */
   readonly task: Task
   /** Tasks that it launched are at work, or one's end is still to be told. */

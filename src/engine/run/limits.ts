@@ -17,7 +17,8 @@ const REFUSAL = "Nobody answered in time. Go on without it, and say in your answ
 const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it; nothing is added up where no limit asks for it. */
-export function watchedAs(run: ActiveRun, { task, options: limits, spent, ownTasks, now }: World): Watched {
+export function watchedAs(run: ActiveRun, { task, options, purse, spent, ownTasks, now }: World): Watched {
+  const limits = purse ? { ...options, purse } : options
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
   return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, now }
 }
@@ -147,7 +148,8 @@ function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], w
       lookAt: undefined,
       lookedAt: world.now,
     }
-    const counts = world.options.maxTokensPerTask > 0 || needsBill(world.options, world.task)
+    const counts =
+      world.options.maxTokensPerTask > 0 || world.purse !== undefined || needsBill(world.options, world.task)
     return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
   }
   if (doing === "nothing") return also(rested(given, world), (run) => looks(run, world))

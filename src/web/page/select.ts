@@ -136,6 +136,8 @@ export function adviceFor(code: AgentRow["reasonCode"]): string {
       return "Try again with less to do, or with a longer time limit."
     case "tokens":
       return "Try again with less to do, or raise the option maxTokensPerTask."
+    case "purse":
+      return "Its board's purse has ended. Open another, or have the task worked on now."
     case "budget":
       return "Raise its budget, or wait until the 24 hours of the budget are over."
     case "provider":

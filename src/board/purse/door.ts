@@ -1,0 +1,83 @@
+import { moment as timeText } from "../../lib/moment.ts"
+import { cents, spentShort } from "../../lib/money.ts"
+import { count } from "../../lib/text.ts"
+import type { Command } from "../rules/command.ts"
+import type { Runs } from "../runs.ts"
+import type { Actor, Purses, PurseView } from "../service.ts"
+import type { BoardState } from "../state.ts"
+import { isInFlight } from "../status.ts"
+import type { Reports } from "./files.ts"
+import type { NamedReport, ReportHead } from "./report.ts"
+
+export type PurseDoorPorts = {
+  readonly read: () => Promise<BoardState>
+  readonly change: (command: Command) => Promise<unknown>
+  readonly runs: Pick<Runs, "of" | "ofPurse" | "took">
+  readonly reports: Reports
+  readonly now: () => number
+}
+
+export class PurseDoor implements Purses {
+  readonly #ports: PurseDoorPorts
+
+  constructor(ports: PurseDoorPorts) {
+    this.#ports = ports
+  }
+
+  async view(): Promise<PurseView | undefined> {
+    return this.#viewOf(await this.#ports.read())
+  }
+
+  async open({ max, until }: { max: unknown; until: unknown }, by: Actor): Promise<PurseView> {
+    const { change, read } = this.#ports
+    const { purse } = await read()
+    // What is spent of the open one no rule knows.
+    const spent = purse && this.#viewOf(await read())
+    await change({
+      type: "open purse",
+      max: max as number,
+      until: until as string,
+      by,
+      ...(spent && { spent: spent.spent }),
+    })
+    return (await this.view()) as PurseView
+  }
+
+  async close(by: Actor): Promise<void> {
+    await this.#ports.change({ type: "close purse", by })
+  }
+
+  reports(): Promise<readonly ReportHead[]> {
+    return this.#ports.reports.list()
+  }
+
+  report(name: string): Promise<NamedReport> {
+    return this.#ports.reports.get(name)
+  }
+
+  #viewOf({ purse }: BoardState): PurseView | undefined {
+    if (!purse) return undefined
+    const { runs, now } = this.#ports
+    const { max, openedAt, until, threads } = purse
+    const took = Object.entries(threads).map(([id, { before }]) => ({ usage: runs.took(id), before }))
+    const spent = took.reduce((sum, { usage, before }) => sum + usage.cost - before.cost, 0)
+    const atLeast = took.some(({ usage }) => usage.atLeast)
+    const going = Object.keys(threads)
+      .flatMap((id) => runs.of(id) ?? [])
+      .filter(isInFlight)
+    const parked = going.filter((run) => run.parked !== undefined).length
+    const atWork = going.length - parked
+    const doing = [`${atWork} at work`, ...(parked > 0 ? [`${parked} parked`] : [])].join(", ")
+    const text = `${spentShort(spent, max, atLeast)} until ${timeText(Date.parse(until), now())}, ${doing}`
+    return { max, spent, atLeast, openedAt, until, atWork, parked, text }
+  }
+}
+
+/** What a model is told that asked how it stands. */
+export function purseText(view: PurseView | undefined, last: ReportHead | undefined): string {
+  if (view) return `A purse is open: ${view.text}.`
+  const before = last
+    ? ` The last one took ${cents(last.spent)} of ${cents(last.max)} for ${count(last.tasks, "task")}: report ${last.name}.`
+    : ""
+  return `No purse is open.${before}`
+}

@@ -1,0 +1,107 @@
+import { z } from "zod"
+import { cents, spentShort } from "../../lib/money.ts"
+import { count, grouped, oneLine } from "../../lib/text.ts"
+
+/** How a purse's time was spent, from records. Written once, at its end, as JSON and as text; no model has a part in it. */
+
+const RESULTS = ["done", "partial", "blocked", "parked", "not begun"] as const
+
+const taskSchema = z.object({
+  id: z.string(),
+  title: z.string(),
+  result: z.enum(RESULTS),
+  /** The purse's runs of it. */
+  runs: z.number(),
+  tokens: z.number(),
+  /** In US dollars, as `spent`, which is their sum. */
+  cost: z.number(),
+  /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Parked: until when. */
+  text: z.string().optional(),
+  /** What is to be done next. */
+  next: z.string().optional(),
+})
+
+export const reportSchema = z.object({
+  max: z.number(),
+  until: z.string(),
+  openedAt: z.string(),
+  endedAt: z.string(),
+  why: z.enum(["closed", "time", "money", "nothing left"]),
+  spent: z.number(),
+  /** A step was cut off whose cost nobody knows. */
+  atLeast: z.literal(true).optional(),
+  tasks: z.array(taskSchema),
+})
+
+export type Report = z.infer<typeof reportSchema>
+export type ReportTask = z.infer<typeof taskSchema>
+
+/** A report as it is listed. */
+export type ReportHead = Omit<Report, "tasks"> & { readonly name: string; readonly tasks: number }
+
+/** The whole of it, with its text. */
+export type NamedReport = Report & { readonly name: string; readonly text: string }
+
+const HEADINGS: Readonly<Record<ReportTask["result"], string>> = {
+  done: "Done",
+  partial: "Partial",
+  blocked: "Blocked",
+  parked: "Parked",
+  "not begun": "Not begun",
+}
+
+const REASONS: Readonly<Record<Report["why"], string>> = {
+  closed: "it was closed",
+  time: "its time was over",
+  money: "its money was used up",
+  "nothing left": "nothing was left to do",
+}
+
+const MOST_TEXT_CHARS = 600
+
+/** Sums of dollars are not exact: a millionth is. */
+const exact = (amount: number): number => Number(amount.toFixed(6))
+
+export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly ReportTask[]): Report {
+  const rows = tasks.map((task) => ({ ...task, cost: exact(task.cost) }))
+  return { ...head, spent: exact(rows.reduce((sum, { cost }) => sum + cost, 0)), tasks: rows }
+}
+
+/** `Purse: $4.37 of $5.00`. */
+export const titleOf = ({ spent, max, atLeast }: Report): string => `Purse: ${spentShort(spent, max, atLeast)}`
+
+/** `5 done, 2 partial, 1 blocked`. */
+export function countsOf({ tasks }: Report): string {
+  const counts = RESULTS.flatMap((result) => {
+    const many = tasks.filter((task) => task.result === result).length
+    return many > 0 ? [`${many} ${result}`] : []
+  })
+  return counts.length === 0 ? "nothing was on the board" : counts.join(", ")
+}
+
+/** The whole of it, as Markdown. `time`: a moment for a reader. */
+export function reportText(report: Report, time: (at: string) => string): string {
+  const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
+  const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
+  const sections = RESULTS.flatMap((result) => {
+    const own = tasks.filter((task) => task.result === result)
+    return own.length === 0 ? [] : [section(HEADINGS[result], own.map(lineOf))]
+  })
+  const next = tasks.flatMap(({ id, next }) => (next === undefined ? [] : [`#${id}: ${shown(next)}`]))
+  const sums = [
+    tasks.reduce((sum, { runs }) => sum + runs, 0),
+    tasks.reduce((sum, { tokens }) => sum + tokens, 0),
+  ] as const
+  const last = `In all: ${countsOf(report)}; ${count(sums[0], "run")}, ${grouped(sums[1])} tokens, ${cents(spent, atLeast)}.`
+  return [head, ...sections, ...(next.length > 0 ? [section("Next steps", next)] : []), last].join("\n\n")
+}
+
+const section = (title: string, lines: readonly string[]): string =>
+  [`## ${title}`, "", ...lines.map((line) => `- ${line}`)].join("\n")
+
+function lineOf({ id, title, cost, runs, text }: ReportTask): string {
+  const took = runs === 0 && cost === 0 ? "" : `: ${cents(cost)}, ${count(runs, "run")}`
+  return `#${id} ${oneLine(title)}${took}.${text ? ` ${shown(text)}` : ""}`
+}
+
+const shown = (text: string): string => oneLine(text, MOST_TEXT_CHARS)
