@@ -6,6 +6,7 @@ import { eventuallyQuiet } from "./quiet.ts"
 import { allTold, childAskedAt, epoch, handOver, jobsOf } from "./turn.ts"
 
 export const TASKS = 5
+const TAG = "short"
 /** What a model takes to read a message and answer; what comes meanwhile it reads in one further step. */
 const THINKING_MS = 1500
 /** What a short answer says, of which the prompt says nothing. */
@@ -15,7 +16,7 @@ const answerTo = ({ description }: Job): string =>
 /** Has a parent launch five tasks and come to know their answers; its requests once it was told that they run. */
 export async function readAnswers(bench: Bench): Promise<readonly ModelRequest[]> {
   const { model, host } = bench
-  const jobs = jobsOf(TASKS)
+  const jobs = jobsOf(TASKS, TAG)
   const sessionID = await openSession(host)
   // They answer together, when all have been asked and the parent's turn is over.
   const door = gate()
