@@ -22,7 +22,7 @@ export function cancelTool(manager: TaskManager): Tool {
         .max(MOST_BATCH_CHARS)
         .optional()
         .describe("Its name, or the id of one of its tasks."),
-      all: z.boolean().optional().describe("All of them."),
+      all: z.boolean().optional(),
     },
     async run(args, context) {
       return renderCancelled(await manager.cancel(selectorOf(args), context))

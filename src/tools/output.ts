@@ -19,7 +19,7 @@ export function outputTool(manager: TaskManager, patience: number): Tool {
     description: DESCRIPTION,
     args: {
       task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning."),
-      block: z.boolean().optional().describe("Wait for the end."),
+      block: z.boolean().optional(),
       timeout: z
         .int()
         .min(1)

@@ -110,7 +110,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
   return {
-    description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words, for the user."),
+    description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user."),
     prompt: text(MOST_PROMPT_CHARS).optional().describe("The task. Needed unless you merge."),
     agent: text(200).optional().describe("Who does it. New tasks need this and description."),
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
@@ -129,7 +129,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     check: text(MOST_CHECK_CHARS)
       .optional()
       .describe(
-        "Command that must succeed before it counts as completed, say `npm test`. A resume keeps it where `merge` is true, else needs it again.",
+        "Command that must succeed before it counts as completed, say `npm test`. A resume needs it again, unless it merges.",
       ),
     schema: z
       .union([z.looseObject({}), text(1000)])
@@ -141,10 +141,10 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       .min(1)
       .max(maxTimeout || MAX_TIMER_MS, maxTimeout > 0 ? atMost(maxTimeout, "taskTimeout") : undefined)
       .optional()
-      .describe("Most ms it may take."),
+      .describe("Most ms."),
     max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask, atMost(maxCostPerTask, "maxCostPerTask")) : cost)
       .optional()
-      .describe("Most US dollars it may cost."),
+      .describe("Most US dollars."),
     after: z
       .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
       .optional()
