@@ -1,17 +1,22 @@
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host } from "../core/ports.ts"
-import { type Ending, isActive, type Task } from "../core/task.ts"
-import { type Answer, compose, wantsAnswer } from "../delivery/compose.ts"
-import { Outbox } from "../delivery/outbox.ts"
+import { isActive, type Task } from "../core/task.ts"
+import type { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
-import type { PlaceKind, Shown } from "../place/place.ts"
+import type { PlaceKind } from "../place/place.ts"
+import { Answers } from "./conductor/answers.ts"
 import { Conductor } from "./conductor/conductor.ts"
 import { Deeds, type Validate } from "./conductor/deeds.ts"
+import { Elsewhere } from "./conductor/elsewhere.ts"
+import { Forgetting } from "./conductor/forgetting.ts"
+import { Journal } from "./conductor/journal.ts"
+import { outboxOf } from "./conductor/outbox.ts"
 import { Places } from "./conductor/places.ts"
+import { Recovery } from "./conductor/recovery.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
 import { Gates } from "./gate/gates.ts"
@@ -22,14 +27,10 @@ import { Unattended } from "./launch/unattended.ts"
 import { Waiting } from "./launch/waiting.ts"
 import { Allowance } from "./limits/allowance.ts"
 import { Ledger } from "./limits/ledger.ts"
+import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
-import { Recovery } from "./recover/recovery.ts"
-import { Answers } from "./talk/answers.ts"
-import { Requests } from "./talk/requests.ts"
+import { Requests } from "./requests.ts"
 import { tellTask } from "./talk/tell.ts"
-import { Journal } from "./tasks/journal.ts"
-import { gatherMs, isLastNews, mayWake, newsOf, unwokenIn } from "./tasks/news.ts"
-import { Overview } from "./tasks/overview.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
 
@@ -52,12 +53,6 @@ export type ManagerPorts = {
   readonly commands?: CommandMarks
 }
 
-/** Lines of a diff that are shown. */
-const MOST_DIFF_LINES = 300
-/** How long a parent that was woken is given to ask its model, before what may wait is written. */
-const WOKEN_MS = 300
-const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
-
 const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
 
 export type Assembly = ReturnType<typeof assemble>
@@ -67,15 +62,16 @@ export type Assembly = ReturnType<typeof assemble>
  * be named in a function before it is made.
  */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
-  const { forks, isThread, randomID, options } = ports
+  const { forks, isThread, randomID } = ports
   const parts = partsOf(ports, stopped)
-  const { store, journal, host } = parts
+  const { store } = parts
   const answers = new Answers(parts)
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
+  const elsewhere = new Elsewhere(parts, ledger)
   const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
   const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
-  const outbox: Outbox = outboxOf(ports, parts, answers, () => conductor)
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => conductor)
   const deeds = new Deeds(parts, { places, answers, validate: ports.validate ?? noValidation })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
@@ -105,22 +101,17 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     randomID,
     queue,
     allowance,
+    elsewhere,
   })
-  const unattended = new Unattended(parts, { conductor, randomID, queue, allowance })
+  const unattended = new Unattended(parts, { conductor, randomID, queue, allowance, elsewhere })
   const gates: Gates = new Gates(parts, { conductor, pump: () => queue.pump(), at })
-  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, changed: freed })
-  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, gates })
+  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, changed: freed, watch })
+  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
+  const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })
+  const forget = (task: Task) => forgetting.forget(task)
   const retention = new Retention(parts, waiting, forget)
-  const overview = new Overview(parts, {
-    conductor,
-    answers,
-    discover: async (since) => {
-      await recovery.discover(since)
-      timekeeper.wake()
-    },
-    shown,
-  })
+  const overview = new Overview(parts, { conductor, answers, recovery, places })
   const requests = new Requests(parts, {
     conductor,
     forget,
@@ -147,40 +138,6 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     overview,
     requests,
     forget,
-    shown,
-  }
-
-  /** Forgets a task, with those that it launched: nobody else could ever look at them. */
-  async function forget(task: Task): Promise<void> {
-    const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
-    await Promise.all([...own.map(forget), forgetOne(task)])
-  }
-
-  async function forgetOne(task: Task): Promise<void> {
-    // Somebody may have asked it again while its end was closed.
-    conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
-    const remains = ledger.keep(store.get(task.id) ?? task)
-    const entry = store.remove(task.id)
-    if (entry) entry.run = undefined
-    entry?.letGo()
-    entry?.check()
-    conductor.tellInOrder(task.parentID)
-    if (options.wake === "last") {
-      const unwoken = unwokenIn(store.ofParent(task.parentID).filter(({ batch }) => batch === task.batch))
-      if (unwoken) outbox.rouse(unwoken)
-    }
-    waiting.endStranded(conductor)
-    if (entry) await journal.erase(entry, remains)
-  }
-
-  /** What a task changed in a place of its own. A diff that cannot be had is no reason to keep an answer back. */
-  async function shown(task: Task): Promise<Shown | undefined> {
-    try {
-      return await places.show(task, MOST_DIFF_LINES)
-    } catch (error) {
-      host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
-      return undefined
-    }
   }
 }
 
@@ -208,56 +165,5 @@ function partsOf({ host, clock, options, commands }: ManagerPorts, stopped: Abor
     store.disown(id)
     // Its parent is told that it was interrupted: what went on with it here does so no more.
     if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
-  }
-}
-
-function outboxOf(
-  { options, development }: ManagerPorts,
-  parts: Parts,
-  answers: Answers,
-  conductor: () => Conductor,
-): Outbox {
-  const { host, clock, store, journal, toaster, background, stopped } = parts
-  return new Outbox({
-    host,
-    clock,
-    stopped,
-    isKnown: (id) => store.get(id) !== undefined,
-    isLast: (task) => isLastNews(task, store),
-    gatherMs: (task) => gatherMs(task, store),
-    mayWake: (task) => mayWake(task, store),
-    silence: (parentID) => stopSession(parts, parentID).soon,
-    compose: async (task) => {
-      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
-      const answer = wanted ? await answerTo(task, parts, answers) : undefined
-      return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
-    },
-    told: (task, state, handedOver) => conductor().told(task, state, handedOver),
-    drained: (parentID, woken) => {
-      const flush = () => {
-        if (stopped.aborted) return
-        toaster.flush()
-        journal.flush(parentID)
-      }
-      // Not in the moment in which the host begins the turn of a parent that was woken.
-      if (woken) clock.after(WOKEN_MS, flush)
-      else flush()
-      // A task that was told of its own without being woken may have ended long before.
-      const parent = store.bySession(parentID)
-      if (!woken && parent) conductor().deliver(parent.id, { type: "look" })
-    },
-    run: (what, work) => background.run(what, work),
-  })
-}
-
-/** What a run has to tell its parent; undefined where that cannot be read now. */
-async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
-  const current = store.get(task.id)
-  const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
-  try {
-    return await answers.ofClosed(task, next)
-  } catch (error) {
-    host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
-    return undefined
   }
 }

@@ -3,7 +3,7 @@ import type { Toaster } from "../delivery/toaster.ts"
 import type { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
-import type { Journal } from "./tasks/journal.ts"
+import type { Journal } from "./conductor/journal.ts"
 import type { TaskStore } from "./tasks/store.ts"
 
 /** What every part of the engine works with. */

@@ -23,10 +23,10 @@ import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
 import type { Purse } from "./limits/ledger.ts"
+import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { DELETED } from "./run/looked.ts"
 import { type CancelSelector, findBatch, findTask, selectRunning } from "./tasks/lookup.ts"
-import type { Overview } from "./tasks/overview.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
 /** What goes along with a request to a session's model. */
@@ -81,19 +81,13 @@ export class TaskManager {
   }
 
   /** Brings back the tasks of an earlier process. Never rejects. */
-  async recover(): Promise<void> {
-    try {
-      await this.#all.recovery.recover()
-    } catch (error) {
-      this.#parts.host.log("warn", "could not look for earlier tasks", { error: String(error) })
-    }
-    this.#all.timekeeper.wake()
+  recover(): Promise<void> {
+    return this.#all.recovery.recover()
   }
 
   /** To be awaited before a session's tasks are used: brings back those that it had in an earlier process. */
-  async ready(sessionID: string): Promise<void> {
-    await this.#all.recovery.ready(sessionID)
-    this.#all.timekeeper.wake()
+  ready(sessionID: string): Promise<void> {
+    return this.#all.recovery.ready(sessionID)
   }
 
   async launch(request: LaunchRequest, caller: Caller): Promise<{ view: TaskView; reused: boolean }> {
@@ -180,7 +174,7 @@ export class TaskManager {
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
-    const shown = await this.#all.shown(task)
+    const shown = await this.#all.places.shown(task)
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
   }
 
@@ -322,7 +316,6 @@ export class TaskManager {
   async refresh(since: number): Promise<void> {
     await this.#all.recovery.discover(since)
     await this.#all.recovery.refreshForeign()
-    this.#all.timekeeper.wake()
   }
 
   /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */

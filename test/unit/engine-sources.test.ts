@@ -25,7 +25,7 @@ describe("the engine", () => {
       "src/engine/launch/holding.ts #cached",
       // Launches under way; ids of requests from the screen.
       "src/engine/launch/siblings.ts #underWay",
-      "src/engine/talk/requests.ts #taken",
+      "src/engine/requests.ts #taken",
       // Of one task, or one session.
       "src/engine/tasks/entry.ts children",
       "src/engine/tasks/entry.ts launching",
@@ -40,6 +40,15 @@ describe("the engine", () => {
       "src/engine/tasks/store.ts #listeners",
       "src/engine/tasks/store.ts #making",
     ])
+  })
+
+  test("waits in the conductor and at a launch alone, and where somebody outside waits for an answer", () => {
+    const outside = ["task-manager.ts", "overview.ts", "requests.ts"]
+    const rooms = ["conductor", "launch", ...outside]
+    const waiting = sources.flatMap(({ file, text }) => (/\bawait\b|\.then\(/.test(text) ? [file] : []))
+    expect(waiting.filter((file) => !rooms.includes(room(file)))).toEqual([])
+    // Each of those still does.
+    expect(outside.filter((name) => !waiting.includes(`src/engine/${name}`))).toEqual([])
   })
 
   test("knows no kind of place: what one is like stands in src/place alone", () => {
@@ -61,14 +70,14 @@ describe("the engine", () => {
   test("has no timer of its own but the one of the timekeeper, and those of single calls", () => {
     const timed = sources.flatMap(({ file, text }) => (/clock\.after\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([
-      "src/engine/assembly.ts",
+      "src/engine/conductor/answers.ts",
       "src/engine/conductor/conductor.ts",
+      "src/engine/conductor/journal.ts",
+      "src/engine/conductor/outbox.ts",
       "src/engine/conductor/places.ts",
+      "src/engine/conductor/recovery.ts",
       "src/engine/conductor/stopping.ts",
       "src/engine/gate/notice.ts",
-      "src/engine/recover/recovery.ts",
-      "src/engine/talk/answers.ts",
-      "src/engine/tasks/journal.ts",
     ])
   })
 })

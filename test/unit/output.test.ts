@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import { Journal, LATER_MS } from "../../src/engine/conductor/journal.ts"
 import type { Entry } from "../../src/engine/tasks/entry.ts"
-import { Journal, LATER_MS } from "../../src/engine/tasks/journal.ts"
 import { findBatch, findTask } from "../../src/engine/tasks/lookup.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { FakeClock } from "../support/fake-clock.ts"

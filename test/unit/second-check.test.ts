@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
+import type { Place } from "../../src/place/place.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -13,7 +13,7 @@ const PASSES_ONCE = `if [ -e "$0.passed" ]; then echo $$ > second; exec sleep 60
 class FakePlaces {
   readonly merged: string[] = []
   async capture() {}
-  ready = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), conflicts: [] })
+  enter = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), told: "" })
   isUntouched = async () => false
   bringIn = async () => ({ kind: "merged", files: ["theirs"], submodules: [] })
   putAway = async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] })
@@ -58,7 +58,7 @@ const refusal = (id: string) => rig.task(id).outcome?.work?.merge
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), "second-check-"))
   places = new FakePlaces()
-  rig = new Rig({ worktrees: async () => places as never as Worktrees })
+  rig = new Rig({ worktrees: async () => places as never as Place })
   rig.host.move = async () => {}
   rig.host.folderOf = (sessionID) => (sessionID === rig.parent ? "/project" : root)
 })

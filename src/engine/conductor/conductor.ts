@@ -20,8 +20,8 @@ import { nextDue } from "../run/due.ts"
 import { reopened } from "../run/ending.ts"
 import type { Command, Input, Step, World } from "../run/inputs.ts"
 import { step } from "../run/step.ts"
-import type { Answers } from "../talk/answers.ts"
 import type { Entry } from "../tasks/entry.ts"
+import type { Answers } from "./answers.ts"
 import type { Deeds } from "./deeds.ts"
 
 export type ConductorPorts = {

@@ -6,13 +6,14 @@ import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Parts } from "../parts.ts"
 import type { Command, Found, Input, Verified } from "../run/inputs.ts"
-import type { Answers } from "../talk/answers.ts"
-import { hintParent } from "../talk/hint.ts"
-import { messageOf as messageFor, promptOf, sayTo } from "../talk/say.ts"
+import { hintOf } from "../talk/notes.ts"
+import { messageOf as messageFor, promptOf } from "../talk/say.ts"
 import type { Entry } from "../tasks/entry.ts"
+import type { Answers } from "./answers.ts"
 import { runCheck } from "./check.ts"
 import type { Merging, Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
+import { tellIdle } from "./telling.ts"
 
 export type DeedPorts = { readonly places: Places; readonly answers: Answers; readonly validate: Validate }
 
@@ -69,7 +70,7 @@ export class Deeds {
       case "refuse":
         return this.#refuse(command.ask, command.text)
       case "hint":
-        return back({ type: "hinted", done: await hintParent(this.#parts, task, command.ask) })
+        return back({ type: "hinted", done: await tellIdle(this.#parts.host, hintOf(task, command.ask)) })
       case "rest?":
         if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "resting" })
         return
@@ -224,6 +225,19 @@ export class Deeds {
       this.#parts.host.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
       return otherwise
     }
+  }
+}
+
+/**
+ * The one way anything is said to a run's session. Where the run has ended meanwhile its session is stopped once more,
+ * whether the message is known to have come or not: it may have started the model again, with nobody to watch it.
+ * Rejects as the sending does.
+ */
+async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promise<void> {
+  try {
+    await send()
+  } finally {
+    if (!parts.store.runs(task)) await stopSession(parts, task.sessionID).done
   }
 }
 

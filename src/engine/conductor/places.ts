@@ -6,11 +6,14 @@ import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
 import type { MergeResult, Place, PlaceKind, PutAway, Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
-import { tellCutOff } from "../talk/hint.ts"
+import { cutOffOf } from "../talk/notes.ts"
 import { stopSession } from "./stopping.ts"
+import { tellIdle } from "./telling.ts"
 
 /** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
 const MOST_FILES = 100
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
 /** How long a session that was stopped may take to be idle, and how often it is looked at. */
 const QUIET_LIMIT_MS = 10_000
 const QUIET_LOOK_MS = 100
@@ -190,8 +193,17 @@ export class Places {
     return change?.after ?? task
   }
 
-  /** What an ended task changed, with the diff. */
-  async show(task: Task, mostLines: number): Promise<Shown | undefined> {
+  /** What an ended task changed, with the diff. One that cannot be had is no reason to keep an answer back. */
+  async shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await this.#show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+
+  async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#placeOf(task)
     return place.show(task.id, homeOf(this.#parts, task), mostLines)
@@ -200,7 +212,7 @@ export class Places {
   /** Each file that an ended task changed; its record has the first of many. */
   async filesOf(task: Task): Promise<readonly string[]> {
     const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
-    return moreFiles > 0 ? ((await this.show(task, 0))?.files ?? files) : files
+    return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
   }
 
   /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
@@ -268,7 +280,7 @@ export class Places {
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return
     toaster.cutOff(now, merge.files)
-    await tellCutOff(this.#parts, now, merge.files)
+    await tellIdle(this.#parts.host, cutOffOf(now, merge.files))
   }
 
   /** True where a task's place holds nothing that is not in its parent's files; where that cannot be told, false. */

@@ -4,8 +4,9 @@ import { Ticker } from "../../lib/ticker.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import type { Recovery } from "../recover/recovery.ts"
 import type { Conductor } from "./conductor.ts"
+import type { Elsewhere } from "./elsewhere.ts"
+import type { Recovery } from "./recovery.ts"
 
 /**
  * How often the host is looked at where the user does not say, in ms: seldom while events come, which tell what there
@@ -24,6 +25,7 @@ export type TimekeeperPorts = {
   readonly conductor: Conductor
   readonly recovery: Recovery
   readonly ledger: Ledger
+  readonly elsewhere: Elsewhere
   readonly gates: Gates
 }
 
@@ -36,6 +38,7 @@ export class Timekeeper {
   readonly #conductor: Conductor
   readonly #recovery: Recovery
   readonly #ledger: Ledger
+  readonly #elsewhere: Elsewhere
   readonly #gates: Gates
   readonly #ticker: Ticker
   #leasesRenewedAt: number
@@ -43,11 +46,12 @@ export class Timekeeper {
   #wokenAt = 0
   #seenAt = 0
 
-  constructor(parts: Parts, { conductor, recovery, ledger, gates }: TimekeeperPorts) {
+  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates }: TimekeeperPorts) {
     this.#parts = parts
     this.#conductor = conductor
     this.#recovery = recovery
     this.#ledger = ledger
+    this.#elsewhere = elsewhere
     this.#gates = gates
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
@@ -100,8 +104,7 @@ export class Timekeeper {
         }
       })
       this.#gates.look()
-      if (running.length > 0)
-        this.#parts.background.run("look at what others spend", () => this.#ledger.lookElsewhere())
+      if (running.length > 0) this.#parts.background.run("look at what others spend", () => this.#elsewhere.look())
       // The host is awake now: what could wait goes along.
       if (looks) journal.flush()
     } catch (error) {
@@ -141,10 +144,7 @@ export class Timekeeper {
     const { clock, store, background } = this.#parts
     if (store.foreignCount === 0 || Math.abs(clock.now() - this.#foreignLookedAt) < FOREIGN_LOOK_MS) return
     this.#foreignLookedAt = clock.now()
-    background.run("look at other processes' tasks", async () => {
-      await this.#recovery.refreshForeign()
-      this.wake()
-    })
+    background.run("look at other processes' tasks", () => this.#recovery.refreshForeign())
   }
 
   /** Tells other processes, by a write now and then, that what runs here is still looked after. */

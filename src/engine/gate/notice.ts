@@ -1,11 +1,11 @@
-import { AUTOMATIC } from "../../core/account.ts"
 import type { Gate } from "../../core/gate.ts"
-import { messageID, partID } from "../../core/ids.ts"
 import { modelKey } from "../../core/limits.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { count } from "../../lib/text.ts"
+import { tellIdle } from "../conductor/telling.ts"
 import type { Parts } from "../parts.ts"
+import type { Note } from "../talk/notes.ts"
 
 /** A gate that is closed for less than this is nobody's news. */
 const WORTH_TELLING_MS = 5000
@@ -23,8 +23,10 @@ export function announce(parts: Parts, model: string, gate: Gate): void {
     const title = headline(model, gate, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) host.toast({ title, message, variant: "warning" })
-    for (const parentID of new Set(parked.map((task) => task.parentID)))
-      background.run("tell of a limit", () => tellParent(parts, parentID, model, gate, now))
+    for (const parentID of new Set(parked.map((task) => task.parentID))) {
+      const note = noteTo(parts, parentID, model, gate, now)
+      if (note) background.run("tell of a limit", () => tellIdle(host, note))
+    }
   })
 }
 
@@ -42,30 +44,15 @@ const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")
 const themselves = ({ length }: readonly Task[]): string => (length === 1 ? "itself" : "themselves")
 
-/** Not in mid-turn, where a stored message makes the host take another step, nor where the user has undone something. */
-async function tellParent(parts: Parts, parentID: string, model: string, gate: Gate, at: number): Promise<void> {
-  const { host } = parts
+function noteTo(parts: Parts, parentID: string, model: string, gate: Gate, at: number): Note | undefined {
   const own = concerned(parts, model).filter((task) => task.parentID === parentID)
-  const [first] = own
-  if (!first || isUnattended(first)) return
-  const persona = await host.persona(parentID)
-  const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
-  if (parent?.reverted || activity.has(parentID)) return
-  const { id, run } = first
-  const part = (index: number) => partID("parked", id, run.generation, at, index)
-  await host.prompt({
-    sessionID: parentID,
-    messageID: messageID("parked", id, run.generation, at),
-    agent: persona?.agent,
-    model: persona?.model,
-    noReply: true,
-    parts: [
-      { id: part(0), text: `⏸ **${headline(model, gate, at)}.** ${count(own.length, "task")} ${are(own)} parked.` },
-      {
-        id: part(1),
-        synthetic: true,
-        text: `${AUTOMATIC} They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.`,
-      },
-    ],
-  })
+  const [task] = own
+  if (!task || isUnattended(task)) return undefined
+  return {
+    task,
+    kind: "parked",
+    at,
+    visible: `⏸ **${headline(model, gate, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
+    text: "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
+  }
 }

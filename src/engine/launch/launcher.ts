@@ -15,6 +15,7 @@ import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind } from "../../place/place.ts"
 import type { Conductor } from "../conductor/conductor.ts"
+import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Places } from "../conductor/places.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
@@ -87,6 +88,7 @@ export type LauncherPorts = {
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
+  readonly elsewhere: Elsewhere
 }
 
 /** Makes tasks, and asks ended ones again. */
@@ -186,7 +188,8 @@ export class Launcher {
     const schema = await schemaOf(request.schema, host.folderOf(task.parentID))
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
-    await this.#ports.allowance.refuseBeyondLimits(task.parentID, task.id)
+    await this.#ports.elsewhere.look()
+    this.#ports.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another may have resumed it, and that run have ended.
     await this.#ports.conductor.over(task)
     const current = store.get(task.id)
@@ -246,7 +249,8 @@ export class Launcher {
     session: SessionRules,
     batch: () => Promise<void>,
   ): Promise<Task> {
-    await this.#ports.allowance.refuseBeyondLimits(caller.sessionID)
+    await this.#ports.elsewhere.look()
+    this.#ports.allowance.refuseSpent(caller.sessionID)
     await batch()
     const waitsFor = () =>
       request.after === undefined

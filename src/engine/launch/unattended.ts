@@ -3,6 +3,7 @@ import { CallError } from "../../core/errors.ts"
 import { messageID, taskID } from "../../core/ids.ts"
 import { type Ending, isActive, isUnattended, NO_FIGURES, NOBODY, type Run, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
+import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
 import { findAgent } from "./checks.ts"
@@ -23,6 +24,7 @@ export type UnattendedPorts = {
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
+  readonly elsewhere: Elsewhere
 }
 
 /**
@@ -47,7 +49,8 @@ export class Unattended {
     const [agents, session] = await Promise.all([host.agents(), host.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
-    await this.#ports.allowance.refuseBeyondLimits(NOBODY, earlier?.id)
+    await this.#ports.elsewhere.look()
+    this.#ports.allowance.refuseSpent(NOBODY, earlier?.id)
     const begun = this.#begin(sessionID, { agent: name, model, description })
     await this.#ports.queue.enqueue(begun, prompt)
     return begun
@@ -71,7 +74,7 @@ export class Unattended {
 
   /** Why no run may begin in sessions, by what all processes have spent; undefined of one where it may. */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    await this.#ports.allowance.lookElsewhere()
+    await this.#ports.elsewhere.look()
     return (sessionID) => {
       const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)
       return this.#ports.allowance.refusal(NOBODY, task?.id)

@@ -15,18 +15,7 @@ export class Allowance {
     this.#ledger = ledger
   }
 
-  /** Nothing begins where a limit that it would come under is used up. */
-  async refuseBeyondLimits(sessionID: string, taskID?: string): Promise<void> {
-    await this.#ledger.lookElsewhere()
-    this.refuseSpent(sessionID, taskID)
-  }
-
-  /** Reads what other processes have spent, where a limit asks for it. Never rejects. */
-  lookElsewhere(): Promise<void> {
-    return this.#ledger.lookElsewhere()
-  }
-
-  /** Nothing begins by what is known now. */
+  /** Nothing begins where a limit that it would come under is used up, by what is known now. Throws a `CallError`. */
   refuseSpent(sessionID: string, taskID?: string): void {
     const why = this.refusal(sessionID, taskID)
     if (why)

@@ -1,4 +1,5 @@
 import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
+import type { TaskRecord } from "../../core/ports.ts"
 import {
   NOTHING_SPENT,
   needsBill,
@@ -27,9 +28,6 @@ export type Purse = PurseLimit & { readonly threads: Readonly<Record<string, Usa
 
 type Elsewhere = { readonly task: Task; readonly cost?: number }
 
-/** How long what other processes' tasks have cost is taken for known, in ms: to read it, the host lists a day's sessions. */
-const ELSEWHERE_MS = 30_000
-
 /**
  * What tasks have cost, for the limits that several of them share: those of this process as they stand, those of others
  * as their records say, and those that were forgotten here, which are paid for all the same.
@@ -41,8 +39,6 @@ export class Ledger {
   #purse: Purse | undefined
   /** The bill of this moment, while several runs are looked at. */
   #shown: Bill | undefined
-  #lookedAt = Number.NEGATIVE_INFINITY
-  #looking: Promise<void> = Promise.resolve()
 
   constructor(parts: Parts) {
     this.#parts = parts
@@ -116,31 +112,15 @@ export class Ledger {
     return this.isShared ? remainsOf(task) : undefined
   }
 
-  /** Where the day's budget asks for it, reads what other processes' tasks have cost. Never rejects. */
-  async lookElsewhere(): Promise<void> {
-    const { options, clock } = this.#parts
-    if (options.maxCostPerDay === 0) return
-    const now = clock.now()
-    if (Math.abs(now - this.#lookedAt) >= ELSEWHERE_MS) {
-      this.#lookedAt = now
-      this.#looking = this.#look(now)
-    }
-    await this.#looking
-  }
-
-  async #look(now: number): Promise<void> {
-    const { host, store } = this.#parts
-    try {
-      const records = await host.recordsSince(now - DAY_MS, "project")
-      const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-      // No record tells what a run costs that goes on; its session does.
-      this.#elsewhere = others.map(({ task, cost = 0 }) => ({
-        task,
-        ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
-      }))
-    } catch (error) {
-      host.log("warn", "could not read what other tasks have cost", { error: String(error) })
-    }
+  /** Takes in the project's records of the last day. */
+  readElsewhere(records: readonly TaskRecord[]): void {
+    const { store } = this.#parts
+    const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
+    // No record tells what a run costs that goes on; its session does.
+    this.#elsewhere = others.map(({ task, cost = 0 }) => ({
+      task,
+      ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
+    }))
   }
 
   #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {

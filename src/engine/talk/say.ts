@@ -1,22 +1,7 @@
 import { partID } from "../../core/ids.ts"
 import type { Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
-import { stopSession } from "../conductor/stopping.ts"
-import type { Parts } from "../parts.ts"
 import type { Word } from "../run/active-run.ts"
-
-/**
- * The one way anything is said to a run's session. Where the run has ended meanwhile its session is stopped once more,
- * whether the message is known to have come or not: it may have started the model again, with nobody to watch it.
- * Rejects as the sending does.
- */
-export async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promise<void> {
-  try {
-    await send()
-  } finally {
-    if (!parts.store.runs(task)) await stopSession(parts, task.sessionID).done
-  }
-}
 
 /** A run's prompt, and what its agent is told of its place. Sent again it is the same message. */
 export function promptOf({ id, sessionID, agent, model, run }: Task, text: string, preface: string): Prompt {

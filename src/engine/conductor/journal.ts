@@ -1,8 +1,8 @@
 import { type Clock, type Host, HostError } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
 import { persistently } from "../../lib/retry.ts"
-import type { Entry } from "./entry.ts"
-import type { TaskStore } from "./store.ts"
+import type { Entry } from "../tasks/entry.ts"
+import type { TaskStore } from "../tasks/store.ts"
 
 /** How long a write may wait that nobody depends on: what is written or asked meanwhile takes it along. */
 export const LATER_MS = 10_000

@@ -1,9 +1,9 @@
-import { CallError } from "../../core/errors.ts"
-import type { TaskRequest } from "../../core/ports.ts"
-import type { Ending, Task } from "../../core/task.ts"
-import { persistently } from "../../lib/retry.ts"
-import type { Conductor } from "../conductor/conductor.ts"
-import type { Parts } from "../parts.ts"
+import { CallError } from "../core/errors.ts"
+import type { TaskRequest } from "../core/ports.ts"
+import type { Ending, Task } from "../core/task.ts"
+import { persistently } from "../lib/retry.ts"
+import type { Conductor } from "./conductor/conductor.ts"
+import type { Parts } from "./parts.ts"
 
 export type RequestPorts = {
   readonly conductor: Conductor

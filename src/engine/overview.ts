@@ -1,9 +1,11 @@
-import { isActive, type Task } from "../../core/task.ts"
-import type { Conductor } from "../conductor/conductor.ts"
-import type { Parts } from "../parts.ts"
-import type { Answers } from "../talk/answers.ts"
-import { STOPPED_BY_USER } from "../talk/requests.ts"
-import { type TaskView, viewOf } from "./view.ts"
+import { isActive } from "../core/task.ts"
+import type { Answers } from "./conductor/answers.ts"
+import type { Conductor } from "./conductor/conductor.ts"
+import type { Places } from "./conductor/places.ts"
+import type { Recovery } from "./conductor/recovery.ts"
+import type { Parts } from "./parts.ts"
+import { STOPPED_BY_USER } from "./requests.ts"
+import { type TaskView, viewOf } from "./tasks/view.ts"
 
 /** Clocks of two processes, and a write that was under way, in ms. */
 const SLACK_MS = 5000
@@ -11,10 +13,8 @@ const SLACK_MS = 5000
 type OverviewPorts = {
   readonly conductor: Conductor
   readonly answers: Answers
-  /** Takes in what other processes did since a time; must not reject. */
-  readonly discover: (since: number) => Promise<void>
-  /** What an ended task changed in its own place; must not reject. */
-  readonly shown: (task: Task) => Promise<{ readonly diff: string } | undefined>
+  readonly recovery: Recovery
+  readonly places: Places
 }
 
 /**
@@ -23,18 +23,12 @@ type OverviewPorts = {
  */
 export class Overview {
   readonly #parts: Parts
-  readonly #conductor: Conductor
-  readonly #answers: Answers
-  readonly #discover: OverviewPorts["discover"]
-  readonly #shown: OverviewPorts["shown"]
+  readonly #ports: OverviewPorts
   #refreshedAt: number
 
-  constructor(parts: Parts, { conductor, answers, discover, shown }: OverviewPorts) {
+  constructor(parts: Parts, ports: OverviewPorts) {
     this.#parts = parts
-    this.#conductor = conductor
-    this.#answers = answers
-    this.#discover = discover
-    this.#shown = shown
+    this.#ports = ports
     this.#refreshedAt = parts.clock.now()
   }
 
@@ -42,7 +36,7 @@ export class Overview {
   async refresh(): Promise<void> {
     const since = this.#refreshedAt - SLACK_MS
     this.#refreshedAt = this.#parts.clock.now()
-    await this.#discover(since)
+    await this.#ports.recovery.discover(since)
   }
 
   /** Oldest first, those of other processes included. */
@@ -66,21 +60,21 @@ export class Overview {
   async answer(id: string): Promise<string> {
     const view = this.get(id)
     if (!view) return ""
-    return isActive(view.task) ? view.lastText : (await this.#answers.of(view.task)).text
+    return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
   }
 
   /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
   async patch(id: string): Promise<string | undefined> {
     const task = this.#parts.store.get(id)
-    return task && (await this.#shown(task))?.diff
+    return task && (await this.#ports.places.shown(task))?.diff
   }
 
   /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */
   async cancel(id: string): Promise<boolean> {
     const task = this.#parts.store.get(id)
     if (!task || this.isForeign(id)) return false
-    const ended = this.#conductor.end(id, task.run.generation, STOPPED_BY_USER)
-    if (ended) await this.#conductor.closed(id)
+    const ended = this.#ports.conductor.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#ports.conductor.closed(id)
     return ended
   }
 

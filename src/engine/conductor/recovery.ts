@@ -1,15 +1,16 @@
-import { endAfterCrash } from "../../core/last-word.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
-import { type Ending, isActive, isOwed, type Task } from "../../core/task.ts"
-import { judge, keptTodos, lastSignIn } from "../../core/verdict.ts"
+import { isActive, type Task } from "../../core/task.ts"
+import { keptTodos } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
-import type { Conductor } from "../conductor/conductor.ts"
-import { homeOf } from "../conductor/places.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
+import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts"
+import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
+import type { Conductor } from "./conductor.ts"
+import { homeOf } from "./places.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -25,6 +26,8 @@ export type RecoveryPorts = {
   readonly ledger: Ledger
   /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
   readonly changed: () => void
+  /** Called when there may be something new to look after. */
+  readonly watch: () => void
 }
 
 /**
@@ -39,25 +42,23 @@ export type RecoveryPorts = {
  */
 export class Recovery {
   readonly #parts: Parts
-  readonly #conductor: Conductor
-  readonly #gates: Gates
-  readonly #outbox: Outbox
-  readonly #ledger: Ledger
-  readonly #changed: () => void
-  constructor(parts: Parts, { gates, conductor, outbox, ledger, changed }: RecoveryPorts) {
+  readonly #ports: RecoveryPorts
+
+  constructor(parts: Parts, ports: RecoveryPorts) {
     this.#parts = parts
-    this.#conductor = conductor
-    this.#gates = gates
-    this.#outbox = outbox
-    this.#ledger = ledger
-    this.#changed = changed
+    this.#ports = ports
   }
 
-  /** Takes in the tasks of all sessions that changed lately. Rejects with a `HostError`. */
+  /** Takes in the tasks of all sessions that changed lately. Never rejects. */
   async recover(): Promise<void> {
     const { host, clock, stopped } = this.#parts
     const since = clock.now() - LOOK_BACK_MS
-    this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
+    try {
+      this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
+    } catch (error) {
+      host.log("warn", "could not look for earlier tasks", { error: String(error) })
+    }
+    this.#ports.watch()
   }
 
   /** Takes in what other processes have launched or ended since then. Never rejects. */
@@ -68,6 +69,7 @@ export class Recovery {
     } catch (error) {
       host.log("warn", "could not look for other processes' tasks", { error: String(error) })
     }
+    this.#ports.watch()
   }
 
   /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
@@ -98,6 +100,12 @@ export class Recovery {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
     }
+    this.#ports.watch()
+  }
+
+  #remove(taskID: string): void {
+    remove(this.#parts, taskID)
+    this.#ports.changed()
   }
 
   /** One that works in a folder of its own is looked for below its parent: to ask for it starts an instance there. */
@@ -118,35 +126,11 @@ export class Recovery {
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    const { store, host, clock, background } = this.#parts
-    const orphans: TaskRecord[] = []
-    for (const { task, owner } of records) {
-      if (task.forgotten) {
-        this.#ledger.keep(task)
-        if (store.isForeign(task.id)) this.#remove(task.id)
-        continue
-      }
-      const known = store.isForeign(task.id) ? undefined : store.get(task.id)
-      const ownership = host.ownership(owner)
-      const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
-      // One that ended here may have been asked again elsewhere, and left by that process too.
-      const isKnown = known && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
-      if ((ownership === "ours" && !isOrphan) || isKnown) continue
-      // What a dead process left stays another's until it is settled: what fails is looked at again.
-      if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
-      else store.addForeign(task)
-      if (isOrphan && store.isForeign(task.id)) orphans.push({ task, owner })
-      if (!isOrphan && !isActive(task)) store.entry(task.id)?.letGo()
-    }
+    const { background } = this.#parts
     // Only now are the parents known of those that tasks have launched.
-    for (const { task, owner } of orphans) background.run("recover a task", () => this.#adopt(task, owner.seenAt))
-    if (records.length > 0) this.#changed()
-  }
-
-  #remove(taskID: string): void {
-    const entry = this.#parts.store.remove(taskID)
-    entry?.letGo()
-    this.#changed()
+    for (const { task, owner } of takeIn(this.#parts, this.#ports.ledger, records))
+      background.run("recover a task", () => this.#adopt(task, owner.seenAt))
+    if (records.length > 0) this.#ports.changed()
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
@@ -163,7 +147,7 @@ export class Recovery {
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Some here may have waited for it.
-      this.#changed()
+      this.#ports.changed()
       if (entry.run?.custody === "orphan") entry.run = { ...entry.run, custody: "foreign", orphaned: undefined }
     } catch (error) {
       host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
@@ -189,8 +173,8 @@ export class Recovery {
     this.#own(task)
     const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
     const owing = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
-    if (isUnclosed(task)) this.#conductor.closeAgain(owing)
-    else this.#outbox.post(owing, true)
+    if (isUnclosed(task)) this.#ports.conductor.closeAgain(owing)
+    else this.#ports.outbox.post(owing, true)
   }
 
   async #settle(task: Task, seenAt: number): Promise<void> {
@@ -198,25 +182,21 @@ export class Recovery {
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     if (this.#staysParked(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const judged = judge(messages, "orphaned")
-    if (!judged || !this.#own(task)) return
-    const ending = unchecked(task, endAfterCrash(judged, task.run, messages))
-    const lastSign = Math.max(seenAt, lastSignIn(messages))
+    const ending = endOf(task, messages, seenAt)
+    if (!ending || !this.#own(task)) return
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
-    this.#conductor.end(task.id, task.run.generation, { at: lastSign, ...ending }, circumstances)
+    this.#ports.conductor.end(task.id, task.run.generation, ending, circumstances)
   }
 
   /** The one exception to "nothing is sent after a restart": what was parked goes on at its time, where it was. */
   #staysParked(task: Task, messages: readonly Message[]): boolean {
     const { options, store, clock } = this.#parts
     const { parked } = task.run
-    const asked = messages.find(({ id }) => id === task.run.promptID)
+    const asked = askedOf(task, messages)
     if (!parked || !options.gate || task.place || !asked || !this.#own(task)) return false
-    const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
-    const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
     const entry = store.entry(task.id)
-    if (entry) entry.run = { ...newRun(task, "parked", clock.now()), prompt: textOf(false), preface: textOf(true) }
-    this.#gates.rebuild(parked)
+    if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked }
+    this.#ports.gates.rebuild(parked)
     return true
   }
 
@@ -234,16 +214,3 @@ export class Recovery {
     return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
   }
 }
-
-/** Whether a run that had answered would have passed its check, nobody knows any more. */
-function unchecked(task: Task, ending: Ending): Ending {
-  if (ending.type !== "completed" || task.run.check === undefined) return ending
-  const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
-  return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
-}
-
-/** It works in a place of its own, or where a parent does that may have one. */
-const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
-
-/** It worked in a place of its own, and what became of that was not written down. */
-const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined

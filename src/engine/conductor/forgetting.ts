@@ -1,0 +1,53 @@
+import type { Ending, Task } from "../../core/task.ts"
+import type { Outbox } from "../../delivery/outbox.ts"
+import type { Waiting } from "../launch/waiting.ts"
+import type { Ledger } from "../limits/ledger.ts"
+import type { Parts } from "../parts.ts"
+import { unwokenIn } from "../tasks/news.ts"
+import type { Conductor } from "./conductor.ts"
+
+const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
+
+type ForgettingPorts = {
+  readonly conductor: Conductor
+  readonly ledger: Ledger
+  readonly outbox: Outbox
+  readonly waiting: Waiting
+}
+
+/** Takes tasks out of the list, and their records out of their sessions. */
+export class Forgetting {
+  readonly #parts: Parts
+  readonly #ports: ForgettingPorts
+
+  constructor(parts: Parts, ports: ForgettingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Forgets a task, with those that it launched: nobody else could ever look at them. */
+  async forget(task: Task): Promise<void> {
+    const { store } = this.#parts
+    const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
+    await Promise.all([...own.map((each) => this.forget(each)), this.#forgetOne(task)])
+  }
+
+  async #forgetOne(task: Task): Promise<void> {
+    const { store, options, journal } = this.#parts
+    const { conductor, ledger, outbox, waiting } = this.#ports
+    // Somebody may have asked it again while its end was closed.
+    conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
+    const remains = ledger.keep(store.get(task.id) ?? task)
+    const entry = store.remove(task.id)
+    if (entry) entry.run = undefined
+    entry?.letGo()
+    entry?.check()
+    conductor.tellInOrder(task.parentID)
+    if (options.wake === "last") {
+      const unwoken = unwokenIn(store.ofParent(task.parentID).filter(({ batch }) => batch === task.batch))
+      if (unwoken) outbox.rouse(unwoken)
+    }
+    waiting.endStranded(conductor)
+    if (entry) await journal.erase(entry, remains)
+  }
+}

@@ -1,0 +1,33 @@
+import { endAfterCrash } from "../../core/last-word.ts"
+import type { Message } from "../../core/ports.ts"
+import { type Ending, isActive, type Task } from "../../core/task.ts"
+import { judge, lastSignIn } from "../../core/verdict.ts"
+
+/** It works in a place of its own, or where a parent does that may have one. */
+export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
+
+/** It worked in a place of its own, and what became of that was not written down. */
+export const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined
+
+/** How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that last wrote. */
+export function endOf(task: Task, messages: readonly Message[], seenAt: number): Ending | undefined {
+  const judged = judge(messages, "orphaned")
+  if (!judged) return undefined
+  return { at: Math.max(seenAt, lastSignIn(messages)), ...unchecked(task, endAfterCrash(judged, task.run, messages)) }
+}
+
+/** Whether a run that had answered would have passed its check, nobody knows any more. */
+function unchecked(task: Task, ending: Ending): Ending {
+  if (ending.type !== "completed" || task.run.check === undefined) return ending
+  const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
+  return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
+}
+
+/** What a parked run's agent was asked, from its stored message; undefined where that is not there. */
+export function askedOf({ run }: Task, messages: readonly Message[]) {
+  const asked = messages.find(({ id }) => id === run.promptID)
+  if (!asked) return undefined
+  const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
+  const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
+  return { prompt: textOf(false), preface: textOf(true) }
+}

@@ -1,0 +1,43 @@
+import type { TaskRecord } from "../../core/ports.ts"
+import { isActive, isOwed, type Task } from "../../core/task.ts"
+import type { Ledger } from "../limits/ledger.ts"
+import type { Parts } from "../parts.ts"
+
+/**
+ * Takes in what other processes have written of tasks, and what an earlier one has left. Returns the orphans among
+ * them, whose processes are gone: those are shown like another's until they are settled.
+ */
+export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecord[]): readonly TaskRecord[] {
+  const { store, host } = parts
+  return records.filter(({ task, owner }) => {
+    if (task.forgotten) {
+      ledger.keep(task)
+      if (store.isForeign(task.id)) remove(parts, task.id)
+      return false
+    }
+    const ownership = host.ownership(owner)
+    const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
+    if ((ownership === "ours" && !isOrphan) || isKnown(parts, task, isOrphan)) return false
+    show(parts, task, isOrphan)
+    return isOrphan && store.isForeign(task.id)
+  })
+}
+
+/** It is gone, or another's no longer. */
+export function remove({ store }: Parts, taskID: string): void {
+  store.remove(taskID)?.letGo()
+}
+
+/** What runs or ended here is known better here than its record says. */
+function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
+  const known = store.isForeign(task.id) ? undefined : store.get(task.id)
+  // One that ended here may have been asked again elsewhere, and left by that process too.
+  return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
+}
+
+function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
+  // What a dead process left stays another's until it is settled: what fails is looked at again.
+  if (isOrphan && !isActive(task) && !isOwed(task)) store.add(task, clock.now())
+  else store.addForeign(task)
+  if (!isOrphan && !isActive(task)) store.entry(task.id)?.letGo()
+}
