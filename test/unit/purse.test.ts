@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest"
+import { ManagerRuns } from "../../src/board/runs.ts"
+import { NO_USAGE } from "../../src/core/task.ts"
+import { Rig } from "../support/rig.ts"
+
+/** Runs that a board's purse pays. A step costs a cent. */
+
+const CENT = { usage: { input: 10_000 } }
+const HOUR_MS = 3_600_000
+
+const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unknown } = {}) => {
+  const rig = new Rig({ options })
+  rig.script(({ prompt, lastUser, sessionID }) => {
+    if (sessionID === rig.parent) return undefined
+    if (lastUser.includes("Answer at once")) return { text: "last word", ...CENT }
+    return prompt.startsWith("WORK") ? { tools: [{ name: "read", args: { ms } }], ...CENT } : undefined
+  })
+  const runs = new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
+  const sessions = [rig.host.openSession(), rig.host.openSession(), rig.host.openSession()]
+  const start = () =>
+    Promise.all(
+      sessions.map((sessionID, at) =>
+        runs.start({ sessionID, agent: "general", description: `#${at + 1} work`, prompt: "WORK" }),
+      ),
+    )
+  const open = (max: number, hours = 8) =>
+    runs.usePurse({
+      max,
+      openedAt: rig.clock.now(),
+      until: rig.clock.now() + hours * HOUR_MS,
+      threads: Object.fromEntries(sessions.map((sessionID) => [sessionID, runs.took(sessionID)])),
+    })
+  const ended = () => rig.clock.until(() => sessions.every((sessionID) => runs.of(sessionID)?.state === "ended"))
+  return { rig, runs, sessions, start, open, ended }
+}
+
+describe("a purse's runs", () => {
+  test("say their last word in time, together pass it by one step each at most, and none has failed", async () => {
+    const { rig, runs, sessions, start, open, ended } = rigged()
+    open(0.3)
+    await start()
+    await ended()
+    const { used } = runs.ofPurse()
+    expect(used.cost).toBeGreaterThan(0.26)
+    expect(used.cost).toBeLessThanOrEqual(0.3 + sessions.length * 0.01 + 1e-9)
+    for (const sessionID of sessions) {
+      expect(runs.of(sessionID)?.result).toMatchObject({ overBudget: true, begun: true })
+      expect(await runs.account(sessionID)).toMatchObject({ lastWord: "last word" })
+      expect(rig.manager.taskIn(sessionID)?.task.outcome?.reason).toMatchObject({
+        code: "purse",
+        text: expect.stringMatching(/^Stopped at the board's purse: the board's tasks spent \$0\.\d{4} of \$0\.30/),
+      })
+    }
+    await expect(start()).rejects.toThrow("the board's tasks spent")
+    runs.usePurse(undefined)
+    expect(await runs.refusals().then((refusal) => refusal(sessions[0]))).toBeUndefined()
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("count from the opening on, with the tasks that they launch", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    rig.onPrompt("BEFORE", { text: "done", ...CENT })
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "BEFORE" })
+    await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    expect(runs.took(sessionID).cost).toBeCloseTo(0.01)
+    open(0.2)
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0)
+    rig.onPrompt("CHILD", { text: "done", ...CENT })
+    const child = await rig.launch({ prompt: "CHILD" }, sessionID)
+    await rig.ended(child.id, sessionID)
+    expect(runs.ofPurse().used.cost).toBeGreaterThanOrEqual(0.01)
+    expect(runs.took("ses_nobody")).toEqual(NO_USAGE)
+  })
+
+  test("say their last word before its time is over, and are stopped then", async () => {
+    const { rig, runs, sessions, start, open, ended } = rigged({ ms: 60_000, taskTimeout: 0 })
+    open(100, 1)
+    const end = rig.clock.now() + HOUR_MS
+    await start()
+    await ended()
+    expect(rig.clock.now()).toBeLessThanOrEqual(end + 1000)
+    expect(rig.clock.now()).toBeGreaterThan(end - 61_000)
+    const [task] = sessions.map((sessionID) => rig.manager.taskIn(sessionID)?.task)
+    expect(task?.outcome?.reason?.text).toMatch(/^Stopped at the end of the board's purse, \d\d:\d\d/)
+    expect(runs.of(sessions[0] ?? "")?.result?.overBudget).toBe(true)
+  })
+
+  test("that are stopped with it are no failures", async () => {
+    const { runs, sessions, start, open } = rigged()
+    open(100)
+    await start()
+    await runs.stop(sessions[0] ?? "", "purse")
+    expect(runs.of(sessions[0] ?? "")?.result).toMatchObject({ status: "cancelled", overBudget: true })
+  })
+
+  test("keep back what the dearest steps of those at work may need", async () => {
+    const { rig, runs, start, open } = rigged({ ms: 5000 })
+    open(1)
+    await start()
+    await rig.clock.advance(8000)
+    expect(runs.ofPurse().reserve).toBeCloseTo(0.03)
+  })
+})
