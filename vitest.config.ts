@@ -10,7 +10,7 @@ const LONG = [
   "test/place/{crash,hostile}.test.ts",
   "test/e2e/{bench-short,board-*,conversations,guard-rails-{depth,load,options,questions},pictures,place-kill}.test.ts",
   "test/e2e/{acp,answers,cache,control-tell,fork-{contract,copy,counting,engine},key-loss,options-sources}.test.ts",
-  "test/e2e/{native-task,other-host,packed,parked,records,results,support,web-{acts,attack,opencode,page*,thief,tui}}.test.ts",
+  "test/e2e/{native-task,other-host,packed,parked,purse,records,results,support,web-{acts,attack,opencode,page*,purse,thief,tui}}.test.ts",
 ]
 
 /** Generous, since a busy machine is slow: tests wait for states. */

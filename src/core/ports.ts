@@ -107,7 +107,7 @@ export const LEASE_MS = 600_000
 /** What somebody at the screen wants done with a task; written into its session's metadata by the companion. */
 export type TaskRequest = {
   readonly id: string
-  readonly action: "cancel" | "clear" | "resume" | "tell"
+  readonly action: "cancel" | "clear" | "resume" | "tell" | "unpark"
   readonly prompt?: string
 }
 

@@ -4,6 +4,7 @@
  * All times are milliseconds since the epoch, all durations milliseconds.
  */
 
+import { moment } from "../lib/moment.ts"
 import type { Receipt } from "./receipt.ts"
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
@@ -20,7 +21,7 @@ export type Phase =
   | "waiting for its own tasks"
   | "saying its last word"
   | `held behind ${string}`
-  | "parked"
+  | `parked${string}`
   | `waiting for ${string}`
 
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
@@ -356,6 +357,10 @@ export const isOwed = (task: Task): task is Task & { delivery: { state: "pending
 
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
+/** `parked until 07:12`, or without a time where none was told. */
+const parkedText = ({ run: { parked } }: Task): Phase =>
+  parked?.until === undefined ? "parked" : `parked until ${moment(parked.until, parked.at)}`
+
 /** Time since admission, up to the end if there is one, without what the run was parked. 0 while queued. */
 export function elapsed(task: Task, now: number): number {
   const { startedAt, endedAt, parked, parkedMs = 0 } = task.run
@@ -380,7 +385,7 @@ export function phaseOf(
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
-  if (isParked(task)) return "parked"
+  if (isParked(task)) return parkedText(task)
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (task.run.lastWordAt !== undefined) return "saying its last word"
   const ask = progress.asks[0]

@@ -116,6 +116,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     conductor,
     forget,
     resume: (task, prompt) => launcher.resume(task, { prompt }),
+    unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
     // As it is by now: to take a request up may have taken its time.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
   })

@@ -9,6 +9,7 @@ export type RequestPorts = {
   readonly conductor: Conductor
   readonly forget: (task: Task) => Promise<void>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
+  readonly unpark: (task: Task) => void
   readonly tell: (task: Task, text: string) => Promise<unknown>
 }
 
@@ -63,6 +64,7 @@ export class Requests {
       await tell(task, prompt)
       return
     }
+    if (action === "unpark") return this.#ports.unpark(task)
     if (action === "resume") {
       if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
       await resume(task, prompt)

@@ -133,8 +133,13 @@ export class TaskManager {
   /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */
   unpark(reference: string, sessionID: string): { view: TaskView; model: string; others: number } {
     const task = this.#find(reference, sessionID)
-    const found = this.#all.gates.tryNow(task)
+    const found = this.#all.gates.tryNow(task, this.#view(task).phase)
     return { view: this.#view(task), ...found }
+  }
+
+  /** The limit that a task's model is at, where it is not to send requests now. */
+  limitOf(task: Task): ReturnType<Assembly["gates"]["limitOf"]> {
+    return this.#all.gates.limitOf(task)
   }
 
   /** Why the session may not call this tool now; undefined where it may. */

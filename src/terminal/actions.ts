@@ -13,6 +13,7 @@ import type { Seen } from "./view-model.ts"
 export type Request =
   | { readonly action: "cancel" }
   | { readonly action: "clear" }
+  | { readonly action: "unpark" }
   | { readonly action: "resume" | "tell"; readonly prompt: string }
 
 /** How long the server half may take before the user is told that nobody listens. */

@@ -2,6 +2,8 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { type BoardTask, headOf } from "../board/task.ts"
+import { moment } from "../lib/moment.ts"
+import { cents } from "../lib/money.ts"
 import { count, oneLine } from "../lib/text.ts"
 import type { Address } from "../web/address.ts"
 import type { Actions } from "./actions.ts"
@@ -38,6 +40,7 @@ export async function openBoard(companion: BoardCompanion): Promise<void> {
   const choices = () => [
     ...(page ? [pageRow(companion, page)] : []),
     ...board.tasks().map((task) => rowOf(companion, task)),
+    ...purseChoices(companion),
     ...boardChoices(companion),
   ]
   const { length } = choices()
@@ -72,6 +75,33 @@ function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
     run: close(() => board.act({ type: "accept" })),
   }
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
+}
+
+const MOST_REPORTS = 5
+
+/** The purse that is open, and the reports of the last ones. */
+function purseChoices({ api, board }: BoardCompanion): readonly Choice[] {
+  const purse = board.purse()
+  const category = "Purse"
+  const close = () => {
+    api.ui.dialog.clear()
+    void board.act({ type: "close purse", by: { kind: "user" } })
+  }
+  const read = async (name: string) => {
+    const text = await board.reportText(name)
+    if (text === undefined) return
+    api.ui.dialog.replace(() => <AnswerDialog api={api} title={`Report ${name}`} text={text} />)
+    api.ui.dialog.setSize("xlarge")
+  }
+  const open = purse && {
+    title: "Close the purse",
+    description: `${cents(purse.max)} until ${moment(Date.parse(purse.until), Date.now())}`,
+    category,
+    run: close,
+  }
+  const reports = board.reports().slice(-MOST_REPORTS).toReversed()
+  const rows = reports.map((name) => ({ title: `Report ${name}`, category, run: () => void read(name) }))
+  return [...(open ? [open] : []), ...rows]
 }
 
 const pageRow = ({ api }: BoardCompanion, page: Address): Choice => ({

@@ -255,6 +255,18 @@ export function createBoardSource(
         const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
         if (error !== undefined) throw new Error(toError(error).message)
       }),
+    /** The purse that is open, and the names of the last reports, oldest first. */
+    purse: () => board().purse,
+    reports: () => board().reports ?? [],
+    /** A report's text; undefined where it cannot be read, which is told in a toast. */
+    async reportText(name: string): Promise<string | undefined> {
+      let text: string | undefined
+      await attempt("read the report", async () => {
+        const { Reports } = await import("../board/purse/files.ts")
+        text = (await new Reports(store?.folder ?? "").get(name)).text
+      })
+      return text
+    },
     isOn: () => options() !== undefined,
     look,
     dispose,

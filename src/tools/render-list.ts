@@ -22,10 +22,20 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
   const title = `${count(views.length, "task")}, ${running} running`
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
-  const lines = [...views.map(row), sums.join(" | ")]
+  const lines = [...views.map(row), [...sums, ...parkedTexts(views)].join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
+}
+
+/** `12 parked until 07:12 (mock/one)`, for each model that is at its limit. */
+function parkedTexts(views: readonly TaskView[]): readonly string[] {
+  const models = new Map<string, TaskView[]>()
+  for (const view of views) {
+    const { parked } = view.task.run
+    if (parked && isActive(view.task)) models.set(parked.model, [...(models.get(parked.model) ?? []), view])
+  }
+  return [...models].map(([model, [first, ...others]]) => `${others.length + 1} ${first?.phase} (${oneLine(model)})`)
 }
 
 /** Where only a filter leaves nothing of the `all` tasks there are. */

@@ -30,20 +30,37 @@ const MERGING = "its work is being checked and merged"
 
 /** A run that was begun, and what it may spend, by each limit. */
 /** `place`: where it works, in words, where that is not its parent's own folder. */
-type Begun = { readonly view: TaskView; readonly allowance: readonly string[]; readonly place?: string }
+type Begun = {
+  readonly view: TaskView
+  readonly allowance: readonly string[]
+  readonly place?: string
+  /** Its model's provider is at its limit. */
+  readonly closed?: Closed
+}
+
+/** A model that is at its limit, and how long still, in ms, where that was told. */
+export type Closed = { readonly model: string; readonly opensIn?: number; readonly until?: string }
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
-  { view, reused, allowance, place }: Begun & { readonly reused: boolean },
+  { view, reused, allowance, place, closed }: Begun & { readonly reused: boolean },
   named = false,
 ): ToolResult {
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${view.phase === "queued" ? `; it waits for a free slot (place ${view.place})` : ""}.`
+    : `Background task launched${view.phase === "queued" && !closed ? `; it waits for a free slot (place ${view.place})` : ""}.`
   const names = [`${first} Task ID: ${nameOf(task)}`, ...(named ? [`Agent: ${agentOf(task)}`] : [])]
   const terms = reused ? [] : termLines(task, allowance, place)
-  const lines = [...names, ...waitingLines(view), ...forkLines(task), ...rideLines(task), ...cutLines(task), ...terms]
+  const lines = [
+    ...names,
+    ...waitingLines(view),
+    ...closedLines(closed),
+    ...forkLines(task),
+    ...rideLines(task),
+    ...cutLines(task),
+    ...terms,
+  ]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, next])
 }
@@ -52,11 +69,20 @@ export function renderLaunch(
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
-export function renderResume({ view, allowance, place }: Begun): ToolResult {
+/** It begins when its provider opens, and nobody has to do anything for that. */
+const closedLines = (closed: Closed | undefined): string[] => {
+  if (!closed) return []
+  const { model, until, opensIn = 0 } = closed
+  const when = until === undefined ? "" : ` until ${until} (in ${duration(opensIn)})`
+  return [`${model} is at its limit${when}: the task is parked and begins by itself then.`]
+}
+
+export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
+    ...closedLines(closed),
     ...termLines(task, allowance, place),
     "",
     TOLD,
@@ -113,7 +139,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
-    ...parkedLines(task),
+    ...parkedLines(view),
     ...forkLines(task),
     ...cacheLines(task),
   ]
@@ -130,26 +156,21 @@ export function statusOf(view: TaskView): string {
   const { task, phase, retry } = view
   if (phase === undefined) return view.merging ? `${task.status}, ${MERGING}` : task.status
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
-  if (phase === "parked") return `${task.status}, ${parkedText(task)}`
   if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`
   const ask = view.asks[0]
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }
 
-/** `parked until 07:12`, or without a time where none was told. */
-function parkedText({ run: { parked } }: Task): string {
-  return parked?.until === undefined ? "parked" : `parked until ${moment(parked.until, parked.at)}`
-}
-
 /** Of a task at work that is parked, and of an ended one that was. */
-function parkedLines(task: Task): string[] {
+function parkedLines({ task, opensIn = 0 }: TaskView): string[] {
   const { parked, parkedTimes = 0, parkedMs = 0 } = task.run
   if (!isActive(task))
     return parkedTimes > 0 ? [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all.`] : []
   if (!parked) return []
-  const text = parkedText(task)
+  const { at, until } = parked
+  const when = until === undefined ? "" : ` until ${moment(until, at)} (in ${duration(opensIn)})`
   return [
-    `${text[0]?.toUpperCase()}${text.slice(1)}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
+    `Parked${when}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
   ]
 }
 

@@ -47,7 +47,12 @@ const MOST_SESSIONS = 256
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
   const resumed = (view: TaskView) =>
-    renderResume({ view, allowance: manager.allowance(view.task), place: placeOf(view) })
+    renderResume({
+      view,
+      allowance: manager.allowance(view.task),
+      place: placeOf(view),
+      closed: manager.limitOf(view.task),
+    })
   const toldLimits = new Map<string, string>()
   /** What a launched task may spend, where its parent was not told just that of the one before. */
   const newLimits = ({ task }: TaskView): readonly string[] => {
@@ -82,7 +87,11 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const own = { place, merge, check, schema }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
-      const terms = { allowance: newLimits(launched.view), place: placeOf(launched.view) }
+      const terms = {
+        allowance: newLimits(launched.view),
+        place: placeOf(launched.view),
+        closed: manager.limitOf(launched.view.task),
+      }
       return renderLaunch({ ...launched, ...terms }, model !== undefined)
     },
   })

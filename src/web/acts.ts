@@ -38,7 +38,7 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
     const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
     return context.json({ stopped: ended.flat() })
   })
-  for (const act of ["tell", "resume"] as const)
+  for (const act of ["tell", "resume", "unpark"] as const)
     routes.post(`/:id/${act}`, async (context) => {
       const given = await bodyOf(context, args)
       return context.json(done(await call(find(context), act, given)))
@@ -64,7 +64,7 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
     }
   }
 
-  function call({ task }: TaskView, act: "tell" | "resume" | "merge", given: object): Promise<Called> {
+  function call({ task }: TaskView, act: "tell" | "resume" | "unpark" | "merge", given: object): Promise<Called> {
     const { id, parentID } = task
     if (act === "resume" && isUnattended(task))
       throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)

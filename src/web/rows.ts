@@ -32,7 +32,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
-    startedAt: run.startedAt,
+    // The time that it was parked is no time of its work.
+    startedAt: run.startedAt === undefined ? undefined : run.startedAt + (run.parkedMs ?? 0),
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,
     recentTools: view.recentTools,

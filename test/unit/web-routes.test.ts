@@ -493,3 +493,33 @@ test("a proof shows that one has the token, and not the token", async () => {
   expect(raw).toMatch(/^[\da-f]{64}$/)
   expect((await ask("GET", "/proof/abd")).raw).not.toBe(raw)
 })
+
+describe("the purse", () => {
+  const until = "2026-03-03T07:00:00.000Z"
+
+  test("is opened, told and closed", async () => {
+    expect(await ask("GET", "/api/purse")).toMatchObject({ status: 200, json: { open: false } })
+    const opened = await ask("PUT", "/api/purse", { body: { max: 5, until } })
+    expect(opened).toMatchObject({ status: 200, json: { open: true, max: 5, until, spent: 0 } })
+    expect((await ask("GET", "/api/tasks")).json.purse).toMatchObject({ max: 5, until })
+    expect((await ask("PUT", "/api/purse", { body: { max: 5, until } })).status).toBe(409)
+    expect((await ask("PUT", "/api/purse", { body: { max: 0, until } })).status).toBe(400)
+    expect((await ask("PUT", "/api/purse", { body: { max: 5, until, more: 1 } })).status).toBe(400)
+    expect(await ask("DELETE", "/api/purse")).toMatchObject({ status: 200, json: { open: false } })
+    expect((await ask("DELETE", "/api/purse")).status).toBe(409)
+  })
+
+  test("leaves reports, which are listed and read by name", async () => {
+    const head = { max: 5, until, openedAt: until, endedAt: until, why: "time", spent: 4.37, tasks: 9 } as const
+    board.reports = [{ name: "2026-03-03T07-00Z", ...head }]
+    expect((await ask("GET", "/api/reports")).json.reports).toEqual(board.reports)
+    expect((await ask("GET", "/api/reports/2026-03-03T07-00Z")).json.text).toBe("Spent $4.37 of $5.00.")
+    expect((await ask("GET", "/api/reports/..%2f..%2ftasks")).status).toBe(404)
+  })
+
+  test("is not there without a board", async () => {
+    source = { agents }
+    for (const path of ["/api/purse", "/api/reports", "/api/reports/x"])
+      expect(await ask("GET", path)).toMatchObject({ status: 404, json: { error: "the board is off" } })
+  })
+})

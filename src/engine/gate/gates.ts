@@ -69,6 +69,15 @@ export class Gates {
     return true
   }
 
+  /** The limit that a task's model is at, for who is not to send requests now. */
+  limitOf(task: Task): { readonly model: string; readonly until?: string; readonly opensIn?: number } | undefined {
+    const gate = task.model && this.#gates.get(modelKey(task.model))
+    if (!gate || !task.model || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
+    const now = this.#parts.clock.now()
+    const model = modelKey(task.model)
+    return gate.told ? { model, until: moment(gate.opensAt, now), opensIn: Math.max(0, gate.opensAt - now) } : { model }
+  }
+
   /** A parked run that an earlier process left: its gate is as it was. */
   rebuild({ at, until, model, why }: Parked): void {
     const now = this.#parts.clock.now()
@@ -78,9 +87,9 @@ export class Gates {
   }
 
   /** Somebody wants it tried now. Throws a `CallError` where the task is not parked. */
-  tryNow(task: Task): { readonly model: string; readonly others: number } {
+  tryNow(task: Task, doing: string = task.status): { readonly model: string; readonly others: number } {
     const { parked } = task.run
-    if (!isActive(task) || !parked) throw new CallError(`${task.id} is not parked: it is ${task.status}.`)
+    if (!isActive(task) || !parked) throw new CallError(`${task.id} is not parked: it is ${doing}.`)
     const gate = this.#gates.get(parked.model)
     if (gate) this.#gates.set(parked.model, probed(gate, task.id, this.#parts.clock.now()))
     this.#ports.conductor.deliver(task.id, { type: "opened" })

@@ -39,6 +39,8 @@ export type TaskView = {
   /** How long ago the last sign of life was, in ms. */
   readonly signAge?: number
   readonly asks: readonly Ask[]
+  /** Of a parked one whose provider told a time: in how many ms that comes. */
+  readonly opensIn?: number
   readonly retry?: { readonly attempt: number; readonly message: string }
 }
 
@@ -67,9 +69,13 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
+    ...opensIn(task, now),
     retry: progress?.retry,
   })
 }
+
+const opensIn = ({ run: { parked } }: Task, now: number): Pick<TaskView, "opensIn"> =>
+  parked?.until === undefined ? {} : { opensIn: Math.max(0, parked.until - now) }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 

@@ -216,7 +216,7 @@ function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknow
 
 const RequestSchema = z.object({
   id: z.string().min(1),
-  action: z.enum(["cancel", "clear", "resume", "tell"]),
+  action: z.enum(["cancel", "clear", "resume", "tell", "unpark"]),
   prompt: z.string().optional(),
 })
 

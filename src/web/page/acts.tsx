@@ -4,7 +4,7 @@ import { api } from "./api.ts"
 import { isolated } from "./format.ts"
 import { Action, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
-import { isActive } from "./select.ts"
+import { isActive, isParked } from "./select.ts"
 import { createConfirm } from "./sheet.tsx"
 import { running, state } from "./state.ts"
 import { WordForm } from "./word-form.tsx"
@@ -37,6 +37,7 @@ export function Acts(props: Acting) {
     const text = `Stop what is still done to merge "${isolated(agent().description)}"? Its work is kept, and can be merged later.`
     if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
   }
+  const goOn = async () => props.onSaid((await api.unpark(agent().id)).text)
   const merge = async () => {
     const { text } = await api.merge(agent().id)
     await props.changed()
@@ -51,6 +52,9 @@ export function Acts(props: Acting) {
             kind="main"
             open={() => setForm(form() === "tell" ? undefined : "tell")}
           />
+          <Show when={isParked(agent())}>
+            <Action label="Go on now" run={goOn} onError={props.onError} />
+          </Show>
           <Action label="Stop" kind="danger" run={stop} onError={props.onError} />
         </Show>
         <Show when={ours() && !running()}>

@@ -1,5 +1,6 @@
+import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
 import type { Conversation, Question, Reply } from "../../host/person.ts"
-import type { AgentDetail, AgentRow, Choices, Done, Ended, TaskRow } from "../wire.ts"
+import type { AgentDetail, AgentRow, Choices, Done, Ended, PurseState, TaskRow } from "../wire.ts"
 import { type Entry, Stranger } from "./pass.ts"
 import { errorIn } from "./response.ts"
 
@@ -36,6 +37,7 @@ export const api = {
   tell: (id: string, prompt: string) => call<Done>("POST", `/api/agents/${id}/tell`, { prompt }),
   resume: (id: string, given: Readonly<Record<string, unknown>>) =>
     call<Done>("POST", `/api/agents/${id}/resume`, given),
+  unpark: (id: string) => call<Done>("POST", `/api/agents/${id}/unpark`, {}),
   merge: (id: string) => call<Done>("POST", `/api/agents/${id}/merge`),
   stop: (which: Selection) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", which),
   question: (id: string) => call<Question>("GET", `/api/asks/${id}`),
@@ -51,6 +53,10 @@ export const api = {
   complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
   cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
+  openPurse: (max: number, until: string) => call<PurseState>("PUT", "/api/purse", { max, until }),
+  closePurse: () => call<PurseState>("DELETE", "/api/purse"),
+  reports: () => call<{ reports: readonly ReportHead[] }>("GET", "/api/reports"),
+  report: (name: string) => call<NamedReport>("GET", `/api/reports/${name}`),
   reply: (id: string, text: string) => call<TaskRow>("POST", `/api/tasks/${id}/reply`, { text }),
   signOut: () => call<{ ended: true }>("DELETE", "/api/sign-out"),
 }

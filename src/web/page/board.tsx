@@ -3,6 +3,7 @@ import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { shortTime } from "./format.ts"
 import { AgentName, Badge, Long, Problem, Steps } from "./parts.tsx"
+import { PurseSection } from "./purse.tsx"
 import { taskLink } from "./route.ts"
 import { COLUMNS, columnOf, taskTone } from "./select.ts"
 import { now, state, tasks } from "./state.ts"
@@ -19,32 +20,35 @@ export function BoardView() {
     return columns
   })
   return (
-    <section class="panel" aria-labelledby="board-title">
-      <h2 id="board-title">
-        Board <span class="u-count">{all().length}</span>
-      </h2>
-      <Problem text={state.problem} />
-      <div class="board-columns">
-        <For each={COLUMNS}>
-          {({ key, title, tone, empty }) => {
-            const own = () => byColumn().get(key) ?? []
-            return (
-              <section class="board-column" data-column={key} data-state={tone} aria-label={title}>
-                <h3>
-                  {title} <span class="u-count">{own().length}</span>
-                </h3>
-                <Show when={own().length > 0} fallback={<p class="u-quiet">{state.problem === "" ? empty : ""}</p>}>
-                  <Long items={own()} first={FIRST_SHOWN} label={title}>
-                    {(task) => <TaskCard task={task} />}
-                  </Long>
-                </Show>
-              </section>
-            )
-          }}
-        </For>
-        <Archive />
-      </div>
-    </section>
+    <>
+      <section class="panel" aria-labelledby="board-title">
+        <h2 id="board-title">
+          Board <span class="u-count">{all().length}</span>
+        </h2>
+        <Problem text={state.problem} />
+        <div class="board-columns">
+          <For each={COLUMNS}>
+            {({ key, title, tone, empty }) => {
+              const own = () => byColumn().get(key) ?? []
+              return (
+                <section class="board-column" data-column={key} data-state={tone} aria-label={title}>
+                  <h3>
+                    {title} <span class="u-count">{own().length}</span>
+                  </h3>
+                  <Show when={own().length > 0} fallback={<p class="u-quiet">{state.problem === "" ? empty : ""}</p>}>
+                    <Long items={own()} first={FIRST_SHOWN} label={title}>
+                      {(task) => <TaskCard task={task} />}
+                    </Long>
+                  </Show>
+                </section>
+              )
+            }}
+          </For>
+          <Archive />
+        </div>
+      </section>
+      <PurseSection />
+    </>
   )
 }
 

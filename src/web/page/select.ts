@@ -90,11 +90,14 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
+/** Its model's provider is at its limit, and it waits for that. */
+export const isParked = ({ phase }: Pick<AgentRow, "phase">): boolean => phase?.startsWith("parked") === true
+
 /** A word for what an agent is doing or how it ended. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
-    const waits = agent.phase === "queued" || agent.phase?.startsWith("parked")
+    const waits = agent.phase === "queued" || isParked(agent)
     if (agent.startedAt === undefined || waits) return { tone: "rest", text: agent.phase ?? "queued" }
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }

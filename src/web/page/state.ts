@@ -1,6 +1,6 @@
 import { batch, createMemo, createRoot, createSignal } from "solid-js"
 import { createStore, reconcile, unwrap } from "solid-js/store"
-import type { BoardAgent } from "../../board/service.ts"
+import type { BoardAgent, PurseView } from "../../board/service.ts"
 import type { Limits } from "../ports.ts"
 import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
 import { byId, isActive, newestFirst, oldestFirst } from "./select.ts"
@@ -23,6 +23,9 @@ type State = {
   /** How often tasks have left the board, or may have. */
   leavings: number
   owners: readonly BoardAgent[]
+  /** The board's purse that is open, and how often one has ended. */
+  purse?: PurseView
+  purseEnds: number
   threadBase?: string
   limits?: Limits
   /** What the day's budget counts, where there is one. */
@@ -36,6 +39,7 @@ const [state, setState] = createStore<State>({
   board: false,
   problem: "",
   leavings: 0,
+  purseEnds: 0,
   owners: [],
 })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
@@ -88,12 +92,14 @@ function begin({ project, now, agents, board, threadBase, limits, spent }: Snaps
   setState("agents", reconcile(keyed(agents)))
   setState("tasks", reconcile(keyed(board?.tasks ?? [])))
   setState("leavings", (count) => count + 1)
+  setState("purseEnds", (count) => count + 1)
   renewRoster()
   setState({
     project,
     board: board !== undefined,
     problem: board?.problem ?? "",
     owners: board?.agents ?? [],
+    purse: board?.purse,
     threadBase,
     limits,
     spent,
@@ -108,6 +114,8 @@ function change(delta: Delta): void {
   drop("tasks", delta.tasksGone)
   if (delta.agentsGone) renewRoster()
   if (delta.tasksGone || delta.ended !== undefined) setState("leavings", (count) => count + 1)
+  if (delta.purse === null) setState({ purse: undefined, purseEnds: state.purseEnds + 1 })
+  else if (delta.purse) setState("purse", delta.purse)
   if (delta.owners) setState("owners", delta.owners)
   if (delta.problem !== undefined) setState("problem", delta.problem)
   if (delta.spent) setState("spent", delta.spent)
