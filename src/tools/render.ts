@@ -39,7 +39,7 @@ type Begun = {
 }
 
 /** A model that is at its limit, and how long still, in ms, where that was told. */
-export type Closed = { readonly model: string; readonly opensIn?: number; readonly until?: string }
+type Closed = { readonly model: string; readonly opensIn?: number; readonly until?: string }
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
