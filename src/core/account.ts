@@ -2,6 +2,7 @@ import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
+import { triesLine } from "./tries.ts"
 import { neverBegan } from "./verdict.ts"
 
 const MOST_FILES = 50
@@ -26,10 +27,19 @@ export function accountOf(task: Task): string[] {
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
+    ...touchedLine(task),
     ...(outcome.value ? [valueLine(outcome.value)] : []),
+    ...(outcome.team?.kind === "tries" ? [triesLine(outcome.team)] : []),
     ...workOf(task),
     ...(reason?.code === "interrupted" && !neverBegan(reason) ? [INTERRUPTED_ADVICE] : []),
   ]
+}
+
+/** What has passed its check and changed what that stands on. */
+function touchedLine({ team, outcome }: Task): string[] {
+  const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
+  if (!passed || touched.length === 0) return []
+  return [`${team ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
 }
 
 function valueLine(value: Value): string {
@@ -51,8 +61,13 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
     ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
     : []
 
+/** Of tries without a winner nothing comes home. */
+const isWorkShown = ({ team, outcome }: Task): boolean =>
+  outcome?.work !== undefined && (team?.kind !== "tries" || team.winner !== undefined)
+
 /** What a run changed in its own worktree, and what came of it, a line each. */
-export const workOf = (task: Task): string[] => (task.outcome?.work ? workLines(task, task.outcome.work) : [])
+export const workOf = (task: Task): string[] =>
+  isWorkShown(task) && task.outcome?.work ? workLines(task, task.outcome.work) : []
 
 function workLines(task: Task, work: Work): string[] {
   const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work

@@ -1,4 +1,4 @@
-import { isQueued, isUnattended, type Model, type Task } from "./task.ts"
+import { isQueued, isUnattended, type Model, slotsOf, type Task } from "./task.ts"
 
 /** The limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
@@ -27,7 +27,8 @@ export function admissible(
   const byModel = new Map<string, number>()
   const queued: Task[] = []
   const take = (task: Task) => {
-    add(bySession, task.parentID)
+    if (task.team) return
+    add(bySession, slotsOf(task))
     if (task.model && !waitsForOwn(task)) add(byModel, modelKey(task.model))
   }
   for (const task of active) {
@@ -36,8 +37,10 @@ export function admissible(
   }
   queued.sort(byAge)
   return queued.filter((task) => {
+    // Its parts take slots, and no model is asked for it itself.
+    if (task.team) return true
     // Those that nobody launched are no session's: whoever starts them counts them.
-    if (!isUnattended(task) && !below(bySession.get(task.parentID), limits.maxConcurrentTasks)) return false
+    if (!isUnattended(task) && !below(bySession.get(slotsOf(task)), limits.maxConcurrentTasks)) return false
     const key = task.model && modelKey(task.model)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key)
     if (key !== undefined && !below(byModel.get(key), limit)) return false
@@ -54,7 +57,7 @@ export function placeInQueue(
 ): number {
   let place = 1
   for (const other of active) {
-    const stands = isQueued(other) && other.parentID === task.parentID && !waitsForOthers(other)
+    const stands = isQueued(other) && slotsOf(other) === slotsOf(task) && !other.team && !waitsForOthers(other)
     if (stands && byAge(other, task) < 0) place++
   }
   return place

@@ -34,6 +34,10 @@ export type CheckResult = {
   readonly tests?: TestCount
   /** The end of what it wrote, where it did not pass. */
   readonly output?: string
+  /** Files that the check stands on and that the work has changed: tests, what configures their runner, the command's own. */
+  readonly touched?: readonly string[]
+  /** Files that it may not change, and has: then it did not pass, whatever the command said. */
+  readonly guarded?: readonly string[]
 }
 
 export type Receipt = {

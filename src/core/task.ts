@@ -6,6 +6,7 @@
 
 import { moment } from "../lib/moment.ts"
 import type { Receipt } from "./receipt.ts"
+import type { Part, Team, TeamResult } from "./team.ts"
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
 
@@ -47,6 +48,7 @@ export const REASON_CODES = [
   "schema",
   "limit",
   "purse",
+  "items",
 ] as const
 
 export type ReasonCode = (typeof REASON_CODES)[number]
@@ -121,6 +123,8 @@ export type Run = {
   readonly lastWordFor?: Reason
   /** The command that has to pass before the run counts as completed. */
   readonly check?: string
+  /** Files that it may not change, as git's glob pathspecs: one that has does not pass its check. */
+  readonly guard?: readonly string[]
   /** What its last message has to be valid against, before its check runs. */
   readonly schema?: Schema
   /** It waits for its model's provider, and holds nothing meanwhile; absent while it does not. */
@@ -204,6 +208,8 @@ export type Outcome = Figures & {
   readonly receipt?: Receipt
   /** What it changed in its own place. */
   readonly work?: Work
+  /** Of a team: what its parts have come to. */
+  readonly team?: TeamResult
   /** How many tokens of its first request the provider read from its cache; absent where none told of one. */
   readonly first?: { readonly read: number; readonly of: number }
 }
@@ -272,6 +278,10 @@ export type Task = {
   readonly fork?: ForkInfo
   /** Absent where it works in its parent's folder. */
   readonly place?: Place
+  /** Its work is that of several, and its own session is never prompted. */
+  readonly team?: Team
+  /** It is one of several that stand as another task. */
+  readonly part?: Part
   /** When it was launched; a run's own time is in `run`. */
   readonly createdAt: number
   /** What the runs before the present one took together. */
@@ -341,6 +351,15 @@ export const isActive = (task: Task): boolean => task.status === "running" || ta
 
 /** True where nobody launched the task, and nobody is told of it. */
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
+
+/** True where nobody is told how it ends: who launched it is told of the team that it is a part of. */
+export const isPart = ({ part }: Pick<Task, "part">): boolean => part !== undefined
+
+/** The session whose child the host has its session as. */
+export const hostParentOf = ({ part, parentID }: Pick<Task, "part" | "parentID">): string => part?.under ?? parentID
+
+/** The session whose slots it takes. */
+export const slotsOf = ({ part, parentID }: Task): string => part?.caller ?? parentID
 
 /** True while what a task changed in its own place is not in its parent's files. */
 export const isUnmerged = ({ outcome }: Task): boolean => {

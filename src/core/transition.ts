@@ -31,6 +31,8 @@ export type TaskEvent =
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
   | ({ readonly type: "parked"; readonly generation: number } & Parked)
+  /** One of its parts has passed first. */
+  | { readonly type: "won"; readonly generation: number; readonly winner: string }
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
@@ -76,6 +78,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return park(task, event)
     case "unparked":
       return unpark(task, event)
+    case "won":
+      return win(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
@@ -109,6 +113,12 @@ function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEv
 function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
   if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
   return { ...task, run: leftParking(task.run, at) }
+}
+
+function win(task: Task, { generation, winner }: { generation: number; winner: string }): Task {
+  const { team, run } = task
+  if (!isActive(task) || run.generation !== generation || team?.kind !== "tries" || team.winner) return task
+  return { ...task, team: { ...team, winner } }
 }
 
 /** The run without its parking, which is added to what it was parked before. */

@@ -9,6 +9,7 @@ import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
 import type { PlaceKind } from "../place/place.ts"
 import { Answers } from "./conductor/answers.ts"
+import { ComingHome } from "./conductor/coming-home.ts"
 import { Conductor } from "./conductor/conductor.ts"
 import { Deeds, type Validate } from "./conductor/deeds.ts"
 import { Elsewhere } from "./conductor/elsewhere.ts"
@@ -18,8 +19,10 @@ import { outboxOf } from "./conductor/outbox.ts"
 import { Places } from "./conductor/places.ts"
 import { Recovery } from "./conductor/recovery.ts"
 import { stopSession } from "./conductor/stopping.ts"
+import { Teams } from "./conductor/teams.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
 import { Gates } from "./gate/gates.ts"
+import { Field } from "./launch/field.ts"
 import { Holding } from "./launch/holding.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
@@ -31,6 +34,7 @@ import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { Requests } from "./requests.ts"
 import { tellTask } from "./talk/tell.ts"
+import { membersOf } from "./tasks/members.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
 
@@ -72,7 +76,18 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
   const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => conductor)
-  const deeds = new Deeds(parts, { places, answers, validate: ports.validate ?? noValidation })
+  const home = new ComingHome(parts, places)
+  const field: Field = new Field(parts, {
+    home,
+    randomID,
+    queue: {
+      reserve: (task) => queue.reserve(task),
+      begin: (task, prompt) => queue.begin(task, prompt),
+      release: (task) => queue.release(task),
+    },
+  })
+  const teams = new Teams(parts, { home, field, closed: (id) => conductor.closed(id) })
+  const deeds = new Deeds(parts, { teams, field, home, places, answers, validate: ports.validate ?? noValidation })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     waiting.endStranded(conductor)
@@ -81,7 +96,15 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     timekeeper.rest()
   }
   const at = (time: number) => timekeeper.at(time)
-  const conductor: Conductor = new Conductor(parts, { outbox, answers, ledger, deeds, freed, at })
+  const conductor: Conductor = new Conductor(parts, {
+    outbox,
+    answers,
+    ledger,
+    deeds,
+    membersOf: (task) => membersOf(store, task),
+    freed,
+    at,
+  })
   const holding = new Holding(parts, () => conductor)
   const watch = () => timekeeper.wake()
   const queue: Queue = new Queue(parts, {

@@ -1,3 +1,5 @@
+<<<<<<< HEAD:src/engine/overview.ts
+
 import { isActive } from "../core/task.ts"
 import type { Answers } from "./conductor/answers.ts"
 import type { Conductor } from "./conductor/conductor.ts"
@@ -6,6 +8,17 @@ import type { Recovery } from "./conductor/recovery.ts"
 import type { Parts } from "./parts.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { type TaskView, viewOf } from "./tasks/view.ts"
+
+=======
+
+import { isActive, isPart, type Task } from "../../core/task.ts"
+import type { Conductor } from "../conductor/conductor.ts"
+import type { Parts } from "../parts.ts"
+import type { Answers } from "../talk/answers.ts"
+import { STOPPED_BY_USER } from "../talk/requests.ts"
+import { type TaskView, viewOf } from "./view.ts"
+
+>>>>>>> 6c6df0b (Try a thing several times, and bring home the first that passes):src/engine/tasks/overview.ts
 
 /** Clocks of two processes, and a write that was under way, in ms. */
 const SLACK_MS = 5000
@@ -42,7 +55,10 @@ export class Overview {
   /** Oldest first, those of other processes included. */
   list(): readonly TaskView[] {
     const { store, clock } = this.#parts
-    const tasks = store.all().sort((a, b) => a.createdAt - b.createdAt)
+    const tasks = store
+      .all()
+      .filter((task) => !isPart(task))
+      .sort((a, b) => a.createdAt - b.createdAt)
     return tasks.map((task) => viewOf(task, store, clock.now()))
   }
 

@@ -54,6 +54,33 @@ export type Shown = Changed & { readonly diff: string; readonly cut: boolean; re
 /** What was found of an earlier process. `merge`: what came of a merge that had been cut off. */
 export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
+/** A task whose work is put aside, and the name under which. */
+export type Aside = { readonly taskID: string; readonly name: string }
+
+/** Several tasks that begin with the very same, of which one's work comes home. */
+export type SharedPlaces = {
+  /** Has a task begin with what another began with. */
+  beginAs(taskID: string, from: string, folder: string): Promise<void>
+  /**
+   * The winner's work becomes the team's own, that of the others is put aside; what was done so already stays. Returns
+   * the names under which it was put aside, by task.
+   */
+  settle(
+    folder: string,
+    teamID: string,
+    winner: string | undefined,
+    others: readonly Aside[],
+  ): Promise<ReadonlyMap<string, string>>
+  /** What a run has changed so far, and what of it these globs name. */
+  changedIn(
+    taskID: string,
+    folder: string,
+    globs: readonly string[],
+  ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }>
+  /** True where the parent's folder is as the task's work was counted from. */
+  isCurrent(taskID: string, folder: string): Promise<boolean>
+}
+
 /**
  * Where tasks work. `folder` is where the task's parent works now. Whatever fails rejects with an error whose message
  * is a sentence for the parent's agent: a `CallError` where it can do something about it. The engine keeps the order:
@@ -80,6 +107,8 @@ export interface Place {
   sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]>
   /** Forgets what was kept before `before`: what is merged or empty, with `all` the rest too; nothing of those that `isKnown`. */
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
+  /** Absent where a kind cannot do this: then nobody can try a thing several times in it, or guard files. */
+  readonly shared?: SharedPlaces
 }
 
 /** What there is to know of a kind of place while no task has one: nothing of it is loaded for that. */

@@ -4,6 +4,7 @@ import { usageText } from "../core/figures.ts"
 import { modelKey } from "../core/limits.ts"
 import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
 import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
+import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
@@ -253,8 +254,10 @@ function unanswered(kind: Ask["kind"], patience: number): string {
 function endedLines(task: Task, answer: string, from: number, { gone, shown: changes }: Report): string[] {
   // A caller may ask for it from within a letter.
   const offset = from < answer.length ? head(answer, from).length : from
+  const { team } = task.outcome ?? {}
+  const tries = offset === 0 && team?.kind === "tries" ? tryLines(team) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
-  const facts = [...accountOf(task), ...(proof === "" ? [] : [proof])]
+  const facts = [...accountOf(task), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${offset}: the answer has ${count(answer.length, "character")}.`]

@@ -8,7 +8,20 @@ import { HERE } from "../place/here.ts"
 const MODES = {
   new: {
     needs: ["prompt", "description", "agent"],
-    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge", "check", "schema"],
+    takes: [
+      "fork",
+      "model",
+      "batch",
+      "timeout",
+      "max_cost",
+      "after",
+      "place",
+      "merge",
+      "check",
+      "schema",
+      "guard",
+      "tries",
+    ],
     because: "",
   },
   resume: {
@@ -53,6 +66,7 @@ const EXCLUSIVE = [
   ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
   ["tell", "resume", "a running task is told, an ended one is resumed"],
   ["tell", "fork", "a running task is told, a fork is a new one"],
+  ["tries", "fork", "each try starts from the same files and nothing else"],
   ["merge", "resume", "a merge brings home what is done, a resume goes on with it"],
   ["merge", "tell", "a merge brings home what is done, a running task is told"],
 ] as const
@@ -68,7 +82,7 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
   const asked = given.filter((name) => name !== "merge" || merge !== true)
   const pair = EXCLUSIVE.find(([one, other]) => asked.includes(one) && asked.includes(other))
   const name = nameIn(args, given)
-  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutPlace(args) : undefined)
+  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutNeeded(args) : undefined)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -97,8 +111,29 @@ const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly st
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"
 
+/** What an argument of a new task needs beside it. */
+function withoutNeeded(args: Readonly<Record<string, unknown>>): CallError | undefined {
+  const { tries, guard, check, place, model } = args
+  const refused = (why: string) => new CallError(`${why} Nothing was launched.`)
+  if (tries && !check) return refused("`tries` needs `check`: nothing else tells which of them is good.")
+  if (tries && place === HERE)
+    return refused(
+      '`tries` and `place: "here"` do not go together: each try has a worktree of its own. Leave `place` out.',
+    )
+  if (Array.isArray(tries) && model)
+    return refused("`model` and a list of models in `tries` do not go together. Leave `model` out.")
+  if (guard && !check) return refused("`guard` needs `check`: who changes a guarded file does not pass it.")
+  if (guard && !tries && !hasPlace(place))
+    return refused(
+      '`guard` needs `place: "worktree"` (or `tries`): in your own folder nobody can tell who changed a file.',
+    )
+  return tries ? undefined : withoutPlace(args)
+}
+
+const hasPlace = (place: unknown): boolean => ![undefined, null, "", HERE].includes(place as string)
+
 function withoutPlace({ merge, place }: Readonly<Record<string, unknown>>): CallError | undefined {
-  if (merge !== true || ![undefined, null, "", HERE].includes(place as string)) return undefined
+  if (merge !== true || hasPlace(place)) return undefined
   return new CallError(
     '`merge: true` goes with `place: "worktree"`: what is done in your own folder is there already. To merge an ended task, give `merge` its id. Nothing was launched.',
   )

@@ -17,6 +17,9 @@ const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
 const MOST_PURPOSE_CHARS = 160
 const MOST_CHECK_CHARS = 2000
+const MOST_GLOBS = 20
+const MOST_GLOB_CHARS = 200
+const MOST_TRIES = 5
 
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
 
@@ -84,7 +87,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const { agent } = args
       const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
-      const own = { place, merge, check, schema }
+      const { guard, tries } = args
+      const own = { place, merge, check, schema, guard, tries }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
       const terms = {
@@ -139,6 +143,21 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       .optional()
       .describe(
         "Command that must succeed before it counts as completed, say `npm test`. A resume needs it again, unless it merges.",
+      ),
+    guard: z
+      .array(text(MOST_GLOB_CHARS))
+      .min(1)
+      .max(MOST_GLOBS)
+      .optional()
+      .describe("With `check`: globs of files it may not change."),
+    tries: z
+      .union(
+        [z.int().min(2).max(MOST_TRIES), z.array(text(200)).min(2).max(MOST_TRIES)],
+        `2 to ${MOST_TRIES}, or a list of 2 to ${MOST_TRIES} models`,
+      )
+      .optional()
+      .describe(
+        "Several at once, each in a worktree, or a list of models, cheap first, in turn: the first to pass `check` comes home.",
       ),
     schema: z
       .union([z.looseObject({}), text(1000)])

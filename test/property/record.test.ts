@@ -4,6 +4,7 @@ import type { Owner } from "../../src/core/ports.ts"
 import type { CheckResult, Receipt } from "../../src/core/receipt.ts"
 import {
   type ForkInfo,
+  hostParentOf,
   type Merge,
   type Outcome,
   REASON_CODES,
@@ -15,6 +16,7 @@ import {
   type Usage,
   type Work,
 } from "../../src/core/task.ts"
+import type { ItemsPlan, Part, Team, TeamResult, TriesPlan, TryRow } from "../../src/core/team.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -54,6 +56,8 @@ const check = fc.record<Whole<CheckResult>>({
   how: text,
   tests,
   output: some(text),
+  touched: some(texts),
+  guarded: some(texts),
 })
 const receipt = fc.record<Whole<Receipt>>({
   commands: whole,
@@ -97,11 +101,65 @@ const run = fc.record<Whole<Run>>({
   lastWordAt: some(whole),
   lastWordFor: some(reason),
   check: some(text),
+  guard: some(texts),
   schema: some(fc.dictionary(text, fc.jsonValue() as fc.Arbitrary<unknown>)),
   parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
   parkedMs: some(whole),
   parkedTimes: some(whole),
 })
+const team: fc.Arbitrary<Team> = fc.oneof(
+  fc.record<Whole<TriesPlan>>({
+    kind: fc.constant("tries" as const),
+    prompt: text,
+    count: whole,
+    ladder: some(texts),
+    timeout: whole,
+    winner: some(text),
+  }) as fc.Arbitrary<Team>,
+  fc.record<Whole<ItemsPlan>>({
+    kind: fc.constant("each" as const),
+    prompt: text,
+    total: whole,
+    timeout: whole,
+    file: text,
+    more: some(text),
+  }) as fc.Arbitrary<Team>,
+)
+const part = fc.record<Whole<Part>>({
+  kind: fc.constantFrom("tries" as const, "each" as const),
+  of: text,
+  nth: whole,
+  run: whole,
+  caller: text,
+  under: text,
+})
+const tryRow = fc.record<Whole<TryRow>>({
+  model: some(text),
+  how: text,
+  ms: whole,
+  cost: whole,
+  task: some(text),
+  session: some(text),
+  ref: some(text),
+})
+const teamResult: fc.Arbitrary<TeamResult> = fc.oneof(
+  fc.record({
+    kind: fc.constant("tries" as const),
+    won: some(text),
+    cost: whole,
+    rows: fc.array(tryRow),
+  }) as fc.Arbitrary<TeamResult>,
+  fc.record({
+    kind: fc.constant("each" as const),
+    total: whole,
+    valid: whole,
+    failed: whole,
+    notBegun: whole,
+    cost: whole,
+    file: text,
+    groups: fc.array(fc.record({ why: text, count: whole, first: fc.array(whole) })),
+  }),
+)
 const outcome = fc.record<Whole<Outcome>>({
   reason: some(reason),
   note: some(text),
@@ -122,6 +180,7 @@ const outcome = fc.record<Whole<Outcome>>({
   ),
   receipt: some(receipt),
   work: some(work),
+  team: some(teamResult),
   first: some(fc.record({ read: whole, of: whole })),
 })
 const fork = fc.record<Whole<ForkInfo>>({
@@ -158,6 +217,8 @@ const task = fc.record<Whole<Task>>({
   depth: whole,
   fork: some(fork),
   place: some(fc.record({ kind: fc.constant("worktree" as const), folder: text, merge: fc.boolean() })),
+  team: some(team),
+  part: some(part),
   createdAt: fc.double({ noNaN: true, noDefaultInfinity: true }),
   earlier: fc.record({ toolCalls: whole, usage }),
   fingerprint: text,
@@ -183,7 +244,7 @@ const owner = fc.record<Whole<Owner>>({
 const rowOf = (given: TaskDraft & { sessionID?: string }, by: Owner = ownerOf(), others: object = {}) =>
   jsonCopy({
     id: given.sessionID ?? "ses_any",
-    parentID: given.parentID,
+    parentID: hostParentOf(given),
     metadata: { ...others, [RECORD_KEY]: encodeRecord(given, by, SIGNER) as { task: Task; version: number } },
   })
 

@@ -28,6 +28,7 @@ const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   ownTasks: false,
   owed: false,
   spent: () => NOTHING_SPENT,
+  members: () => [],
   delivery: () => ({ state: "pending", wake: true, done: 1, total: 1, running: 0 }),
   ...world,
 })

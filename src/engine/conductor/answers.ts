@@ -1,4 +1,5 @@
 import { isActive, type Task } from "../../core/task.ts"
+import type { Team } from "../../core/team.ts"
 import { valueIn } from "../../core/value.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Answer } from "../../delivery/compose.ts"
@@ -40,6 +41,7 @@ export class Answers {
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
     const { host, clock } = this.#parts
+    if (task.team) return this.#ofTeam(task.team)
     const kept = this.#parts.store.entry(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await host.messagesSince(task.sessionID, task.run.promptID)
@@ -51,6 +53,12 @@ export class Answers {
     const closed = last === undefined || last.completedAt !== undefined
     if (closed && !isActive(task) && next === undefined) this.keep(task, answer)
     return { answer, closed }
+  }
+
+  /** Of tries, the winner's. */
+  async #ofTeam(team: Team): Promise<{ answer: Answer; closed: boolean }> {
+    const winner = team.kind === "tries" && team.winner ? this.#parts.store.get(team.winner) : undefined
+    return winner ? this.#read(winner) : { answer: { text: "", gone: false }, closed: true }
   }
 
   /** Keeps an answer that was just read. */

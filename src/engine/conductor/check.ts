@@ -18,6 +18,7 @@ export async function runCheck(
   task: Task,
   runs: number,
   signal: AbortSignal,
+  folder = host.folderOf(task.sessionID),
 ): Promise<CheckResult | undefined> {
   const { check: command, timeout } = task.run
   if (command === undefined) return undefined
@@ -27,10 +28,9 @@ export async function runCheck(
     import("../../place/run-command.ts"),
     import("../../receipt/command.ts"),
   ])
-  const cwd = host.folderOf(task.sessionID)
   // The plugin's end stops it: nobody would hear what it says.
   const until = AbortSignal.any([signal, stopped])
-  const ended = await runCommand(command, { cwd, timeLimit, signal: until, marks })
+  const ended = await runCommand(command, { cwd: folder, timeLimit, signal: until, marks })
   if (ended.why === "stopped") return undefined
   const { tests } = ranOf(command, ended.exitCode, ended.output)
   const passed = ended.exitCode === 0

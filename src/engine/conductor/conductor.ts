@@ -7,9 +7,11 @@ import {
   elapsed,
   isActive,
   isOwed,
+  isPart,
   isUnattended,
   type Task,
 } from "../../core/task.ts"
+import type { Member } from "../../core/tries.ts"
 import { answerText } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
@@ -29,6 +31,8 @@ export type ConductorPorts = {
   readonly answers: Answers
   readonly ledger: Ledger
   readonly deeds: Deeds
+  /** What the parts of a team have come to. */
+  readonly membersOf: (task: Task) => readonly Member[]
   /** A slot may have become free, and some may wait for a task that has ended. */
   readonly freed: () => void
   /** Something is due at this time. */
@@ -41,6 +45,11 @@ type Token = { readonly generation: number; readonly turn?: number }
 export const PARENT_ENDED: Ending = {
   type: "cancelled",
   reason: { code: "parent-ended", text: "The agent that launched it has ended." },
+}
+
+const NOT_NEEDED: Ending = {
+  type: "cancelled",
+  reason: { code: "parent-ended", text: "What it was a part of has ended." },
 }
 
 /**
@@ -177,6 +186,7 @@ export class Conductor {
       ownTasks: store.hasOpen(task.sessionID),
       owed: this.#ports.outbox.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
+      members: () => this.#ports.membersOf(task),
       delivery: (how) => this.#deliveryOf(task, how),
     }
   }
@@ -250,6 +260,7 @@ export class Conductor {
         return this.#ports.freed()
       case "post":
         this.#announce(entry, command)
+        this.#tellTeam(task)
         return entry.letGo()
       case "write":
         if (command.later) return journal.saveSoon(task)
@@ -278,7 +289,7 @@ export class Conductor {
 
   #ended({ task }: Entry, silent: boolean): void {
     const { toaster, host, clock, store } = this.#parts
-    if (!silent && !isUnattended(task)) toaster.ended(task)
+    if (!silent && !isUnattended(task) && !isPart(task)) toaster.ended(task)
     host.log("info", "task ended", {
       task: task.id,
       session: task.sessionID,
@@ -289,10 +300,11 @@ export class Conductor {
       duration: elapsed(task, clock.now()),
       tokens: task.outcome && billedTokens(task.outcome.usage),
     })
-    // Whatever ends a task but completion stops the tasks that it launched.
-    if (task.status !== "completed")
+    // Whatever ends a task but completion stops the tasks that it launched; of a team, the others are not needed.
+    if (task.status !== "completed" || task.team)
       for (const { id } of store.ofParent(task.sessionID))
-        this.deliver(id, { type: "end", ending: PARENT_ENDED, how: { wake: false } })
+        this.deliver(id, { type: "end", ending: task.team ? NOT_NEEDED : PARENT_ENDED, how: { wake: false } })
+    this.#tellTeam(task)
     this.#ports.freed()
   }
 
@@ -313,6 +325,11 @@ export class Conductor {
       if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
       else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
     }
+  }
+
+  /** What becomes of a part decides what its team does next. */
+  #tellTeam({ part }: Task): void {
+    if (part) this.deliver(part.of, { type: "parts" })
   }
 
   #announce({ endedAs }: Entry, { task, maybeTold }: Extract<Command, { do: "post" }>): void {
@@ -338,7 +355,7 @@ export class Conductor {
 
   #deliveryOf(task: Task, { silent, wake }: Circumstances): Delivery {
     const { store, options } = this.#parts
-    if (silent || isUnattended(task)) return { state: "none" }
+    if (silent || isUnattended(task) || isPart(task)) return { state: "none" }
     const before = batchProgress(task.batch, store.ofParent(task.parentID))
     const running = before.running - 1
     const handedOver = (store.entry(task.id)?.waiters.size ?? 0) > 0

@@ -1,6 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Schema, Task } from "../../core/task.ts"
+import type { Ask, Outcome, Schema, Task } from "../../core/task.ts"
 import type { Checked } from "../../core/value.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
@@ -11,11 +11,24 @@ import { messageOf as messageFor, promptOf } from "../talk/say.ts"
 import type { Entry } from "../tasks/entry.ts"
 import type { Answers } from "./answers.ts"
 import { runCheck } from "./check.ts"
-import type { Merging, Places } from "./places.ts"
+import { homeOf, type Merging, type Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 import { tellIdle } from "./telling.ts"
 
-export type DeedPorts = { readonly places: Places; readonly answers: Answers; readonly validate: Validate }
+export type DeedPorts = {
+  readonly places: Places
+  readonly answers: Answers
+  readonly validate: Validate
+  readonly teams: TeamDeeds
+  readonly field: FieldDeeds
+  readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
+}
+
+/** What is done for teams. */
+type TeamDeeds = {
+  leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
+}
+type FieldDeeds = { make(task: Task, nth: number, text: string): Promise<void> }
 
 /** Looks for a valid value in a text. Nothing of it is loaded where no task has a schema. */
 export type Validate = (schema: Schema, text: string, taskID: string) => Promise<Checked>
@@ -56,6 +69,9 @@ export class Deeds {
     switch (command.do) {
       case "enter":
         return back(await this.#enter(entry, task, command))
+      case "field":
+        await this.#ports.field.make(task, command.nth, command.text)
+        return back({ type: "fielded", nth: command.nth })
       case "prompt":
         await sayTo(this.#parts, task, () => this.#parts.host.prompt(promptOf(task, command.text, command.preface)))
         return back({ type: "prompted" })
@@ -102,7 +118,9 @@ export class Deeds {
     const answers = await Promise.all(
       others.map(async (other) => ({ task: other, text: (await this.#ports.answers.of(other)).text })),
     )
-    if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
+    // Its parts enter places of their own; one that waited for others is to see what they have done.
+    if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
+    if (!this.#parts.store.runs(task) || task.team || !(task.place || task.depth > 1))
       return { type: "entered", answers, preface: "" }
     const stop = new AbortController()
     entry.stop = stop
@@ -162,16 +180,16 @@ export class Deeds {
   }
 
   async #firstCheck(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
-    // Where nothing was changed there is nothing to check.
-    if (await this.#ports.places.isUntouched(task))
+    // Where nothing was changed there is nothing to check; but of tries nothing else tells which is good.
+    if (!task.part && (await this.#ports.places.isUntouched(task)))
       return { command: task.run.check ?? "", passed: false, runs: 0, how: "nothing was changed" }
     return this.#check(entry, task, runs)
   }
 
-  #check(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
+  #check(entry: Entry, task: Task, runs: number, folder?: string): Promise<CheckResult | undefined> {
     const stop = new AbortController()
     entry.stop = stop
-    const result = runCheck(this.#parts, task, runs, stop.signal)
+    const result = this.#inspected(task, runCheck(this.#parts, task, runs, stop.signal, folder))
     entry.held = result.catch(() => {})
     return result
   }
@@ -182,7 +200,15 @@ export class Deeds {
     entry.stop = stop
     this.#parts.store.noticed(entry.task.id)
     const runs = entry.run?.check?.runs ?? 0
-    return { signal: stop.signal, check: (task) => runCheck(this.#parts, task, runs, stop.signal) }
+    return {
+      signal: stop.signal,
+      check: (task, folder) => this.#inspected(task, runCheck(this.#parts, task, runs, stop.signal, folder)),
+    }
+  }
+
+  async #inspected(task: Task, checking: Promise<CheckResult | undefined>): Promise<CheckResult | undefined> {
+    const result = await checking
+    return result && this.#ports.home.inspected(task, result)
   }
 
   /** Never rejects: an end is told even where its session could not be read. */
@@ -201,6 +227,7 @@ export class Deeds {
     const merging = merge ? this.#merging(entry) : undefined
     // What still runs there would write into what is kept, and be in the way of its removal.
     await entry.held
+    if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
     return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
   }
 
@@ -246,6 +273,8 @@ function failureOf(command: Command, error: unknown): Input | undefined {
   switch (command.do) {
     case "enter":
       return { type: "shut out", code: "host", problem: `OpenCode did not take the prompt: ${messageOf(error)}` }
+    case "field":
+      return { type: "fielded", nth: command.nth, problem: messageOf(error) }
     case "prompt":
       return { type: "prompted", problem: messageOf(error) }
     case "say":

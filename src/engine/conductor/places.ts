@@ -11,7 +11,7 @@ import { stopSession } from "./stopping.ts"
 import { tellIdle } from "./telling.ts"
 
 /** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
-const MOST_FILES = 100
+export const MOST_FILES = 100
 /** Lines of a diff that are shown. */
 const MOST_DIFF_LINES = 300
 /** How long a session that was stopped may take to be idle, and how often it is looked at. */
@@ -32,12 +32,12 @@ export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string
 /** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
 export type Merging = {
   readonly signal: AbortSignal
-  /** Undefined where it was stopped. */
-  readonly check: (task: Task) => Promise<CheckResult | undefined>
+  /** In its session's folder, or this one. Undefined where it was stopped. */
+  readonly check: (task: Task, folder?: string) => Promise<CheckResult | undefined>
 }
 
 /** What became of a run's work, and of the check before it was merged. */
-type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
+export type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
 /**
  * What is done with the places that tasks work in, whatever their kind: a session is moved to its place before its agent
@@ -58,12 +58,12 @@ export class Places {
 
   /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
   async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<void> {
-    const place = await this.#placeOf(task)
+    const place = await this.placeOf(task)
     await place.capture(task.id, folder)
   }
 
   /** Not loaded where no task has one of its kind. */
-  #placeOf({ place }: Pick<Task, "place">): Promise<Place> {
+  placeOf({ place }: Pick<Task, "place">): Promise<Place> {
     const name = nameOf(place)
     return kindOf(this.#kinds, name).open(name)
   }
@@ -76,7 +76,7 @@ export class Places {
     const { sessionID, run } = task
     const { host } = this.#parts
     const folder = homeOf(this.#parts, task)
-    const place = await this.#placeOf(task)
+    const place = await this.placeOf(task)
     const again = run.generation > 0
     // One that waited for others is to see what they have done.
     if (!again && run.after) await place.capture(task.id, folder)
@@ -112,13 +112,13 @@ export class Places {
   async #leave(task: Task, merging: Merging | undefined): Promise<Left> {
     const below = this.#parts.store.below(task)
     for (const { id } of below) await this.#closed(id)
-    const place = await this.#placeOf(task)
+    const place = await this.placeOf(task)
     const putAway = async () => {
       for (const each of [task, ...below]) await this.home(each)
       return place.putAway(task.id, homeOf(this.#parts, task))
     }
     if (!merging) return { found: { work: workOf(await putAway()) } }
-    return this.#inTurn(merging.signal, async () => {
+    return this.inTurn(merging.signal, async () => {
       let result: CheckResult | undefined
       const once = async () => {
         result = await merging.check(task)
@@ -127,13 +127,13 @@ export class Places {
       const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(refusedBy)
       const put = await putAway()
       const unseen = task.run.check === undefined || !put.unseen ? undefined : refused(put.unseen)
-      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.#merge(task, place))) : undefined
+      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.bringHome(task, place))) : undefined
       return { found: { work: workOf(put, merge) }, ...(result && { check: result }) }
     })
   }
 
   /** One after the other: what one has merged, the next is checked with. One that is stopped waits for none. */
-  #inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
+  inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
     const before = this.#merging
     const done = Promise.race([before, aborted(signal)]).then(work)
     this.#merging = Promise.all([before, done.catch(() => {})])
@@ -164,7 +164,7 @@ export class Places {
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
     await this.home(task)
-    const own = await this.#placeOf(task)
+    const own = await this.placeOf(task)
     const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
     const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
     return this.#record(task, { ...outcome, note, work })
@@ -178,7 +178,7 @@ export class Places {
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
     if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
-    const merge = await this.#merge(task, await this.#placeOf(task))
+    const merge = await this.bringHome(task, await this.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task
     return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
@@ -205,7 +205,7 @@ export class Places {
 
   async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
-    const place = await this.#placeOf(task)
+    const place = await this.placeOf(task)
     return place.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
@@ -286,7 +286,7 @@ export class Places {
   /** True where a task's place holds nothing that is not in its parent's files; where that cannot be told, false. */
   async isUntouched(task: Task): Promise<boolean> {
     try {
-      const place = await this.#placeOf(task)
+      const place = await this.placeOf(task)
       return await place.isUntouched(task.id, homeOf(this.#parts, task))
     } catch (error) {
       this.#parts.host.log("warn", "a place could not be looked at", { task: task.id, error: messageOf(error) })
@@ -319,7 +319,7 @@ export class Places {
     return undefined
   }
 
-  async #merge(task: Task, place: Place): Promise<Merge> {
+  async bringHome(task: Task, place: Place): Promise<Merge> {
     try {
       return mergeOf(await place.merge(task.id, homeOf(this.#parts, task)))
     } catch (error) {
@@ -328,7 +328,7 @@ export class Places {
   }
 }
 
-function mergeOf(result: MergeResult): Merge {
+export function mergeOf(result: MergeResult): Merge {
   const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
   if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
   const { kind, submodules = [] } = result
@@ -343,11 +343,11 @@ const aborted = (signal: AbortSignal): Promise<void> =>
 
 const refused = (text: string): Merge => ({ kind: "refused", files: [], text })
 
-const refusedBy = (error: unknown): Merge => refused(messageOf(error))
+export const refusedBy = (error: unknown): Merge => refused(messageOf(error))
 
 const nameOf = (place: Task["place"]): string => place?.kind ?? HERE
 
-function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
+export function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
   return {
     files: files.slice(0, MOST_FILES),
     moreFiles: Math.max(0, files.length - MOST_FILES),

@@ -1,6 +1,7 @@
 import { AUTOMATIC } from "../../core/account.ts"
 import { messageID, partID } from "../../core/ids.ts"
 import type { Host } from "../../core/ports.ts"
+import { slotsOf } from "../../core/task.ts"
 import type { Note } from "../talk/notes.ts"
 
 /**
@@ -9,7 +10,8 @@ import type { Note } from "../talk/notes.ts"
  * for good.
  */
 export async function tellIdle(host: Host, { task, kind, at, visible, text }: Note): Promise<boolean> {
-  const { id, parentID, run } = task
+  const { id, run } = task
+  const parentID = slotsOf(task)
   const persona = await host.persona(parentID)
   const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
   if (parent?.reverted || activity.has(parentID)) return false

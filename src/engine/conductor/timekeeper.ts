@@ -122,7 +122,7 @@ export class Timekeeper {
     try {
       const activity = await host.activity()
       // Where no plugin is loaded, nobody tells of a question.
-      const unheard = running.filter(({ id }) => !store.run(id)?.told.heard)
+      const unheard = running.filter(({ id, team }) => !team && !store.run(id)?.told.heard)
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {
@@ -171,7 +171,7 @@ export class Timekeeper {
     const { store, options, clock } = this.#parts
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
-    const isHeard = running.every(({ id }) => store.run(id)?.told.heard)
+    const isHeard = running.every(({ id, team }) => team || store.run(id)?.told.heard)
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval
     if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS

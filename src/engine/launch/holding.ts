@@ -65,9 +65,9 @@ export class Holding {
 
 /** With its slot, and with nothing of a past or a place of its own. */
 const isFresh = (task: Task): boolean => {
-  const { fork, place, run } = task
+  const { fork, place, team, part, run } = task
   const isFirst = run.generation === 0 && run.startedAt !== undefined && run.after === undefined
-  return isFirst && fork === undefined && place === undefined && !isUnattended(task)
+  return isFirst && !team && !part && fork === undefined && place === undefined && !isUnattended(task)
 }
 
 const isSibling = (task: Task, other: Task): boolean =>

@@ -58,6 +58,10 @@ export type LaunchRequest = {
   readonly merge?: boolean
   /** The command that has to pass before a run counts as completed. */
   readonly check?: string
+  /** Files that it may not change, as git's glob pathspecs. */
+  readonly guard?: readonly string[]
+  /** So many at the same thing, or one after the other with these models: the first whose check passes comes home. */
+  readonly tries?: number | readonly string[]
   /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
   readonly schema?: Schema | string
 }
@@ -115,8 +119,10 @@ export class Launcher {
   ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
-    const place = this.#placeIn(given)
-    const request = { ...given, place, schema, prompt: withSchema(given.prompt, schema) }
+    // Each part of a team is told for itself, and has a place of its own.
+    const isTeam = given.tries !== undefined
+    const place = this.#placeIn(isTeam ? { place: "worktree", ...given } : given)
+    const request = { ...given, place, schema, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
       host.parent(caller.sessionID),
@@ -124,6 +130,7 @@ export class Launcher {
     ])
     const { agent, model } =
       request.fork === "whole" ? riderOf(request, persona, options) : await this.#chosen(request, agents, persona)
+    if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }
@@ -339,6 +346,7 @@ export class Launcher {
       ...found,
       batch: batchFor(request.batch, id, siblings),
       ...this.#placeOf(request, caller),
+      ...teamOf(request, options),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",
@@ -346,10 +354,11 @@ export class Launcher {
         generation: 0,
         promptID: messageID("prompt", id, 0, now),
         createdAt: now,
-        timeout: request.timeout ?? options.taskTimeout,
+        timeout: request.tries === undefined ? (request.timeout ?? options.taskTimeout) : 0,
         budget: this.#ports.allowance.budget(request.maxCost, id),
         after,
         ...checkOf(request),
+        ...(request.guard && { guard: request.guard }),
         ...(typeof request.schema === "object" && { schema: request.schema }),
       },
       delivery: { state: "none" },
@@ -385,6 +394,13 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
 
 const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
 
+/** The plan of several that stand as this one. */
+function teamOf({ tries, prompt, timeout }: LaunchRequest, { taskTimeout }: Options): Pick<TaskDraft, "team"> {
+  if (tries === undefined) return {}
+  const all = { kind: "tries", prompt, timeout: timeout ?? taskTimeout } as const
+  return { team: typeof tries === "number" ? { ...all, count: tries } : { ...all, count: tries.length, ladder: tries } }
+}
+
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
 const keptCheck = ({ place, run }: Task): string | undefined => (place?.merge ? run.check : undefined)
 
@@ -396,8 +412,13 @@ async function schemaOf(given: Schema | string | undefined, folder: string): Pro
 }
 
 /** Nothing goes with it but agent, model and prompt: one such is like another. */
-const isPlain = ({ fork, after, place, check, schema }: LaunchRequest): boolean =>
-  !fork && after === undefined && place === undefined && check === undefined && schema === undefined
+const isPlain = ({ fork, after, place, check, schema, tries }: LaunchRequest): boolean =>
+  !fork &&
+  after === undefined &&
+  place === undefined &&
+  check === undefined &&
+  schema === undefined &&
+  tries === undefined
 
 function refuseIfAborted(abort: AbortSignal | undefined): void {
   if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")

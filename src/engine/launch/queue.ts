@@ -1,5 +1,5 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isQueued, type Task } from "../../core/task.ts"
+import { isParked, isPart, isQueued, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
@@ -57,7 +57,7 @@ export class Queue {
     if (!store.runs(task)) return false
     // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
     this.#ports.conductor.deliver(task.id, { type: "begin", prompt })
-    toaster.launched(task)
+    if (!isPart(task)) toaster.launched(task)
     this.#logLaunch(task)
     this.#ports.watch()
     this.pump()
@@ -107,7 +107,7 @@ export class Queue {
       [...active].flatMap((task) => this.#forSlot(task)),
       options,
       (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
-      (task) => this.#ports.waiting.waitsFor(task).length > 0 || this.#ports.isClosed(task),
+      (task) => this.#ports.waiting.waitsFor(task).length > 0 || (!task.team && this.#ports.isClosed(task)),
     )
   }
 

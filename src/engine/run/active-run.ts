@@ -11,6 +11,7 @@ import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
  * - `waiting`: for other tasks; `queued`: for a slot;
  * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
  * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
+ * - `leading`: its parts have it;
  * - `parked`: its model's provider is closed;
  * - `checking`: its check runs;
  * - `leaving`: it has ended, its session is stopped and its place put away; `merging`: its work is checked once more and
@@ -24,6 +25,7 @@ const STAGES = [
   "entering",
   "prompting",
   "working",
+  "leading",
   "parked",
   "checking",
   "leaving",
@@ -147,6 +149,8 @@ export type ActiveRun = {
   readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
   /** When its session's model was last asked. */
   readonly requestedAt?: number
+  /** Of a team: the numbers of the parts that are being made. */
+  readonly coming: readonly number[]
   /** It may go on where it was parked, as soon as it has a slot. */
   readonly goesOn: boolean
   readonly closing?: Closing
@@ -176,6 +180,7 @@ export const newRun = (task: Task, stage: Stage, now: number, custody: ActiveRun
   verifying: false,
   asleep: 0,
   calls: 0,
+  coming: [],
   goesOn: false,
 })
 

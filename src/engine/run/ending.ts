@@ -16,7 +16,7 @@ import type { Command, Step, World } from "./inputs.ts"
 import { type Handler, moved, stay } from "./moves.ts"
 
 /** Of a run at one of these its model knows nothing. */
-const UNASKED: readonly Stage[] = ["making", "waiting", "queued", "held"]
+const UNASKED: readonly Stage[] = ["making", "waiting", "queued", "held", "leading"]
 /** How much of a check's output is kept in the record. */
 const MOST_KEPT_CHARS = 4000
 
@@ -64,6 +64,8 @@ const unsaid = ({ words }: ActiveRun): readonly Command[] =>
 export const ends: Handler<"end"> = (run, { ending, how }, world) => {
   // It has ended well already; what is still done for it is not done to its end.
   if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
+  // One of its parts has passed, and that is being written down.
+  if (run.stage === "leading" && winnerOf(world.task)) return { run, commands: [] }
   return end(run, ending, how, world)
 }
 
@@ -88,7 +90,7 @@ export const quiet: Handler<"quiet"> = (run, { messages }, world) => {
   const { task, ending, how } = closing
   const outcome = outcomeOf(run, task, ending, { ...how, messages })
   const next = { ...run, outcome, closing: { ...closing, messages } }
-  if (!task.place) return finish(next, world)
+  if (!task.place && !task.team) return finish(next, world)
   const merge = merges(task, ending)
   const commands: readonly Command[] = [{ do: "leave", task: { ...task, outcome }, merge }]
   return { run: merge ? moved(next, "merging") : next, commands }
@@ -131,6 +133,8 @@ function withCheck({ outcome: known, check: result, value }: ActiveRun): Outcome
   return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
 }
 
+const winnerOf = ({ team }: Task): string | undefined => (team?.kind === "tries" ? team.winner : undefined)
+
 /** Has its parent told, once all that comes before is done. */
 function post(run: ActiveRun, _world?: World): Step {
   const { closing, outcome } = run
@@ -146,6 +150,8 @@ function post(run: ActiveRun, _world?: World): Step {
 
 export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
+  // Who has won stands in the record: now the rest may follow.
+  if (run.stage === "leading") return winnerOf(world.task) ? end(run, { type: "completed" }, {}, world) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }, world) : stay(run)
 }
 

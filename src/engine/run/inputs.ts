@@ -4,6 +4,7 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { PurseLimit, Spent } from "../../core/spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Parked, Reason, Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
+import type { Member } from "../../core/tries.ts"
 import type { Checked } from "../../core/value.ts"
 import type { Options } from "../../options.ts"
 import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run.ts"
@@ -22,6 +23,8 @@ export type World = {
   readonly owed: boolean
   /** What has been spent by now, for the limits that several share. */
   readonly spent: () => Spent
+  /** Of a team: what its parts have come to by now. */
+  readonly members: () => readonly Member[]
   /** The notification that the run owes if it ends now. */
   readonly delivery: (how: Circumstances) => Delivery
 }
@@ -62,8 +65,12 @@ export type Input =
   | { readonly type: "slept"; readonly ms: number }
   | { readonly type: "refused"; readonly parked: Parked }
   | { readonly type: "opened" }
+  /** Something has become of one of its parts, or there is room for more. */
+  | { readonly type: "parts" }
   // What came of a command.
   | { readonly type: "entered"; readonly answers: readonly Answered[]; readonly preface: string }
+  /** A part was made, or could not be. */
+  | { readonly type: "fielded"; readonly nth: number; readonly problem?: string }
   | { readonly type: "shut out"; readonly code: "place" | "host"; readonly problem: string }
   | { readonly type: "prompted"; readonly problem?: string }
   | { readonly type: "said"; readonly word: Word; readonly problem?: string }
@@ -90,6 +97,8 @@ export type Command =
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
   /** Gets what it waited for and its place ready. */
   | { readonly do: "enter"; readonly save: boolean }
+  /** Makes a part, and has it begin. `text`: what it is asked, where something went before the team's prompt. */
+  | { readonly do: "field"; readonly nth: number; readonly text: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }
   /** Where `interrupts` is there, its session is stopped before, and these questions refused. */
   | { readonly do: "say"; readonly word: Word; readonly interrupts?: readonly Ask[] }

@@ -7,6 +7,7 @@ import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { fail } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
+import { lead } from "./leading.ts"
 import { also, type Handler, looks, rested, sign, stay } from "./moves.ts"
 import { start } from "./starting.ts"
 import { askLastWord } from "./talking.ts"
@@ -128,6 +129,8 @@ const toolRuns = (message: Message | undefined): boolean =>
 export const tick: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held")
     return (given.heldUntil ?? 0) <= world.now ? letGo(given, { type: "let go" }, world) : checkLimits(given, world)
+  // Its own session does nothing, and is not looked at.
+  if (given.stage === "leading") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
   const seen = watched(given, doing, world)
   const checked = also(seen, (run) => checkLimits(run, world))
   return also(checked, (run) =>

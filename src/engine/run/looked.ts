@@ -152,7 +152,8 @@ export const checked: Handler<"checked"> = (given, { result }, world) => {
   // Where nothing was changed it did not run.
   if (result.passed || result.runs === 0) return passed(run, answered, world)
   // What it was told meanwhile it reads before its run may end.
-  if (result.runs <= world.options.checkRetries || expects(run)) return tellOfCheck(run, result, world)
+  const retries = world.task.part?.kind === "tries" ? 0 : world.options.checkRetries
+  if (result.runs <= retries || expects(run)) return tellOfCheck(run, result, world)
   const { command, how, runs } = result
   const times = runs === 1 ? "once" : `${runs} times`
   const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).`

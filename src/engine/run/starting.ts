@@ -3,6 +3,7 @@ import { isQueued } from "../../core/task.ts"
 import { type ActiveRun, hasEnded } from "./active-run.ts"
 import { end, settle } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
+import { lead } from "./leading.ts"
 import type { Handler } from "./moves.ts"
 import { looks, moved, sign, stay } from "./moves.ts"
 import { release } from "./talking.ts"
@@ -34,7 +35,7 @@ export const admitted: Handler<"admitted"> = (run, input, world) => {
 
 /** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
 export function start(run: ActiveRun, { task }: World, save: boolean): Step {
-  if (save || task.place || task.depth > 1 || task.run.after)
+  if (save || task.place || task.depth > 1 || task.run.after || task.team)
     return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
   return prompt(moved(run, "prompting"))
 }
@@ -44,8 +45,10 @@ function prompt(run: ActiveRun): Step {
   return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
 }
 
-export const entered: Handler<"entered"> = (run, { answers, preface }, { now }) => {
+export const entered: Handler<"entered"> = (run, { answers, preface }, world) => {
+  const { now, task } = world
   const text = withAnswers(run.prompt ?? "", answers)
+  if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text }, world)
   return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
 }
 

@@ -2,6 +2,7 @@ import type { ActiveRun } from "./active-run.ts"
 import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./heard.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
+import { fielded, parts } from "./leading.ts"
 import { hinted, letGo, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
 import { checked, looked, validated } from "./looked.ts"
 import type { Handler } from "./moves.ts"
@@ -25,6 +26,8 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   slept,
   refused,
   opened,
+  parts,
+  fielded,
   entered,
   "shut out": shutOut,
   prompted,

@@ -49,7 +49,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     slept: ["held"],
     end: ["leaving"],
   },
-  entering: { ...atWork("entering"), entered: ["prompting"], "shut out": ["leaving"] },
+  entering: { ...atWork("entering"), entered: ["prompting", "leading", "leaving"], "shut out": ["leaving"] },
   prompting: {
     ...atWork("prompting"),
     look: ["prompting"],
@@ -62,6 +62,15 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     look: ["working"],
     looked: ["working", "checking", "leaving"],
     refused: ["parked", "working"],
+  },
+  leading: {
+    parts: ["leading", "leaving"],
+    fielded: ["leading", "leaving"],
+    tick: ["leading", "leaving"],
+    spent: ["leading", "leaving"],
+    slept: ["leading"],
+    written: ["leading", "leaving"],
+    end: ["leading", "leaving"],
   },
   parked: {
     slept: ["parked"],

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, HostError, LEASE_MS, type TaskRecord, type Unbelieved } from "../../core/ports.ts"
-import { isActive, isOwed, type Task, type TaskDraft } from "../../core/task.ts"
+import { hostParentOf, isActive, isOwed, type Task, type TaskDraft } from "../../core/task.ts"
 import { remember } from "../../lib/remember.ts"
 import {
   decodeRecord,
@@ -88,7 +88,7 @@ export class OpencodeRecords {
     const isCopy = async ({ row, record: { task, owner } }: Recorded<Session>) => {
       // Of its own tasks an instance knows the sessions.
       if (namesItsSession(row.metadata) || ownershipOf(owner, this.#ports.instance) === "ours") return false
-      return !(await children(task.parentID)).some((record) => record.task.sessionID === row.id)
+      return !(await children(hostParentOf(task))).some((record) => record.task.sessionID === row.id)
     }
     const found = await this.among(sessions)
     const copies = await Promise.all(found.map(isCopy))

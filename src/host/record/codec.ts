@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
-import { REASON_CODES, STATUSES, type Task, type TaskDraft } from "../../core/task.ts"
+import { hostParentOf, REASON_CODES, STATUSES, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Signer } from "./signature.ts"
 
 /** The key of our record among a session's metadata. */
@@ -41,6 +41,7 @@ const Run = z.object({
   lastWordAt: z.number().optional(),
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
+  guard: z.array(z.string()).optional(),
   schema: Schema.optional(),
   parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
   parkedMs: z.number().optional(),
@@ -65,9 +66,63 @@ const Receipt = z.object({
       how: z.string(),
       tests: TestCount.optional(),
       output: z.string().optional(),
+      touched: z.array(z.string()).optional(),
+      guarded: z.array(z.string()).optional(),
     })
     .optional(),
 })
+
+const Team = z.union([
+  z.object({
+    kind: z.literal("tries"),
+    prompt: z.string(),
+    count: z.number(),
+    ladder: z.array(z.string()).optional(),
+    timeout: z.number(),
+    winner: z.string().optional(),
+  }),
+  z.object({
+    kind: z.literal("each"),
+    prompt: z.string(),
+    total: z.number(),
+    timeout: z.number(),
+    file: z.string(),
+    more: z.string().optional(),
+  }),
+])
+
+const Part = z.object({
+  kind: z.enum(["tries", "each"]),
+  of: z.string(),
+  nth: z.number(),
+  run: z.number(),
+  caller: z.string(),
+  under: z.string(),
+})
+
+const TryRow = z.object({
+  model: z.string().optional(),
+  how: z.string(),
+  ms: z.number(),
+  cost: z.number(),
+  task: z.string().optional(),
+  session: z.string().optional(),
+  ref: z.string().optional(),
+})
+
+const TeamResult = z.union([
+  z.object({ kind: z.literal("tries"), won: z.string().optional(), cost: z.number(), rows: z.array(TryRow) }),
+  z.object({
+    kind: z.literal("each"),
+    total: z.number(),
+    valid: z.number(),
+    failed: z.number(),
+    notBegun: z.number(),
+    cost: z.number(),
+    file: z.string(),
+    groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),
+  }),
+])
 
 const Work = z.object({
   files: z.array(z.string()),
@@ -113,6 +168,7 @@ const Outcome = z.object({
     .optional(),
   receipt: Receipt.optional(),
   work: Work.optional(),
+  team: TeamResult.optional(),
   first: z.object({ read: z.number(), of: z.number() }).optional(),
 })
 
@@ -151,6 +207,8 @@ const Draft = z.object({
     })
     .optional(),
   place: z.object({ kind: z.string(), folder: z.string(), merge: z.boolean() }).optional(),
+  team: Team.optional(),
+  part: Part.optional(),
   createdAt: z.number(),
   earlier: z.object({ toolCalls: z.number(), usage: Usage }),
   fingerprint: z.string(),
@@ -202,7 +260,7 @@ export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): 
   const { session, owner, task } = parsed.data
   if (session !== undefined && session !== id) return undefined
   // What the host makes by copying has no parent: then the record has to name this very session.
-  const isOfParent = (parentID ?? "") === task.parentID || (parentID === undefined && session === id)
+  const isOfParent = (parentID ?? "") === hostParentOf(task) || (parentID === undefined && session === id)
   return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
 }
 

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { endLeftovers } from "../command-marks.ts"
-import type { Changed, EnterRequest, MergeResult, Place, PutAway, Ready, Shown, Swept } from "../place.ts"
+import type { Changed, EnterRequest, MergeResult, Place, PutAway, Ready, SharedPlaces, Shown, Swept } from "../place.ts"
 import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
 import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
@@ -10,6 +10,7 @@ import { makeReady } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
+import { expireAside, sharedIn } from "./sharing.ts"
 import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
 import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
 import { type Entered, welcome } from "./welcome.ts"
@@ -25,8 +26,11 @@ const STASH_UNSEEN = "it had left work in git's stash, which its check has not s
 export class Worktrees implements Place {
   readonly #ports: WorktreePorts
 
+  readonly shared: SharedPlaces
+
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
     this.#ports = { fault: () => {}, ...ports }
+    this.shared = sharedIn(this.#ports)
   }
 
   /**
@@ -129,6 +133,7 @@ export class Worktrees implements Place {
   ): Promise<readonly string[]> {
     const home = await find(folder)
     if (!home) return []
+    await expireAside(home, before)
     const gone: string[] = []
     for (const task of await remembered(home)) {
       if (isKnown(task.taskID) || task.keptAt >= before || task.trees.merge !== undefined || (isUnmerged(task) && !all))

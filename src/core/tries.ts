@@ -1,0 +1,139 @@
+import { duration } from "../lib/duration.ts"
+import { dollars } from "../lib/money.ts"
+import { between, head, oneLine, tail } from "../lib/text.ts"
+import { modelKey } from "./limits.ts"
+import { receiptLine } from "./receipt.ts"
+import { type Ending, elapsed, isActive, type Task } from "./task.ts"
+import type { TriesPlan, TriesResult, TryRow } from "./team.ts"
+
+/** Decides what follows from what a team's tries have come to. Pure: what each has come to stands in its own record. */
+
+/** A part as it is now. `closed`: nothing more is to come of it, and its work is kept. `began`: its answer has begun. */
+export type Member = { readonly task: Task; readonly closed: boolean; readonly began: boolean }
+
+/** What a team does next: those that are to begin, the one that has won, or how its run ends. */
+export type Move = { readonly begin: readonly number[]; readonly winner?: string; readonly ending?: Ending }
+
+const NOTHING: Move = { begin: [] }
+
+/** The newest part of each number. */
+export function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
+  return new Map(members.flatMap((member) => (member.task.part ? [[member.task.part.nth, member]] : [])))
+}
+
+/** What ended from outside in an earlier run has not failed: it is begun again. */
+const hasFailed = ({ status, part, outcome }: Task, generation: number): boolean =>
+  part?.run === generation || (status === "error" && outcome?.reason?.code !== "interrupted")
+
+/** `coming`: numbers whose parts are being made. `generation`: the team's run. */
+export function nextTries(
+  plan: TriesPlan,
+  members: readonly Member[],
+  coming: readonly number[],
+  generation: number,
+): Move {
+  const known = [...newest(members).values()]
+  const passed = known.filter(({ task }) => task.status === "completed")
+  const [first] = passed.toSorted((a, b) => endedAt(a) - endedAt(b))
+  if (first) return { begin: [], winner: first.task.id }
+  const tried = known.filter(({ task }) => isActive(task) || hasFailed(task, generation))
+  const numbers = new Set([...coming, ...tried.map(({ task }) => task.part?.nth)])
+  const waiting = Array.from({ length: plan.count }, (_none, nth) => nth).filter((nth) => !numbers.has(nth))
+  const isBusy = coming.length > 0 || known.some(({ closed }) => !closed)
+  if (waiting.length > 0) return plan.ladder ? { begin: isBusy ? [] : waiting.slice(0, 1) } : { begin: waiting }
+  if (isBusy) return NOTHING
+  const failures = tried.map(({ task }) => `${(task.part?.nth ?? 0) + 1}: ${howOf(task)}`)
+  const text = `None of ${plan.count} tries passed: ${failures.join("; ")}.`
+  return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
+}
+
+const endedAt = ({ task }: Member): number => task.run.endedAt ?? 0
+
+const MOST_HOW_CHARS = 160
+
+/** How a try that did not win has ended, in a few words. */
+export function howOf({ status, outcome }: Task): string {
+  const { reason, receipt } = outcome ?? {}
+  if (status === "completed") return "passed after the one that won"
+  if (reason?.code === "parent-ended" || reason?.code === "cancelled") return "stopped"
+  const { check } = receipt ?? {}
+  if (reason?.code === "check" && check && !check.guarded) return `check did not pass (${oneLine(check.how)})`
+  return oneLine(reason?.text ?? status, MOST_HOW_CHARS).replace(/\.$/, "")
+}
+
+/** What a team of tries has come to. `refOf`: where a part's work lies. */
+export function triesResult(
+  plan: TriesPlan,
+  members: readonly Member[],
+  refOf: (task: Task) => string | undefined,
+): TriesResult {
+  const parts = newest(members)
+  const rows = Array.from({ length: plan.count }, (_none, nth): TryRow => {
+    const { task } = parts.get(nth) ?? {}
+    const model = task?.model ? modelKey(task.model) : plan.ladder?.[nth]
+    if (!task) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
+    const ref = refOf(task)
+    return {
+      ...(model && { model }),
+      how: task.id === plan.winner ? "won" : howOf(task),
+      ms: elapsed(task, 0),
+      cost: task.outcome?.usage.cost ?? 0,
+      task: task.id,
+      session: task.sessionID,
+      ...(ref && { ref }),
+    }
+  })
+  const at = rows.findIndex(({ how }) => how === "won")
+  const cost = members.reduce((sum, { task }) => sum + (task.outcome?.usage.cost ?? 0), 0)
+  return { kind: "tries", ...(at >= 0 && { won: rows[at]?.model ?? `try ${at + 1}` }), cost, rows }
+}
+
+/** `Tries: 2 of 3, won by mock/two; $0.0930 in all`. */
+export function triesLine({ rows, won, cost }: TriesResult): string {
+  const begun = rows.filter(({ task }) => task !== undefined).length
+  return `Tries: ${begun} of ${rows.length}, ${won === undefined ? "none passed" : `won by ${oneLine(won)}`}; ${dollars(cost)} in all`
+}
+
+/** `1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_…, refs/…`, a line a try. */
+export const tryLines = ({ rows }: TriesResult): readonly string[] =>
+  rows.map(({ model, how, ms, cost, task, session, ref }, at) => {
+    const figures = task ? [duration(ms), dollars(cost), session, ref].filter(Boolean) : []
+    return [`${at + 1}${model ? ` ${oneLine(model)}` : ""}: ${how}`, ...figures].join(", ")
+  })
+
+const DIGEST_CHARS = 8000
+const DIGEST_OUTPUT_LINES = 60
+const DIGEST_OUTPUT_CHARS = 4000
+const DIGEST_FILES = 50
+
+/** A later try's prompt, behind what became of those before it: data between tags that they cannot close. */
+export function withDigest(prompt: string, teamID: string, earlier: readonly Task[]): string {
+  if (earlier.length === 0) return prompt
+  const share = Math.floor(DIGEST_CHARS / earlier.length)
+  const pieces = earlier.map((task) => head(digestOf(task), share))
+  const digest = between("earlier_tries", teamID, pieces.join("\n\n"))
+  return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
+}
+
+function digestOf({ part, model, outcome }: Task): string {
+  const { reason, receipt, work } = outcome ?? {}
+  const files = work?.files ?? []
+  const more = files.length - DIGEST_FILES + (work?.moreFiles ?? 0)
+  const output = tail(
+    (receipt?.check?.output ?? "").split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
+    DIGEST_OUTPUT_CHARS,
+  )
+  return [
+    `Try ${(part?.nth ?? 0) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
+    ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
+    ...(files.length > 0
+      ? [
+          `Files changed: ${files
+            .slice(0, DIGEST_FILES)
+            .map((file) => oneLine(file))
+            .join(", ")}${more > 0 ? ` and ${more} more` : ""}`,
+        ]
+      : []),
+    ...(output === "" ? [] : ["The end of its check's output:", output]),
+  ].join("\n")
+}

@@ -1,0 +1,131 @@
+import { CallError } from "../../core/errors.ts"
+import { messageID, taskID } from "../../core/ids.ts"
+import { modelKey } from "../../core/limits.ts"
+import { type Model, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Team } from "../../core/team.ts"
+import { withDigest } from "../../core/tries.ts"
+import { withSchema } from "../../core/value.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { ComingHome } from "../conductor/coming-home.ts"
+import type { Parts } from "../parts.ts"
+import { membersOf } from "../tasks/members.ts"
+import { deniedAt, rulesFor } from "./checks.ts"
+import type { Queue } from "./queue.ts"
+
+export type FieldPorts = {
+  readonly home: ComingHome
+  readonly queue: Pick<Queue, "reserve" | "begin" | "release">
+  readonly randomID: () => string
+}
+
+/** Makes the parts of teams: runs like any other, of which nobody but the team is told. */
+export class Field {
+  readonly #parts: Parts
+  readonly #ports: FieldPorts
+
+  constructor(parts: Parts, ports: FieldPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Makes a part and has it begin, or wait for a slot. Rejects where that cannot be; what it left is swept up. */
+  make(task: Task, nth: number, text: string): Promise<void> {
+    const making = this.#make(task, nth, text)
+    const entry = this.#parts.store.entry(task.id)
+    if (entry) entry.fielding = Promise.allSettled([entry.fielding, making])
+    return making
+  }
+
+  /** Resolves when no part of this team is being made any more. */
+  async made(taskID: string): Promise<void> {
+    await this.#parts.store.entry(taskID)?.fielding
+  }
+
+  async #make(task: Task, nth: number, text: string): Promise<void> {
+    const { team } = task
+    if (!team) return
+    const { queue, home } = this.#ports
+    const { host, store, background } = this.#parts
+    const draft = this.#draft(task, team, nth)
+    const { caller = "", under = "" } = draft.part ?? {}
+    if (draft.place) await home.share(draft, task.id)
+    const reserved = queue.reserve({ ...draft, sessionID: "" })
+    try {
+      const { sessionID: _none, ...made } = reserved
+      const { agent, model, depth } = made
+      const rules = rulesFor(await host.parent(caller), deniedAt(depth, this.#parts.options))
+      const title = `${draft.description} (@${agent} background agent)`
+      const sessionID = await host.createSession({ parentID: under, title, agent, model, rules }, made)
+      if (!store.runs(task)) {
+        await host.deleteSession(sessionID)
+        throw new CallError("it was stopped")
+      }
+      await queue.begin({ ...made, sessionID }, this.#promptOf(task, nth, text))
+    } catch (error) {
+      queue.release(reserved)
+      if (!store.get(draft.id)) background.run("sweep up after a part", () => this.#sweep(draft.id, under))
+      throw error
+    }
+  }
+
+  #promptOf(task: Task, nth: number, text: string): string {
+    const { team, run } = task
+    const earlier = membersOf(this.#parts.store, task).flatMap(({ task: part }) =>
+      (part.part?.nth ?? nth) < nth ? [part] : [],
+    )
+    const isLadder = team?.kind === "tries" && team.ladder !== undefined
+    return withSchema(isLadder ? withDigest(text, task.id, earlier) : text, run.schema)
+  }
+
+  #draft(task: Task, team: Team, nth: number): TaskDraft {
+    const { clock } = this.#parts
+    const now = clock.now()
+    const id = taskID(this.#ports.randomID)
+    const { parentID, parentMessageID, description, agent, depth, place } = task
+    const { check, guard, schema, generation } = task.run
+    const model = modelOf(task, team, nth)
+    return {
+      id,
+      parentID: task.sessionID,
+      parentMessageID,
+      description: `${description} (try ${nth + 1} of ${team.kind === "tries" ? team.count : team.total}${model ? `, ${modelKey(model)}` : ""})`,
+      agent,
+      ...(model && { model }),
+      batch: `auto:${id}`,
+      depth,
+      ...(place && { place: { ...place, merge: false } }),
+      part: { kind: team.kind, of: task.id, nth, run: generation, caller: parentID, under: parentID },
+      createdAt: now,
+      earlier: NO_FIGURES,
+      fingerprint: "",
+      status: "running",
+      run: {
+        generation: 0,
+        promptID: messageID("prompt", id, 0, now),
+        createdAt: now,
+        timeout: team.timeout,
+        ...(check !== undefined && { check }),
+        ...(guard && { guard }),
+        ...(schema && { schema }),
+      },
+      delivery: { state: "none" },
+    }
+  }
+
+  /** Deletes what a part that could not be made may have left: a call that failed can have done its work. */
+  async #sweep(id: string, under: string): Promise<void> {
+    const { host, clock, stopped } = this.#parts
+    await persistently(clock, stopped, async () => {
+      const left = (await host.recordsOf(under)).find(({ task }) => task.id === id)
+      if (left) await host.deleteSession(left.task.sessionID)
+    })
+  }
+}
+
+/** The rung's model; else the team's. */
+function modelOf({ model }: Task, team: Team, nth: number): Model | undefined {
+  const rung = team.kind === "tries" ? team.ladder?.[nth] : undefined
+  if (rung === undefined) return model
+  const slash = rung.indexOf("/")
+  return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }
+}

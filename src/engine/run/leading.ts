@@ -1,0 +1,36 @@
+import { nextTries } from "../../core/tries.ts"
+import type { ActiveRun } from "./active-run.ts"
+import { end, fail } from "./ending.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import type { Handler } from "./moves.ts"
+import { stay } from "./moves.ts"
+
+/** Does what follows from what its parts have come to. */
+export function lead(run: ActiveRun, world: World): Step {
+  const { team } = world.task
+  if (team?.kind !== "tries" || team.winner) return stay(run)
+  const { generation, coming, prompt = "" } = run
+  const { begin, winner, ending } = nextTries(team, world.members(), coming, generation)
+  if (ending) return end(run, ending, {}, world)
+  if (winner) {
+    const event = { type: "won", generation, winner } as const
+    return {
+      run,
+      commands: [
+        { do: "record", event, write: false },
+        { do: "write", later: false },
+      ],
+    }
+  }
+  const commands = begin.map((nth): Command => ({ do: "field", nth, text: prompt }))
+  return { run: { ...run, coming: [...coming, ...begin] }, commands }
+}
+
+export const parts: Handler<"parts"> = (run, _input, world) => lead(run, world)
+
+/** A part that could not be made is the end of it all: so it would be with the next. */
+export const fielded: Handler<"fielded"> = (given, { nth, problem }, world) => {
+  const run = { ...given, coming: given.coming.filter((each) => each !== nth) }
+  if (problem === undefined) return lead(run, world)
+  return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, world)
+}

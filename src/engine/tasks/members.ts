@@ -1,0 +1,13 @@
+import type { Task } from "../../core/task.ts"
+import type { Member } from "../../core/tries.ts"
+import type { TaskStore } from "./store.ts"
+
+/** The parts of a team as they are now, oldest first. */
+export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
+  store
+    .ofParent(team.sessionID)
+    .filter(({ part }) => part?.of === team.id)
+    .map((task) => {
+      const run = store.run(task.id)
+      return { task, closed: !run || run.stage === "telling", began: run?.told.heard ?? true }
+    })

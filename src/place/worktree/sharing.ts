@@ -1,0 +1,90 @@
+import type { Aside, SharedPlaces } from "../place.ts"
+import { at, type Checkout, checkoutOf, shared } from "./checkout.ts"
+import { workBetween } from "./diff.ts"
+import { git, gitLine, gitList } from "./git.ts"
+import { stateToMerge } from "./homecoming.ts"
+import { readMarker } from "./marker.ts"
+import { dropRefs, readRef, writeRefs } from "./refs.ts"
+import { targetOf, type WorktreePorts } from "./room.ts"
+import { filesOf } from "./snapshot.ts"
+
+/** Several tasks that begin with the very same state, of which one's work comes home. */
+
+const ASIDE = "refs/superagents-cleared/"
+
+export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
+  beginAs: (taskID, from, folder) => beginAs(folder, from, taskID),
+  settle,
+  changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
+  async isCurrent(taskID, folder) {
+    const home = await checkoutOf(folder)
+    const base = await readRef(home, "base", taskID)
+    return base !== undefined && (await stateToMerge(ports, home, base)).commit === base
+  },
+})
+
+/** Has a task begin with what another began with. */
+async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
+  const home = await checkoutOf(folder)
+  const [base, start] = await Promise.all([readRef(home, "base", from), readRef(home, "start", from)])
+  await writeRefs(home, taskID, { state: base, base, start })
+}
+
+/**
+ * The winner's work becomes the team's own; that of the others is put aside, where it has changed anything. What was done
+ * so already stays as it is. Returns the refs of what was put aside, by the task.
+ */
+async function settle(
+  folder: string,
+  teamID: string,
+  winner: string | undefined,
+  others: readonly Aside[],
+): Promise<ReadonlyMap<string, string>> {
+  const home = await checkoutOf(folder)
+  const refs = new Map<string, string>()
+  for (const { taskID, name } of others) {
+    const ref = `${ASIDE}${teamID}/${name}`
+    const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
+    const work = state && start ? await workBetween(home, start, state) : undefined
+    if (state && work && work.files.length + work.submodules.length > 0)
+      await git(["update-ref", ref, state], shared(home))
+    if (await isThere(home, ref)) refs.set(taskID, ref)
+    if (state) await dropRefs(home, taskID)
+  }
+  const won = winner && (await readRef(home, "state", winner))
+  if (winner && won) {
+    await writeRefs(home, teamID, { state: won })
+    await dropRefs(home, winner)
+  }
+  return refs
+}
+
+const isThere = async (home: Checkout, ref: string): Promise<boolean> =>
+  (await git(["rev-parse", "--verify", "--quiet", ref], { ...shared(home), accept: [1] })).code === 0
+
+/** Forgets what was put aside before `before`. */
+export async function expireAside(home: Checkout, before: number): Promise<void> {
+  const lines = await gitLine(["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE], shared(home))
+  for (const line of lines.split("\n").filter(Boolean)) {
+    const [ref = "", seconds] = line.split(" ")
+    if (Number(seconds) * 1000 < before) await git(["update-ref", "-d", ref], shared(home))
+  }
+}
+
+/** The files that a run has changed in its worktree so far, and those of them that these globs name. */
+async function changedIn(
+  ports: WorktreePorts,
+  taskID: string,
+  folder: string,
+  globs: readonly string[],
+): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
+  const home = await checkoutOf(folder)
+  const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
+  const start = await readRef(home, "start", taskID)
+  if (!worktree || !start) return { files: [], named: [] }
+  const { tree } = await filesOf(worktree, start, "whole")
+  const changed = (specs: readonly string[]) =>
+    gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, tree, "--", ...specs], at(worktree))
+  const files = await changed([])
+  return { files, named: globs.length > 0 ? await changed(globs.map((glob) => `:(top,glob)${glob}`)) : [] }
+}

@@ -1,0 +1,216 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { isActive, type Task } from "../../src/core/task.ts"
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import { renderOutput } from "../../src/tools/render.ts"
+import { eventually } from "../support/eventually.ts"
+import { Rig } from "../support/rig.ts"
+import { Bench } from "../support/worktree-bench.ts"
+
+/** Several agents at one thing, with real checks in real worktrees; the host they run beside is the fake one. */
+
+let bench: Bench
+let rig: Rig
+beforeEach(() => {
+  bench = new Bench()
+  bench.user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit()
+  rig = rigIn()
+})
+afterEach(() => {
+  expect(rig.errors()).toEqual([])
+  bench.close()
+})
+
+function rigIn(options: object = {}): Rig {
+  const made = new Rig({ options: { checkTimeout: 20_000, ...options }, worktrees: async () => bench.places })
+  const { host } = made
+  host.modelList = ["mock/one", "mock/two", "mock/three"]
+  const { folders } = host
+  host.folderOf = (sessionID) => folders.get(sessionID) ?? bench.user.top
+  return made
+}
+
+const CHECK = "sh test/sum.test.sh"
+
+/** What each try does in its folder; its number is from 1. */
+function agents(work: (nth: number, folder: string, prompt: string) => string): void {
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    const { title = "" } = rig.host.stored(sessionID)
+    const nth = Number(/\(try (\d+) of/.exec(title)?.[1])
+    return { text: work(nth, rig.host.folderOf(sessionID), prompt), usage: { cost: 1 } } as never
+  })
+}
+
+const write = (folder: string, file: string, text: string) => writeFileSync(join(folder, file), text)
+
+const sum = () => readFileSync(join(bench.user.top, "sum.txt"), "utf8")
+
+const ended = (id: string): Promise<Task> =>
+  eventually(
+    async () => {
+      await rig.clock.advance(10)
+      const task = rig.task(id)
+      return !isActive(task) && task.delivery.state === "confirmed" && task
+    },
+    { timeout: 30_000 },
+  )
+
+const launch = (request: Partial<LaunchRequest> = {}) => rig.launch({ check: CHECK, tries: 2, ...request })
+
+const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output
+
+describe("side by side", () => {
+  test("the first whose check passes comes home, once; the others' work is put aside", async () => {
+    agents((nth, folder) => {
+      write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
+      return `answer ${nth}`
+    })
+    const { id } = await launch({ tries: 3, merge: true })
+    const task = await ended(id)
+    expect(task).toMatchObject({
+      status: "completed",
+      team: { kind: "tries", count: 3 },
+      outcome: { work: { merge: { kind: "merged" } } },
+    })
+    expect(sum()).toBe("right\n")
+    expect(rig.notices()).toHaveLength(1)
+    const { hidden = "" } = rig.notices()[0] ?? {}
+    expect(hidden).toContain("answer 2")
+    expect(hidden).toMatch(/Tries: 3 of 3, won by scripted\/alpha; \$/)
+    const text = await output(id)
+    expect(text).toMatch(
+      /^1 scripted\/alpha: (?:check did not pass \(exit code 1\)|stopped), .*ses_.*refs\/superagents-cleared\/bg_\w+\/1$/m,
+    )
+    expect(text).toMatch(/^2 scripted\/alpha: won, /m)
+    expect(text).toContain("Merged into your files, uncommitted.")
+    expect(bench.user.ours().filter((ref) => ref.startsWith("refs/superagents/"))).toEqual([`refs/superagents/${id}`])
+    expect(bench.user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
+    expect(bench.leftovers()).toEqual([])
+    expect(rig.manager.list(rig.parent).map(({ task: { id: listed } }) => listed)).toEqual([id])
+  })
+
+  test("all from what the parent sees at launch, uncommitted work included, and none sees another's", async () => {
+    bench.user.write("own.txt", "mine\n")
+    const seen: string[] = []
+    agents((nth, folder) => {
+      seen.push(folder)
+      write(folder, `${nth}.txt`, "x")
+      return "done"
+    })
+    const { id } = await launch({ check: "test -e own.txt && test $(ls [0-9].txt | wc -l) = 1 && exit 3" })
+    const task = await ended(id)
+    expect(task.outcome?.reason).toMatchObject({
+      code: "check",
+      text: expect.stringMatching(/^None of 2 tries passed: 1: check did not pass \(exit code 3\); 2: /),
+    })
+    expect(new Set(seen).size).toBe(2)
+    expect(bench.user.files()).not.toHaveProperty("1.txt")
+  })
+
+  test("one that changes nothing is checked all the same", async () => {
+    agents(() => "nothing to do")
+    const task = await ended((await launch()).id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { team: { rows: [{ how: "check did not pass (exit code 1)" }, {}] } },
+    })
+  })
+
+  test("two that pass in one moment are one winner and one merge", async () => {
+    agents((nth, folder) => {
+      write(folder, "sum.txt", `right ${nth}\n`)
+      return `answer ${nth}`
+    })
+    const task = await ended((await launch({ tries: 5, merge: true })).id)
+    const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
+    const won = rows.findIndex(({ how }) => how === "won")
+    expect(rows.filter(({ how }) => how === "won")).toHaveLength(1)
+    expect(sum()).toBe(`right ${won + 1}\n`)
+    expect(rig.notices()[0]?.hidden).toContain(`answer ${won + 1}`)
+  })
+})
+
+describe("a ladder", () => {
+  const tries = ["mock/one", "mock/two", "mock/three"]
+
+  test("goes on to the next rung with what became of the one before, and ends at the first that passes", async () => {
+    const asked: string[] = []
+    agents((nth, folder, prompt) => {
+      asked.push(prompt)
+      write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly </earlier_tries>\n")
+      return `answer ${nth}`
+    })
+    const { id } = await launch({ tries, check: `cat sum.txt; ${CHECK}` })
+    const task = await ended(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
+    expect(asked).toHaveLength(2)
+    expect(asked[0]).toMatch(/^FIND\nYou work in a git worktree/)
+    expect(asked[1]).toContain("Try 1 (mock/one): Its check")
+    expect(asked[1]).toContain("Files changed: sum.txt")
+    expect(asked[1]).toContain("nearly &lt;/earlier_tries>")
+    expect(asked[1]).toMatch(/Your task:\n\nFIND\nYou work in/)
+    expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 3, won by mock\/two; \$/)
+    expect(await output(id)).toMatch(/^3 mock\/three: not begun$/m)
+  })
+
+  test("takes no time of the others': its limit is a try's", async () => {
+    agents((_nth, folder) => {
+      write(folder, "sum.txt", "nearly\n")
+      return "no"
+    })
+    const task = await ended((await launch({ tries, timeout: 60_000 })).id)
+    expect(task.run.timeout).toBe(0)
+    expect(task.outcome?.team).toMatchObject({
+      rows: [{ model: "mock/one" }, { model: "mock/two" }, { model: "mock/three" }],
+    })
+  })
+})
+
+describe("what the check stands on", () => {
+  test("is named where what passed has changed it", async () => {
+    agents((_nth, folder) => {
+      write(folder, "test/sum.test.sh", "exit 0\n")
+      return "easy"
+    })
+    const task = await ended((await launch()).id)
+    expect(task.status).toBe("completed")
+    expect(rig.notices()[0]?.hidden).toContain("The try changed the check's own files: test/sum.test.sh")
+  })
+
+  test("is guarded: who changes it does not pass", async () => {
+    agents((nth, folder) => {
+      if (nth === 1) write(folder, "test/sum.test.sh", "exit 0\n")
+      write(folder, "sum.txt", "right\n")
+      return `answer ${nth}`
+    })
+    const task = await ended((await launch({ tries: ["mock/one", "mock/two"], guard: ["test/**"] })).id)
+    expect(task.outcome?.team).toMatchObject({
+      won: "mock/two",
+      rows: [{ how: expect.stringContaining("it changed what it may not: test/sum.test.sh") }, {}],
+    })
+  })
+})
+
+test("a cancel stops all of them, and keeps what they had", async () => {
+  rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "slow", delay: 60_000 }))
+  const { id } = await launch()
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return rig.host.folders.size >= 2
+  })
+  await Promise.all([
+    rig.manager.cancel({ type: "all" }, rig.caller),
+    eventually(async () => {
+      await rig.clock.advance(100)
+      return !isActive(rig.task(id))
+    }),
+  ])
+  await ended(id)
+  expect(rig.task(id)).toMatchObject({
+    status: "cancelled",
+    outcome: { team: { rows: [{ how: "stopped" }, { how: "stopped" }] } },
+  })
+  expect(bench.leftovers()).toEqual([])
+})
