@@ -11,7 +11,10 @@ const MOST_REASON_CHARS = 500
 /** With the end of what a setup command wrote: what it died of stands last. */
 const MOST_PLACE_REASON_CHARS = 1500
 
-const INTERRUPTED_ADVICE = "To go on: launch the task again, and tell the agent what is done already."
+const interruptedAdvice = ({ id, team }: Task): string =>
+  team
+    ? `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
+    : "To go on: launch the task again, and tell the agent what is done already."
 
 /** What a reader must know of an ended run beside its answer, a line each. The same in its notification and output. */
 export function accountOf(task: Task): string[] {
@@ -31,7 +34,7 @@ export function accountOf(task: Task): string[] {
     ...(outcome.value ? [valueLine(outcome.value)] : []),
     ...(outcome.team?.kind === "tries" ? [triesLine(outcome.team)] : []),
     ...workOf(task),
-    ...(reason?.code === "interrupted" && !neverBegan(reason) ? [INTERRUPTED_ADVICE] : []),
+    ...(reason?.code === "interrupted" && !neverBegan(reason) ? [interruptedAdvice(task)] : []),
   ]
 }
 

@@ -70,7 +70,7 @@ export type TryRow = {
   readonly ref?: string
 }
 
-export type ItemsResult = {
+type ItemsResult = {
   readonly kind: "each"
   readonly total: number
   readonly valid: number

@@ -16,9 +16,12 @@ export type Move = { readonly begin: readonly number[]; readonly winner?: string
 
 const NOTHING: Move = { begin: [] }
 
-/** The newest part of each number. */
-export function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
-  return new Map(members.flatMap((member) => (member.task.part ? [[member.task.part.nth, member]] : [])))
+const numberOf = ({ part }: Task): number => part?.nth ?? 0
+
+/** The newest part of each number, in their order. */
+function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
+  const known = new Map(members.map((member) => [numberOf(member.task), member]))
+  return new Map([...known].sort(([one], [other]) => one - other))
 }
 
 /** What ended from outside in an earlier run has not failed: it is begun again. */
@@ -37,12 +40,12 @@ export function nextTries(
   const [first] = passed.toSorted((a, b) => endedAt(a) - endedAt(b))
   if (first) return { begin: [], winner: first.task.id }
   const tried = known.filter(({ task }) => isActive(task) || hasFailed(task, generation))
-  const numbers = new Set([...coming, ...tried.map(({ task }) => task.part?.nth)])
+  const numbers = new Set([...coming, ...tried.map(({ task }) => numberOf(task))])
   const waiting = Array.from({ length: plan.count }, (_none, nth) => nth).filter((nth) => !numbers.has(nth))
   const isBusy = coming.length > 0 || known.some(({ closed }) => !closed)
   if (waiting.length > 0) return plan.ladder ? { begin: isBusy ? [] : waiting.slice(0, 1) } : { begin: waiting }
   if (isBusy) return NOTHING
-  const failures = tried.map(({ task }) => `${(task.part?.nth ?? 0) + 1}: ${howOf(task)}`)
+  const failures = tried.map(({ task }) => `${numberOf(task) + 1}: ${howOf(task)}`)
   const text = `None of ${plan.count} tries passed: ${failures.join("; ")}.`
   return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
 }
@@ -115,16 +118,17 @@ export function withDigest(prompt: string, teamID: string, earlier: readonly Tas
   return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
 }
 
-function digestOf({ part, model, outcome }: Task): string {
+function digestOf(task: Task): string {
+  const { model, outcome } = task
   const { reason, receipt, work } = outcome ?? {}
   const files = work?.files ?? []
   const more = files.length - DIGEST_FILES + (work?.moreFiles ?? 0)
   const output = tail(
-    (receipt?.check?.output ?? "").split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
+    (receipt?.check?.output ?? "").trimEnd().split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
     DIGEST_OUTPUT_CHARS,
   )
   return [
-    `Try ${(part?.nth ?? 0) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
+    `Try ${numberOf(task) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
     ...(files.length > 0
       ? [

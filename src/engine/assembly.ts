@@ -77,6 +77,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => conductor)
   const home = new ComingHome(parts, places)
+  const validate = ports.validate ?? noValidation
   const field: Field = new Field(parts, {
     home,
     randomID,
@@ -87,7 +88,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     },
   })
   const teams = new Teams(parts, { home, field, closed: (id) => conductor.closed(id) })
-  const deeds = new Deeds(parts, { teams, field, home, places, answers, validate: ports.validate ?? noValidation })
+  const deeds = new Deeds(parts, { teams, field, home, places, answers, validate })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     waiting.endStranded(conductor)
@@ -128,7 +129,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const unattended = new Unattended(parts, { conductor, randomID, queue, allowance, elsewhere })
   const gates: Gates = new Gates(parts, { conductor, pump: () => queue.pump(), at })
-  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, changed: freed, watch })
+  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, validate, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })

@@ -1,6 +1,4 @@
-<<<<<<< HEAD:src/engine/overview.ts
-
-import { isActive } from "../core/task.ts"
+import { isActive, isPart } from "../core/task.ts"
 import type { Answers } from "./conductor/answers.ts"
 import type { Conductor } from "./conductor/conductor.ts"
 import type { Places } from "./conductor/places.ts"
@@ -8,17 +6,6 @@ import type { Recovery } from "./conductor/recovery.ts"
 import type { Parts } from "./parts.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { type TaskView, viewOf } from "./tasks/view.ts"
-
-=======
-
-import { isActive, isPart, type Task } from "../../core/task.ts"
-import type { Conductor } from "../conductor/conductor.ts"
-import type { Parts } from "../parts.ts"
-import type { Answers } from "../talk/answers.ts"
-import { STOPPED_BY_USER } from "../talk/requests.ts"
-import { type TaskView, viewOf } from "./view.ts"
-
->>>>>>> 6c6df0b (Try a thing several times, and bring home the first that passes):src/engine/tasks/overview.ts
 
 /** Clocks of two processes, and a write that was under way, in ms. */
 const SLACK_MS = 5000

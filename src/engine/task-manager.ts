@@ -97,7 +97,10 @@ export class TaskManager {
   }
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
-    return this.#view(await this.#all.launcher.resume(this.#find(reference, caller.sessionID), request, caller))
+    const task = this.#find(reference, caller.sessionID)
+    if (!task.team && request.prompt === "")
+      throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
+    return this.#view(await this.#all.launcher.resume(task, request, caller))
   }
 
   /** What the run of a task that has just been begun may spend, by each limit that it comes under. */
@@ -108,6 +111,7 @@ export class TaskManager {
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
+    refuseTeam(task)
     const { waits } = await this.#all.tell(task, text)
     return { view: this.#view(task), waits }
   }
@@ -396,4 +400,12 @@ export class TaskManager {
     const { store, clock } = this.#parts
     return viewOf(store.get(task.id) ?? task, store, clock.now())
   }
+}
+
+/** The session of a team is nobody's: no model reads it. */
+function refuseTeam({ id, team }: Task): void {
+  if (team)
+    throw new CallError(
+      `Task ${id} stands for several: nothing can be said to all of them. Cancel it, and launch it again with another prompt.`,
+    )
 }

@@ -123,6 +123,8 @@ export type PlaceKind = {
   readonly remains: (name: string) => string
   /** How long kept work stays whose task nobody knows any more; `keepDays` 0 for ever. Absent where nothing is kept. */
   readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
+  /** Its places are `SharedPlaces`. */
+  readonly isShared?: true
   /** False where no process has ever left anything to be swept. */
   readonly mayHaveLeft: () => boolean
   readonly open: (name: string) => Promise<Place>

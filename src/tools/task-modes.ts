@@ -25,9 +25,9 @@ const MODES = {
     because: "",
   },
   resume: {
-    needs: ["prompt"],
-    // What it does not use but was always let pass.
-    takes: ["timeout", "max_cost", "check", "schema", "merge", "description"],
+    needs: [],
+    // Needed but for tries and items; and what it does not use but was always let pass.
+    takes: ["prompt", "timeout", "max_cost", "check", "schema", "merge", "description"],
     because: "a resumed task keeps its own",
   },
   tell: {

@@ -24,11 +24,15 @@ afterEach(() => {
 
 function rigIn(options: object = {}): Rig {
   const made = new Rig({ options: { checkTimeout: 20_000, ...options }, worktrees: async () => bench.places })
-  const { host } = made
+  furnish(made)
+  return made
+}
+
+/** A host that works in the test's repository. */
+function furnish({ host }: Rig): void {
   host.modelList = ["mock/one", "mock/two", "mock/three"]
   const { folders } = host
   host.folderOf = (sessionID) => folders.get(sessionID) ?? bench.user.top
-  return made
 }
 
 const CHECK = "sh test/sum.test.sh"
@@ -213,4 +217,101 @@ test("a cancel stops all of them, and keeps what they had", async () => {
     outcome: { team: { rows: [{ how: "stopped" }, { how: "stopped" }] } },
   })
   expect(bench.leftovers()).toEqual([])
+})
+
+describe("after a crash", () => {
+  /** The process dies at the first call like this, and another one takes over. */
+  async function killedAt(call: (method: string, about: unknown) => boolean): Promise<void> {
+    let dead = false
+    rig.host.onCall = (method, _session, about) => {
+      if (dead || !call(method, about)) return undefined
+      dead = true
+      return "crash"
+    }
+    await eventually(
+      async () => {
+        await rig.clock.advance(10)
+        return dead
+      },
+      { timeout: 30_000 },
+    )
+    rig.restart()
+    furnish(rig)
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+  }
+
+  test("without a winner on record it is told as interrupted, and a resume goes on from the same files", async () => {
+    let attempt = 0
+    agents((nth, folder) => {
+      if (attempt++ > 1) write(folder, "sum.txt", `right ${nth}\n`)
+      return "done"
+    })
+    const { id } = await launch({ check: `test -e own.txt && ${CHECK}`, merge: true })
+    await killedAt((method) => method === "move" && rig.host.folders.size >= 2)
+    const task = await ended(id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+    expect(rig.notices()[0]?.hidden).toContain(
+      `superagents_task(resume="${id}") begins what has not failed, from the same files.`,
+    )
+    expect(bench.user.git("status", "--porcelain")).toBe("")
+    attempt = 9
+    bench.user.write("own.txt", "made since\n")
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    const again = await ended(id)
+    // What was made since is brought in before it is merged, and checked with it.
+    expect(again.outcome?.reason?.text).toContain("None of 2 tries passed")
+    await expect(rig.manager.resume(id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 tries")
+  })
+
+  test("with one on record the rest is finished: kept, and merged, once", async () => {
+    agents((_nth, folder) => {
+      write(folder, "sum.txt", "right\n")
+      return "the answer"
+    })
+    const { id } = await launch({ merge: true })
+    const hasWon = (about: unknown) => {
+      const team = (about as Task | undefined)?.team
+      return team?.kind === "tries" && team.winner !== undefined
+    }
+    let writes = 0
+    await killedAt((method, about) => method === "saveRecord" && hasWon(about) && ++writes === 2)
+    const task = await ended(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "merged" } } } })
+    expect(sum()).toBe("right\n")
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("the answer")
+    expect(bench.leftovers()).toEqual([])
+  })
+})
+
+describe("what was changed in the parent's files meanwhile", () => {
+  const changing = async (text: string, check = CHECK) => {
+    agents((_nth, folder) => {
+      write(folder, "sum.txt", "right\n")
+      write(bench.user.top, "other.txt", text)
+      return "done"
+    })
+    bench.others.files.push("other.txt")
+    return ended((await launch({ merge: true, check })).id)
+  }
+
+  test("is brought in and checked with it before it is merged", async () => {
+    const task = await changing("fine\n")
+    expect(task.outcome).toMatchObject({
+      work: { merge: { kind: "merged" } },
+      receipt: { check: { passed: true, runs: 1 } },
+    })
+    expect(sum()).toBe("right\n")
+  })
+
+  test("keeps it from being merged where its check does not pass with that", async () => {
+    const task = await changing("broken\n", `${CHECK} && ! grep -qs broken other.txt`)
+    expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "refused" } } } })
+    expect(rig.notices()[0]?.hidden).toContain(
+      "with what was changed in your folder meanwhile, its check does not pass",
+    )
+    expect(sum()).toBe("wrong\n")
+    expect(bench.leftovers()).toEqual([])
+  })
 })

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import type { ActiveRun, Stage } from "../../src/engine/run/active-run.ts"
 import { isOver, progressOf } from "../../src/engine/run/active-run.ts"
 import { nextDue } from "../../src/engine/run/due.ts"
@@ -17,7 +18,7 @@ import {
   type Scene,
   wordOf,
 } from "../support/machine.ts"
-import { askOf } from "../support/tasks.ts"
+import { askOf, taskOf } from "../support/tasks.ts"
 
 /** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
 
@@ -462,4 +463,94 @@ test("what the table does not have changes nothing, nor what comes to another pr
   expect(takes(end)).toMatchObject({ run, commands: [] })
   expect(progressOf(run).idle).toBeUndefined()
   expect(NOTHING_DONE.toolCalls).toBe(0)
+})
+
+describe("leading a team", () => {
+  const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
+  const part = (nth: number, status: "completed" | "error" | "running") => ({
+    task: taskOf({
+      id: `bg_part000${nth}`,
+      status,
+      part: { kind: "tries", of: "bg_aaaaaaaa", nth, run: 0, caller: "ses_parent", under: "ses_parent" },
+    }),
+    closed: status !== "running",
+    began: true,
+  })
+  const leading = (members: ReturnType<typeof part>[] = [], more: Scene = {}) =>
+    at("leading", { ...more, task: { team, ...more.task }, world: { members: () => members, ...more.world } })
+  const won = { task: { team: { ...team, winner: "bg_part0001" } } }
+
+  test("its parts begin when what comes before is there, each with what the team is asked", () => {
+    const { stage, commands, run } = at("entering", { task: { team } }).takes({
+      type: "entered",
+      answers: [],
+      preface: "",
+    })
+    expect(stage).toBe("leading")
+    expect(commands).toEqual([0, 1].map((nth) => ({ do: "field", nth, text: "FIND" })))
+    expect(run?.coming).toEqual([0, 1])
+    const over = at("entering", { task: { team }, world: { members: () => [part(0, "error"), part(1, "error")] } })
+    expect(over.takes({ type: "entered", answers: [], preface: "" }).stage).toBe("leaving")
+  })
+
+  test("what passes first is written down, and only then follows the rest", () => {
+    const { stage, commands } = leading([part(1, "completed"), part(0, "running")]).takes({ type: "parts" })
+    expect(stage).toBe("leading")
+    expect(commands).toEqual([
+      { do: "record", event: { type: "won", generation: 0, winner: "bg_part0001" }, write: false },
+      { do: "write", later: false },
+    ])
+    expect(leading([], won).takes({ type: "parts" }).does).toEqual([])
+    expect(leading([], won).takes(end)).toMatchObject({ stage: "leading", does: [] })
+    expect(leading([], won).takes({ type: "written" })).toMatchObject({
+      stage: "leaving",
+      does: ["end", "close", "write", "ended"],
+      run: { closing: { ending: { type: "completed" } } },
+    })
+    expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "leading", does: [] })
+  })
+
+  test("none that passes is an end, and so is a part that cannot be made", () => {
+    const none = [part(0, "error"), part(1, "error")]
+    expect(leading(none).takes({ type: "parts" }).run?.closing?.ending.reason?.code).toBe("check")
+    const { stage, run } = leading([part(0, "running")], { run: { coming: [0, 1] } }).takes({
+      type: "fielded",
+      nth: 0,
+    })
+    expect({ stage, coming: run?.coming }).toEqual({ stage: "leading", coming: [1] })
+    const shut = leading([], { run: { coming: [0] } }).takes({ type: "fielded", nth: 0, problem: "no host." })
+    expect(shut.run?.closing?.ending.reason).toEqual({ code: "host", text: "Part 1 could not be begun: no host." })
+    expect(leading([part(0, "error")], { run: { coming: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe(
+      "leading",
+    )
+    expect(leading(none, { run: { coming: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe("leaving")
+  })
+
+  test("the clock, what others spend and a sleep reach it; nothing of it is silence", () => {
+    const busy = [part(0, "running"), part(1, "running")]
+    const idle = { type: "tick", doing: "nothing" } as const
+    const late = { run: { lastSignAt: 0 }, options: { stallTimeout: 1000 } }
+    expect(leading(busy, late).takes(idle)).toMatchObject({ stage: "leading", does: [], run: { lastSignAt: NOW } })
+    expect(leading([part(0, "error"), part(1, "error")]).takes(idle).stage).toBe("leaving")
+    expect(leading(busy).takes({ type: "spent" })).toMatchObject({ stage: "leading", does: [] })
+    const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
+    const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
+    expect(leading(busy, { options: bought, world: { spent } }).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "leading", asleep: 7 })
+    const ended = leading(busy).takes(end)
+    expect(ended).toMatchObject({ stage: "leaving", does: ["end", "close", "write", "ended"] })
+    expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
+  })
+
+  test("its end waits for what its parts leave, whether it has a place or not", () => {
+    const { takes } = at("leaving", { task: { team } })
+    expect(takes({ type: "quiet", messages: [] }).does).toContain("leave")
+  })
+
+  test("a try is checked once", () => {
+    const task = { run: { check: "true" }, part: part(0, "running").task.part }
+    const answered = { ending: { type: "completed" }, messages: [], openTodos: 0 } as const
+    const result = { command: "true", passed: false, runs: 1, how: "exit code 1" }
+    expect(at("checking", { task, run: { answered } }).takes({ type: "checked", result }).stage).toBe("leaving")
+  })
 })

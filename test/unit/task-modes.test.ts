@@ -43,6 +43,29 @@ describe("the mode of a call", () => {
     expect(refusalOf({ prompt: "p" })).toBeUndefined()
   })
 
+  test.each([
+    [{ tries: 3 }, "`tries` needs `check`: nothing else tells which of them is good. Nothing was launched."],
+    [{ tries: 3, check: "c", place: "here" }, "each try has a worktree of its own"],
+    [{ tries: ["a/b", "c/d"], check: "c", model: "a/b" }, "Leave `model` out"],
+    [{ tries: 2, check: "c", fork: true }, "`tries` and `fork` are mutually exclusive"],
+    [{ guard: ["test/**"] }, "`guard` needs `check`"],
+    [{ guard: ["test/**"], check: "c" }, '`guard` needs `place: "worktree"`'],
+    [{ guard: ["test/**"], check: "c", place: "here" }, '`guard` needs `place: "worktree"`'],
+    [{ tries: 2, tell: "bg_x" }, "leave out `description`, `agent`, `tries`"],
+    [{ tries: 2, resume: "bg_x", check: "c" }, "leave out `agent`, `tries`"],
+    [{ guard: ["a"], resume: "bg_x" }, "leave out `agent`, `guard`"],
+    [{ guard: ["a"], merge: "bg_x" }, "With `merge`, leave out"],
+  ])("several at one thing, and guarded files, need what goes with them: %j", (args, text) => {
+    expect(() => modeOf({ ...NEW, ...args })).toThrow(text)
+  })
+
+  test("tries, and guarded files in a worktree, are new tasks; a resume of tries needs no prompt", () => {
+    expect(modeOf({ ...NEW, tries: 3, check: "c", guard: ["test/**"], merge: true })).toBe("new")
+    expect(modeOf({ ...NEW, tries: ["a/b", "c/d"], check: "c", place: "worktree" })).toBe("new")
+    expect(modeOf({ ...NEW, guard: ["a"], check: "c", place: "worktree" })).toBe("new")
+    expect(modeOf({ resume: "bg_x" })).toBe("resume")
+  })
+
   test("a merge that is written as a text is no task of that name", () => {
     for (const merge of ["true", "false"])
       expect(refusalOf({ ...NEW, place: "worktree", merge })?.message).toBe(

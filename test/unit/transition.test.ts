@@ -172,3 +172,14 @@ describe("a notification", () => {
     expect(transition(silent, notified("confirmed"))).toBe(silent)
   })
 })
+
+test("who has won is written down once, of a team of tries that runs", () => {
+  const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
+  const running = taskOf({ team })
+  const event = { type: "won", generation: 0, winner: "bg_b" } as const
+  const won = transition(running, event)
+  expect(won.team).toEqual({ ...team, winner: "bg_b" })
+  expect(transition(won, { ...event, winner: "bg_c" })).toBe(won)
+  for (const other of [taskOf(), taskOf({ team, status: "error" }), taskOf({ team, run: { generation: 1 } })])
+    expect(transition(other, event)).toBe(other)
+})

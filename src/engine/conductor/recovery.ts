@@ -1,6 +1,7 @@
 import type { Message, TaskRecord } from "../../core/ports.ts"
-import { isActive, type Task } from "../../core/task.ts"
-import { keptTodos } from "../../core/verdict.ts"
+import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
+import { invalidReason } from "../../core/value.ts"
+import { answerText, keptTodos } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Gates } from "../gate/gates.ts"
@@ -10,6 +11,7 @@ import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts
 import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
+import type { Validate } from "./deeds.ts"
 import { homeOf } from "./places.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
@@ -24,6 +26,7 @@ export type RecoveryPorts = {
   readonly gates: Gates
   readonly outbox: Outbox
   readonly ledger: Ledger
+  readonly validate: Validate
   /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
   readonly changed: () => void
   /** Called when there may be something new to look after. */
@@ -128,8 +131,19 @@ export class Recovery {
   #takeIn(records: readonly TaskRecord[]): void {
     const { background } = this.#parts
     // Only now are the parents known of those that tasks have launched.
-    for (const { task, owner } of takeIn(this.#parts, this.#ports.ledger, records))
-      background.run("recover a task", () => this.#adopt(task, owner.seenAt))
+    const adopted = new Map<string, Promise<void>[]>()
+    const adopt = async ({ task, owner }: TaskRecord) => {
+      // What a team has come to is told by its parts.
+      await Promise.all(task.team ? (adopted.get(task.id) ?? []) : [])
+      await this.#adopt(task, owner.seenAt)
+    }
+    for (const orphan of takeIn(this.#parts, this.#ports.ledger, records).toSorted((a, b) => rank(a) - rank(b)))
+      background.run("recover a task", () => {
+        const done = adopt(orphan)
+        const { part } = orphan.task
+        if (part) adopted.set(part.of, [...(adopted.get(part.of) ?? []), done])
+        return done
+      })
     if (records.length > 0) this.#ports.changed()
   }
 
@@ -178,14 +192,42 @@ export class Recovery {
   }
 
   async #settle(task: Task, seenAt: number): Promise<void> {
+    if (task.team) return this.#settleTeam(task, seenAt)
     const { host } = this.#parts
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     if (this.#staysParked(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const ending = endOf(task, messages, seenAt)
-    if (!ending || !this.#own(task)) return
+    const found = endOf(task, messages, seenAt, this.#isWinner(task))
+    if (!found || !this.#own(task)) return
+    const ending = await this.#validated(task, found, messages)
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
     this.#ports.conductor.end(task.id, task.run.generation, ending, circumstances)
+  }
+
+  /** With a winner on record, the rest of it is finished; without one, it can be gone on with. */
+  #settleTeam(task: Task, seenAt: number): void {
+    if (!this.#own(task)) return
+    const won = task.team?.kind === "tries" && task.team.winner !== undefined
+    const ending: Ending = won ? { type: "completed" } : { type: "failed", reason: TEAM_INTERRUPTED }
+    const circumstances = { messages: [], wake: this.#wakes(task, seenAt), maybeTold: true }
+    this.#ports.conductor.end(task.id, task.run.generation, { at: seenAt, ...ending }, circumstances)
+  }
+
+  /** Its check had passed: that stands in its team's record. */
+  #isWinner({ id, part }: Task): boolean {
+    const { team } = (part && this.#parts.store.get(part.of)) ?? {}
+    return team?.kind === "tries" && team.winner === id
+  }
+
+  /** Whether an answer that nobody had looked at is valid is found out now. */
+  async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
+    const { schema } = task.run
+    if (!schema || ending.type !== "completed") return ending
+    const found = await this.#ports.validate(schema, answerText(messages), task.part?.of ?? task.id)
+    const entry = this.#parts.store.entry(task.id)
+    const value = found.valid ? { ...found, asked: 1 } : ({ valid: false, asked: 1 } as const)
+    if (entry?.run) entry.run = { ...entry.run, value }
+    return found.valid ? ending : { type: "failed", reason: invalidReason(1, found.problems), at: ending.at }
   }
 
   /** The one exception to "nothing is sent after a restart": what was parked goes on at its time, where it was. */
@@ -193,7 +235,7 @@ export class Recovery {
     const { options, store, clock } = this.#parts
     const { parked } = task.run
     const asked = askedOf(task, messages)
-    if (!parked || !options.gate || task.place || !asked || !this.#own(task)) return false
+    if (!parked || !options.gate || task.place || task.part || !asked || !this.#own(task)) return false
     const entry = store.entry(task.id)
     if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked }
     this.#ports.gates.rebuild(parked)
@@ -213,4 +255,12 @@ export class Recovery {
     if (this.#parts.store.bySession(parentID)) return false
     return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
   }
+}
+
+/** Parts before their teams. */
+const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)
+
+const TEAM_INTERRUPTED: Reason = {
+  code: "interrupted",
+  text: "OpenCode stopped or was restarted before it had come to an end.",
 }

@@ -6,6 +6,7 @@ import { messageID, taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
 import type { Schema } from "../../core/task.ts"
 import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Team } from "../../core/team.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
@@ -58,7 +59,7 @@ export type LaunchRequest = {
   readonly merge?: boolean
   /** The command that has to pass before a run counts as completed. */
   readonly check?: string
-  /** Files that it may not change, as git's glob pathspecs. */
+  /** Files that it may not change, as globs. */
   readonly guard?: readonly string[]
   /** So many at the same thing, or one after the other with these models: the first whose check passes comes home. */
   readonly tries?: number | readonly string[]
@@ -121,7 +122,7 @@ export class Launcher {
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
     // Each part of a team is told for itself, and has a place of its own.
     const isTeam = given.tries !== undefined
-    const place = this.#placeIn(isTeam ? { place: "worktree", ...given } : given)
+    const place = this.#placeIn(given)
     const request = { ...given, place, schema, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
@@ -192,7 +193,7 @@ export class Launcher {
     const { run } = store.get(task.id) ?? task
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const schema = await schemaOf(request.schema, host.folderOf(task.parentID))
+    const schema = (await schemaOf(request.schema, host.folderOf(task.parentID))) ?? (task.team && task.run.schema)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     await this.#ports.elsewhere.look()
@@ -210,23 +211,26 @@ export class Launcher {
       generation,
       promptID,
       createdAt: now,
-      timeout: request.timeout ?? options.taskTimeout,
+      timeout: task.team ? 0 : (request.timeout ?? options.taskTimeout),
       budget: this.#ports.allowance.budget(request.maxCost, task.id),
       ...checkOf({ check }),
+      ...(task.run.guard && task.team && { guard: task.run.guard }),
       ...(schema && { schema }),
       recent: recentRuns(current, now),
     }
     const change = store.apply(task.id, { type: "resumed", run: next }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
-    await this.#ports.queue.enqueue(change.after, withSchema(request.prompt, schema))
+    const prompt = task.team ? askedAgain(task.team, request.prompt) : withSchema(request.prompt, schema)
+    await this.#ports.queue.enqueue(change.after, prompt)
     return store.get(task.id) ?? change.after
   }
 
   /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#parts
-    refuseUnlessResumable(task, options.resumable)
+    if (task.team && !isActive(task)) refuseUnlessUnwon(task)
+    else refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
@@ -366,8 +370,14 @@ export class Launcher {
   }
 
   /** The name of a place of its own, if it is to have one. Throws a `CallError` where there is none of that name. */
-  #placeIn({ place = HERE }: LaunchRequest): string | undefined {
-    return place === HERE ? undefined : kindOf(this.#ports.kinds, place) && place
+  #placeIn({ place: asked, tries, guard }: LaunchRequest): string | undefined {
+    const { kinds } = this.#ports
+    const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
+    if (place === undefined || place === HERE) return undefined
+    const what = tries === undefined ? guard && "guard" : "tries"
+    if (what && !kindOf(kinds, place).isShared)
+      throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
+    return kindOf(kinds, place) && place
   }
 
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
@@ -402,7 +412,21 @@ function teamOf({ tries, prompt, timeout }: LaunchRequest, { taskTimeout }: Opti
 }
 
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
-const keptCheck = ({ place, run }: Task): string | undefined => (place?.merge ? run.check : undefined)
+const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)
+
+/** What the parts of a team are asked in a later run. */
+const askedAgain = ({ prompt }: Team, more: string): string => (more === "" ? prompt : `${prompt}\n\n${more}`)
+
+/** Tries go on with those that have not failed, until one has won; which have, the team sees for itself. */
+function refuseUnlessUnwon({ id, team, outcome }: Task): void {
+  if (team?.kind === "tries" && team.winner)
+    throw new CallError(`Task ${id} is won by one of its tries: there is nothing to go on with. Launch a new task.`)
+  const rows = outcome?.team?.kind === "tries" ? outcome.team.rows : []
+  if (outcome?.reason?.code === "check" && rows.length > 0)
+    throw new CallError(
+      `All ${rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`,
+    )
+}
 
 /** What a schema is, before anything is made. Throws a `CallError` where it is none. */
 async function schemaOf(given: Schema | string | undefined, folder: string): Promise<Schema | undefined> {

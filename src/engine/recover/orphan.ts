@@ -9,10 +9,14 @@ export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task
 /** It worked in a place of its own, and what became of that was not written down. */
 export const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined
 
-/** How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that last wrote. */
-export function endOf(task: Task, messages: readonly Message[], seenAt: number): Ending | undefined {
+/**
+ * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that last wrote;
+ * `hasWon`: that its check had passed stands in its team's record.
+ */
+export function endOf(task: Task, messages: readonly Message[], seenAt: number, hasWon: boolean): Ending | undefined {
   const judged = judge(messages, "orphaned")
   if (!judged) return undefined
+  if (hasWon) return judged
   return { at: Math.max(seenAt, lastSignIn(messages)), ...unchecked(task, endAfterCrash(judged, task.run, messages)) }
 }
 

@@ -10,6 +10,7 @@ export const worktreeKind = (settings: Options["worktree"], { processes, command
   called: () => "a git worktree of its own",
   remains: () => "its worktree's folder",
   keeps: settings,
+  isShared: true,
   mayHaveLeft: () => existsSync(WORKTREES),
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
