@@ -15,6 +15,15 @@ export interface Clock {
 /** The longest that a timer of the system can be set for: one that is asked for more fires at once. */
 export const MAX_TIMER_MS = 2_147_483_647
 
+/**
+ * How an answer ended. After `called`, a call of tools, and after `untold` the host goes on by itself, unless something
+ * stopped it. `other`: in the provider's word.
+ */
+export type Finish = "done" | "cut short" | "called" | "untold" | `other: ${string}`
+
+/** `aborted`: its user stopped it, or we did. */
+export type AnswerError = { readonly message: string; readonly aborted?: true }
+
 /** A message as the core reads it. Parts of other types are left out. */
 export type Message = {
   readonly id: string
@@ -24,8 +33,8 @@ export type Message = {
   readonly completedAt?: number
   /** Of an assistant's message: the user message that it answers. */
   readonly parentID?: string
-  readonly finish?: string
-  readonly error?: { readonly name: string; readonly message: string }
+  readonly finish?: Finish
+  readonly error?: AnswerError
   /** Of an assistant's message: what it cost. */
   readonly usage?: Usage
   /** An assistant's message that a compaction wrote. */
@@ -47,8 +56,10 @@ export type MessagePart =
       readonly callID: string
       readonly tool: string
       readonly state: "pending" | "running" | "completed" | "error"
-      /** The call failed because a permission or a question was refused without a word, which ends the turn. */
-      readonly refused: boolean
+      /** The call failed because this was refused without a word, which ends the turn. */
+      readonly refused: false | "permission" | "question"
+      /** It is the one by which an agent keeps its todos. */
+      readonly keepsTodos?: true
     }
 
 export type Activity =
@@ -224,7 +235,7 @@ export type HostEvent =
   | {
       readonly type: "error"
       readonly sessionID: string
-      readonly error: { readonly name: string; readonly message: string }
+      readonly error: AnswerError
     }
   | {
       readonly type: "tool"
@@ -259,7 +270,7 @@ export type HostEvent =
       readonly sessionID: string
       readonly messageID: string
       readonly usage: Usage
-      readonly finish: string
+      readonly finish: Finish
       /** Whose it is. */
       readonly model?: Model
       readonly summary?: boolean

@@ -1,5 +1,5 @@
 import { oneLine } from "../lib/text.ts"
-import type { Message } from "./ports.ts"
+import type { AnswerError, Finish, Message } from "./ports.ts"
 import { receiptOf } from "./receipt.ts"
 import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage } from "./task.ts"
 
@@ -12,23 +12,17 @@ import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage 
  */
 export type SessionState = "working" | "idle" | "orphaned"
 
-/** An error that the host told of a session, beside what its messages say. */
-export type HeardError = { readonly name: string; readonly message: string }
-
-/** True for a finish reason by which a model ends its turn, well or not. */
-export const isEnd = (finish: string | undefined): boolean => finish !== undefined && !GOES_ON.has(finish)
-
-/** Finish reasons after which the host goes on by itself, unless something stopped it. */
-const GOES_ON = new Set(["tool-calls", "unknown"])
-/** The error of a turn that its user stopped, or we did. */
-export const ABORTED = "MessageAbortedError"
+/** True where a model ended its turn, well or not. */
+export const isEnd = (finish: Finish | undefined): boolean =>
+  finish !== undefined && finish !== "called" && finish !== "untold"
 
 /**
  * How a run has ended, or undefined where it has not: the one judgement, for whoever looks at a run. `messages` are the
  * session's since the run's prompt, oldest first. They may hold user messages that came later (a notification to the
- * child, a word from the user): the answer to the latest one counts. An idle session proves nothing by itself.
+ * child, a word from the user): the answer to the latest one counts. An idle session proves nothing by itself. `heard`:
+ * an error that the host told of it, beside what its messages say.
  */
-export function judge(messages: readonly Message[], session: SessionState, heard?: HeardError): Ending | undefined {
+export function judge(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.findLast(({ role }) => role === "assistant")
   const answered = asked !== undefined && last?.parentID === asked.id
@@ -45,26 +39,26 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   const { error, finish } = answer
   // A host that ends in good order stops what it works on, as a user would.
   // So that whoever reads it after a crash takes it for interrupted: it is written down before it is told.
-  if (error?.name === ABORTED) return session === "orphaned" ? undefined : { ...shared, proven: false, ...aborted }
+  if (error?.aborted) return session === "orphaned" ? undefined : { ...shared, proven: false, ...aborted }
   if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
   if (finish === undefined) return undefined
-  if (finish === "length") return { ...shared, type: "completed", note: CUT_SHORT }
-  if (finish === "stop") return { ...shared, type: "completed" }
+  if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
+  if (finish === "done") return { ...shared, type: "completed" }
   if (isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
   if (refused?.type !== "tool" || session === "working") return undefined
-  const text = refused.tool === "question" ? DISMISSED : REFUSED
+  const text = refused.refused === "question" ? DISMISSED : REFUSED
   if (hasText()) return { ...shared, type: "completed", note: text }
   return { ...shared, type: "cancelled", reason: { code: "refused", text: `${text} It had written nothing.` } }
 }
 
 /** The end of a run whose session its living host has let lie: nobody will answer any more. */
-function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: HeardError): Ending {
+function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: AnswerError): Ending {
   if (ending) return { ...ending, proven: false }
-  if (heard?.name === ABORTED) return aborted
+  if (heard?.aborted) return aborted
   if (heard) return { type: "failed", reason: { code: "provider", text: heard.message } }
   // Between two steps of an agent's work nothing but a stop leaves a session idle.
-  if (last?.finish === "tool-calls") return aborted
+  if (last?.finish === "called") return aborted
   const text = last?.finish ? NO_REASON : last ? BROKE_OFF : NOT_BEGUN
   return { type: "failed", reason: { code: last?.finish ? "provider" : "host", text } }
 }
@@ -82,8 +76,8 @@ const aborted: Ending = {
 const CUT_SHORT = "The answer reached the model's output limit and may be cut short."
 const REFUSED = "The agent stopped at a refused permission."
 const DISMISSED = "The agent asked the user a question, which was dismissed; its turn ended there."
-const failedStep = (finish: string): string =>
-  `The model's last answer ended with the finish reason "${oneLine(finish)}".`
+const failedStep = (finish: Finish): string =>
+  `The model's last answer ended with the finish reason "${oneLine(finish.replace("other: ", ""))}".`
 const NO_REASON = "The model's last answer ended without a finish reason."
 const BROKE_OFF = "The answer broke off: OpenCode stopped working on it without an error."
 const NOT_BEGUN = "OpenCode did not begin to answer the prompt in time."
@@ -167,13 +161,13 @@ const changedFiles = (messages: readonly Message[], own: boolean): readonly stri
 /** What an answer used. The host does not know it of one that was cut off; one that was refused used nothing. */
 function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usage {
   if (role !== "assistant" || finish !== undefined) return usage
-  const refused = parts.length === 0 && error !== undefined && error.name !== ABORTED
+  const refused = parts.length === 0 && error !== undefined && !error.aborted
   return refused ? usage : { ...usage, atLeast: true }
 }
 
-/** The tool by which an agent keeps its todos: who did not call it left none open. */
+/** Whether the agent kept todos: who kept none left none open. */
 export const keptTodos = (messages: readonly Message[]): boolean =>
-  messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.tool === "todowrite"))
+  messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.keepsTodos))
 
 /** The time of the newest sign that messages are; 0 where there is none. */
 export const lastSignIn = (messages: readonly Message[]): number =>

@@ -15,7 +15,6 @@ import {
   type Task,
   type Usage,
 } from "../core/task.ts"
-import { ABORTED } from "../core/verdict.ts"
 import type { PlaceKind, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
@@ -336,7 +335,7 @@ export class TaskManager {
       if (event.parentID) store.adopt(sessionID, event.parentID)
       return
     }
-    if (event.type === "error" && event.error.name === ABORTED) store.stopped(sessionID, true)
+    if (event.type === "error" && event.error.aborted) store.stopped(sessionID, true)
     if (event.type === "active" && !this.#all.outbox.isWaking(sessionID)) store.stopped(sessionID, false)
     if (event.type === "idle") this.#all.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#all.outbox.parentChanged(sessionID)

@@ -23,7 +23,7 @@ export function promptContract(driver: Driver): void {
       expect(answer).toMatchObject({
         role: "assistant",
         parentID: sent.messageID,
-        finish: "stop",
+        finish: "done",
         summary: false,
         parts: [{ type: "text", text: "the answer", synthetic: false }],
       })

@@ -95,7 +95,7 @@ export function questionContract(driver: Driver): void {
         await rests(sessionID)
         expect(await asksOf(sessionID)).toEqual([])
         expect(await refusals()).toEqual([false, true])
-        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
         await driver.heard(sessionID, "replied", 2)
       })
 
@@ -108,7 +108,7 @@ export function questionContract(driver: Driver): void {
         await driver.host.refuse(asks[1] as Ask, "")
         await rests(sessionID)
         expect(await refusals()).toEqual([true, true])
-        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
       })
 
       test("a permission that is refused with a word leaves a question open, and its agent goes on", async () => {
@@ -119,7 +119,7 @@ export function questionContract(driver: Driver): void {
         expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([of("question").id])
         await driver.host.refuse(of("question"), "")
         await rests(sessionID)
-        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "tool-calls"])
+        expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
       })
     })
   })

@@ -325,7 +325,7 @@ const EVENTS: readonly Input[] = [
     name: "an error of it is told out of the blue",
     weight: 1,
     give: (world, { sessionID }) =>
-      world.host.tell({ type: "error", sessionID, error: { name: "Odd", message: "out of the blue" } }),
+      world.host.tell({ type: "error", sessionID, error: { message: "out of the blue" } }),
   },
 ]
 

@@ -17,6 +17,7 @@ import {
   type Unbelieved,
 } from "../../src/core/ports.ts"
 import { type Ask, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
+import { callOf, errorOf, finishOf } from "../../src/host/opencode/words.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -323,11 +324,17 @@ function toMessage(message: StoredMessage): Message {
     role,
     createdAt,
     summary,
-    ...(role === "assistant" && { completedAt, parentID, finish, error, usage }),
+    ...(role === "assistant" && {
+      completedAt,
+      parentID,
+      finish: finish === undefined ? undefined : finishOf(finish),
+      error: error && errorOf(error),
+      usage,
+    }),
     parts: parts.map((part) => {
       if (part.type === "text") return { type: "text", text: part.text, synthetic: part.synthetic }
       const { callID, tool, state, refused } = part
-      return { type: "tool", callID, tool, state, refused }
+      return callOf({ callID, tool, state, refused })
     }),
   }
 }

@@ -1,5 +1,6 @@
 import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
 import type { Ask } from "../../src/core/task.ts"
+import { errorOf } from "../../src/host/opencode/words.ts"
 import { decodeRequest } from "../../src/host/record/codec.ts"
 import type { FakeTool } from "./fake-calls.ts"
 import type { ClockView, FakeClock } from "./fake-clock.ts"
@@ -193,8 +194,8 @@ export class FakeProcess {
     const agent = prompt.agent ?? "build"
     if (!this.agentNames().includes(agent)) {
       const error = { name: "UnknownError", message: `Agent not found: "${agent}".` }
-      this.emit({ type: "error", sessionID: session.id, error })
-      this.emit({ type: "error", sessionID: session.id, error })
+      this.emit({ type: "error", sessionID: session.id, error: errorOf(error) })
+      this.emit({ type: "error", sessionID: session.id, error: errorOf(error) })
       return
     }
     this.#deleteUndone(session)

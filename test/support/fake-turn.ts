@@ -1,5 +1,6 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
 import { type Ask, NO_USAGE } from "../../src/core/task.ts"
+import { errorOf, finishOf } from "../../src/host/opencode/words.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply, Usage } from "./model.ts"
@@ -280,7 +281,7 @@ export class Turn {
     const { emit, activity, after, database } = this.#ports
     const sessionID = this.#session.id
     const message = this.#message
-    emit({ type: "error", sessionID, error })
+    emit({ type: "error", sessionID, error: errorOf(error) })
     activity.delete(sessionID)
     emit({ type: "idle", sessionID })
     after(CLOSING_MS, () => {
@@ -325,7 +326,7 @@ export class Turn {
       sessionID,
       messageID,
       usage: used,
-      finish,
+      finish: finishOf(finish),
       ...(message.model && { model: message.model }),
       ...(summary && { summary }),
     } as const

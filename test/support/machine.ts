@@ -87,7 +87,7 @@ export const answer = (more: Partial<Message> = {}): Message => ({
   createdAt: NOW,
   completedAt: NOW,
   parentID: "msg_prompt",
-  finish: "stop",
+  finish: "done",
   summary: false,
   parts: [{ type: "text", text: "found", synthetic: false }],
   ...more,

@@ -231,7 +231,7 @@ describe("a run fails", () => {
   test("but not for an error that comes before the prompt has begun: it may be an earlier run's", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
-    rig.host.tell({ type: "error", sessionID, error: { name: "MessageAbortedError", message: "Aborted" } })
+    rig.host.tell({ type: "error", sessionID, error: { message: "Aborted", aborted: true } })
     expect((await rig.ended(id)).status).toBe("completed")
   })
 

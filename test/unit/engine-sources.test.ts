@@ -82,6 +82,19 @@ describe("the engine", () => {
   })
 })
 
+test("what is not of a host knows none of its words", () => {
+  const rooms = ["core", "engine", "delivery", "fork", "board", "tools", "place", "results", "receipt"]
+  const files = rooms.flatMap((name) =>
+    readdirSync(`src/${name}`, { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".ts"))
+      .map((file) => `src/${name}/${file}`),
+  )
+  expect(files.length).toBeGreaterThan(150)
+  // Finish reasons, error names and tools of OpenCode.
+  const words = /"(?:tool-calls|MessageAbortedError|todowrite|todoread|content-filter)"|finish === "(?:stop|length)"/
+  expect(files.filter((file) => words.test(readFileSync(file, "utf8")))).toEqual([])
+})
+
 test("docs/architecture.md has the machine as its table is", () => {
   const page = readFileSync("docs/architecture.md", "utf8")
   expect(page === drawn(page), "npm run diagram").toBe(true)

@@ -44,7 +44,7 @@ describe("an event of the host becomes one of ours:", () => {
         },
       },
       {
-        ...{ type: "answered", sessionID, messageID, finish: "stop", model: { provider: "p", id: "m" } },
+        ...{ type: "answered", sessionID, messageID, finish: "done", model: { provider: "p", id: "m" } },
         usage: { input: 1, output: 2, reasoning: 0, cacheRead: 4, cacheWrite: 5, cost: 0 },
       },
     ],
@@ -66,7 +66,7 @@ describe("an event of the host becomes one of ours:", () => {
     [
       "session.error",
       { sessionID, error: { name: "APIError", data: { message: "no such luck" } } },
-      { type: "error", sessionID, error: { name: "APIError", message: "no such luck" } },
+      { type: "error", sessionID, error: { message: "no such luck" } },
     ],
     [
       "message.updated",
@@ -82,7 +82,7 @@ describe("an event of the host becomes one of ours:", () => {
       },
       {
         type: "answered",
-        finish: "stop",
+        finish: "done",
         sessionID,
         messageID,
         usage: { input: 1, output: 2, reasoning: 3, cacheRead: 4, cacheWrite: 5, cost: 6 },

@@ -80,13 +80,13 @@ describe("what was heard since a prompt", () => {
       { id: "msg_2", role: "user", parts: [{ type: "text", text: "do it" }] },
       {
         id: "msg_3",
-        finish: "tool-calls",
+        finish: "called",
         parts: [
           { type: "tool", callID: "c", state: "completed" },
           { type: "files", own: true, paths: ["a.ts"] },
         ],
       },
-      { id: "msg_4", parentID: "msg_2", finish: "stop", usage: { cost: 2 }, parts: [{ type: "text", text: "done" }] },
+      { id: "msg_4", parentID: "msg_2", finish: "done", usage: { cost: 2 }, parts: [{ type: "text", text: "done" }] },
     ])
     expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
   })

@@ -50,10 +50,10 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
     expect(here({ ...SPENT, run: FULL }).takes({ type: "spent" }).stage).toBe("leaving")
     expect(here(SPENT).takes({ type: "spent" }).stage).toBe(stage)
-    const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "tool-calls" })
+    const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
     expect(here(SPENT).takes(answered).stage).toBe("leaving")
     expect(here().takes(answered)).toMatchObject({ stage, does: ["share"] })
-    const messages = [asked(), answer({ finish: "tool-calls", usage: BILLED })]
+    const messages = [asked(), answer({ finish: "called", usage: BILLED })]
     expect(here(SPENT).takes({ type: "counted", messages }).stage).toBe("leaving")
     expect(here().takes({ type: "counted", messages })).toMatchObject({ stage, does: ["share"] })
   })
@@ -261,7 +261,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 
   test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
-    const passed = [asked(), asked("msg_word"), answer({ finish: "stop" })]
+    const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]
     const word = wordOf({ taken: true, expected: false })
     const said = looking({ words: [word] }).takes({
       type: "looked",
@@ -269,8 +269,8 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
       found: { ...found, messages: passed },
     })
     expect(said).toMatchObject({ does: ["say"], run: { calls: 1, words: [{ text: "MORE" }] } })
-    const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: true } as const
-    const refused = [asked(), answer({ finish: "tool-calls", parts: [part] })]
+    const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
+    const refused = [asked(), answer({ finish: "called", parts: [part] })]
     const ours = looking({ refusedIn: 0 }).takes({
       type: "looked",
       waited: false,

@@ -97,7 +97,7 @@ test("answers whose end is told of before their content are not empty", async ()
   const { id, sessionID } = await rig.launch()
   await rig.clock.advance(100)
   for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
-    rig.host.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "tool-calls" })
+    rig.host.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "called" })
     rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", ended: true })
   }
   await rig.clock.advance(100)

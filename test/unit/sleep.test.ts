@@ -31,7 +31,7 @@ describe("a machine that sleeps", () => {
     await rig.clock.sleep(0)
     const late = rig.clock.now() + NIGHT_MS
     rig.timers.now = () => late
-    rig.host.tell({ type: "answered", sessionID, messageID: "msg_x", usage: NO_USAGE, finish: "tool-calls" })
+    rig.host.tell({ type: "answered", sessionID, messageID: "msg_x", usage: NO_USAGE, finish: "called" })
     expect(rig.task(id).status).toBe("running")
   })
 

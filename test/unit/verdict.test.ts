@@ -12,12 +12,12 @@ import {
 } from "../../src/core/verdict.ts"
 
 const text = (words: string, synthetic = false): MessagePart => ({ type: "text", text: words, synthetic })
-const tool = (refused = false, callID = "c"): MessagePart => ({
+const tool = (isRefused = false, callID = "c"): MessagePart => ({
   type: "tool",
   callID,
   tool: "bash",
-  state: refused ? "error" : "completed",
-  refused,
+  state: isRefused ? "error" : "completed",
+  refused: isRefused && "permission",
 })
 const user = (id = "u"): Message => ({ id, role: "user", createdAt: 0, summary: false, parts: [text("do it")] })
 const answer = (more: Partial<Message> = {}): Message => ({
@@ -26,12 +26,12 @@ const answer = (more: Partial<Message> = {}): Message => ({
   createdAt: 1,
   completedAt: 9,
   parentID: "u",
-  finish: "stop",
+  finish: "done",
   summary: false,
   parts: [text("done")],
   ...more,
 })
-const aborted = { name: "MessageAbortedError", message: "Aborted" }
+const aborted = { message: "Aborted", aborted: true } as const
 const EVERY: readonly SessionState[] = ["working", "idle", "orphaned"]
 const INTERRUPTED = { type: "failed", reason: { code: "interrupted" } }
 const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session." } }
@@ -39,7 +39,7 @@ const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "I
 describe("by its messages alone, whatever becomes of its session, a run has", () => {
   test.each<[string, readonly Message[]]>([
     ["its last answer ended well", [user(), answer()]],
-    ["its answer ended well after other steps", [user(), answer({ finish: "tool-calls" }), answer()]],
+    ["its answer ended well after other steps", [user(), answer({ finish: "called" }), answer()]],
     ["the answer to the latest word did", [user(), answer(), user("later"), answer({ parentID: "later" })]],
   ])("completed where %s, at the time of that answer's end", (_what, messages) => {
     for (const state of EVERY) expect(judge(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
@@ -47,7 +47,7 @@ describe("by its messages alone, whatever becomes of its session, a run has", ()
 
   test("completed with a note where the answer was cut at the model's limit", () => {
     const note = "The answer reached the model's output limit and may be cut short."
-    const cut = [user(), answer({ finish: "length" })]
+    const cut = [user(), answer({ finish: "cut short" })]
     for (const state of EVERY) expect(judge(cut, state)).toEqual({ type: "completed", note, at: 9, proven: true })
   })
 
@@ -78,30 +78,30 @@ describe("an answer that was stopped", () => {
 })
 
 describe("an answer after which the host goes on", () => {
-  const gap = [user(), answer({ finish: "tool-calls", parts: [tool()] })]
+  const gap = [user(), answer({ finish: "called", parts: [tool()] })]
 
   test("is no end while its host may be at work", () => {
     expect(judge(gap, "working")).toBeUndefined()
-    expect(judge([user(), answer({ finish: "unknown" })], "working")).toBeUndefined()
+    expect(judge([user(), answer({ finish: "untold" })], "working")).toBeUndefined()
   })
 
   test("was interrupted where its host is dead", () => {
     expect(judge(gap, "orphaned")).toMatchObject(INTERRUPTED)
-    expect(judge([user(), answer({ finish: "unknown" })], "orphaned")).toMatchObject(INTERRUPTED)
+    expect(judge([user(), answer({ finish: "untold" })], "orphaned")).toMatchObject(INTERRUPTED)
   })
 
   test("was stopped by somebody where its session lies idle, or failed as the host said", () => {
     expect(judge(gap, "idle")).toEqual(ABORTED)
     expect(judge(gap, "idle", aborted)).toEqual(ABORTED)
     const reason = { code: "provider", text: "no luck" }
-    expect(judge(gap, "idle", { name: "UnknownError", message: "no luck" })).toEqual({ type: "failed", reason })
+    expect(judge(gap, "idle", { message: "no luck" })).toEqual({ type: "failed", reason })
   })
 
   test("ended the turn where a permission was refused, once the session is idle or its host dead", () => {
     const note = "The agent stopped at a refused permission."
     const text = { type: "text", text: "this far", synthetic: false } as const
     const reason = { code: "refused", text: `${note} It had written nothing.` }
-    for (const finish of ["tool-calls", "unknown"]) {
+    for (const finish of ["called", "untold"] as const) {
       const refused = [user(), answer({ finish, parts: [text, tool(true)] })]
       const mute = [user(), answer({ finish, parts: [tool(true)] })]
       expect(judge(refused, "working")).toBeUndefined()
@@ -113,7 +113,7 @@ describe("an answer after which the host goes on", () => {
   })
 
   test("failed where it has no finish reason and the host does not go on", () => {
-    expect(judge([user(), answer({ finish: "unknown", parts: [] })], "idle")).toEqual({
+    expect(judge([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
       type: "failed",
       reason: { code: "provider", text: "The model's last answer ended without a finish reason." },
     })
@@ -148,7 +148,7 @@ describe("a prompt without an answer", () => {
     const text = "OpenCode did not begin to answer the prompt in time."
     expect(judge([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
     const reason = { code: "provider", text: "no such agent" }
-    expect(judge([user()], "idle", { name: "UnknownError", message: "no such agent" })).toEqual({
+    expect(judge([user()], "idle", { message: "no such agent" })).toEqual({
       type: "failed",
       reason,
     })
@@ -190,7 +190,7 @@ describe("the answer", () => {
 })
 
 describe("empty answers", () => {
-  const empty = answer({ finish: "unknown", parts: [] })
+  const empty = answer({ finish: "untold", parts: [] })
 
   test("are those with neither text nor tool call at the end, in a row", () => {
     expect(emptyAnswers([user(), empty, answer({ parts: [text(" \n")] })])).toBe(2)
@@ -270,13 +270,20 @@ describe("a run's messages tell", () => {
       atLeast: true,
     })
     expect(factsOf([user(), { ...cut, parts: [], error: undefined }]).usage.atLeast).toBe(true)
-    const refused = { name: "APIError", message: "no credit" }
+    const refused = { message: "no credit" }
     expect(factsOf([user(), { ...cut, parts: [], error: refused }]).usage, "refused at once").toEqual(NO_USAGE)
     expect(factsOf([user(), { ...cut, error: refused }]).usage.atLeast).toBe(true)
   })
 
   test("whether the agent kept todos", () => {
-    const todos: MessagePart = { type: "tool", callID: "c", tool: "todowrite", state: "completed", refused: false }
+    const todos: MessagePart = {
+      type: "tool",
+      callID: "c",
+      tool: "plan",
+      state: "completed",
+      refused: false,
+      keepsTodos: true,
+    }
     expect(keptTodos([user(), answer({ parts: [tool(), todos] })])).toBe(true)
     expect(keptTodos([user(), answer({ parts: [tool()] })])).toBe(false)
   })

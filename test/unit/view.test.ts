@@ -15,7 +15,7 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   const entry = store.entry(task.id)
   if (!entry?.run) throw new Error("no run")
   const called = toolTold(entry.run.told, { id: "call_1", tool: "read", ended: true, messageID: "msg_1" })
-  entry.run = { ...entry.run, told: answerTold(called, { id: "msg_1", usage: tokens(30), finish: "stop" }) }
+  entry.run = { ...entry.run, told: answerTold(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
   const view = viewOf(task, store, 0)
   expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
   expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })

@@ -1,5 +1,5 @@
 import type { MessageKind } from "../../core/ids.ts"
-import type { Message } from "../../core/ports.ts"
+import type { AnswerError, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { Ask, Ending, LastWord, Outcome, Progress, Task, Value } from "../../core/task.ts"
 import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
@@ -111,7 +111,7 @@ export type ActiveRun = {
   /** The last thing heard of it is the end of a text: it may be about to end. */
   readonly closesText: boolean
   readonly retry?: { readonly attempt: number; readonly message: string }
-  readonly error?: { readonly name: string; readonly message: string; readonly at: number }
+  readonly error?: AnswerError & { readonly at: number }
   readonly asks: readonly Ask[]
   /** What it asked, and nobody answered in time. */
   readonly unanswered: readonly string[]

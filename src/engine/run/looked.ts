@@ -57,7 +57,7 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
 
 /** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
 const isRefusedByUs = ({ refusedIn, told }: ActiveRun, messages: readonly Message[]): boolean =>
-  refusedIn !== undefined && told.ended - refusedIn <= 1 && messages.at(-1)?.finish === "tool-calls"
+  refusedIn !== undefined && told.ended - refusedIn <= 1 && messages.at(-1)?.finish === "called"
 
 function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): Step {
   const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }

@@ -1,4 +1,4 @@
-import type { Message } from "../../core/ports.ts"
+import type { Finish, Message } from "../../core/ports.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { isEnd, RECENT_TOOLS } from "../../core/verdict.ts"
 
@@ -6,10 +6,10 @@ import { isEnd, RECENT_TOOLS } from "../../core/verdict.ts"
 const KEPT_TEXT_CHARS = 4000
 
 /** An answer of the model: what it used, and how it ended, is told when it has. */
-type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: string }
+type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
 
 /** A message of the model as it ended; `summary`: a compaction wrote it. */
-type Ended = { readonly id: string; readonly usage: Usage; readonly finish: string; readonly summary?: boolean }
+type Ended = { readonly id: string; readonly usage: Usage; readonly finish: Finish; readonly summary?: boolean }
 
 /**
  * What a run's events and messages have told of its work. Events are the quick source and may be lost; messages,

@@ -4,6 +4,7 @@ import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { ranOf } from "../../receipt/command.ts"
+import { callOf, errorOf, finishOf, LAUNCHING_TOOL } from "./words.ts"
 
 /** OpenCode's token counts and cost as usage; what is missing counts as none. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
@@ -52,8 +53,8 @@ export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Mess
     role: "assistant",
     parentID: info.parentID,
     completedAt: info.time.completed,
-    finish: info.finish,
-    error: info.error && toError(info.error),
+    finish: info.finish === undefined ? undefined : finishOf(info.finish),
+    error: info.error && errorOf(toError(info.error)),
     usage: toUsage(info.tokens, info.cost),
     summary: info.summary === true,
   }
@@ -76,7 +77,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const refused = state.status === "error" && isRefusal(state.error)
   const paths = writtenBy(part).map((file) => below(directory, file))
   const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
-  return [{ type: "tool", callID, tool, state: state.status, refused }, ...files, ...commandOf(part)]
+  return [callOf({ callID, tool, state: state.status, refused }), ...files, ...commandOf(part)]
 }
 
 /** The files that a call edited or wrote. */
@@ -124,7 +125,7 @@ export const picksAgent = ({
 }: {
   readonly permission: string
   readonly pattern: string
-}): boolean => permission === "task" && pattern !== "*"
+}): boolean => permission === LAUNCHING_TOOL && pattern !== "*"
 
 export function toAgent(agent: Agent): AgentInfo {
   return {

@@ -4,6 +4,7 @@ import { oneLine } from "../../lib/text.ts"
 import { decodeRequest } from "../record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { toError, toUsage } from "./convert.ts"
+import { errorOf, finishOf } from "./words.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }
@@ -98,15 +99,15 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message), next } }
   },
   "session.error": ({ sessionID, error }) =>
-    sessionID ? { type: "error", sessionID, error: toError(error) } : undefined,
+    sessionID ? { type: "error", sessionID, error: errorOf(toError(error)) } : undefined,
   "message.updated": ({ info }) => {
-    if (info?.role !== "assistant" || !info.finish || !info.id || !info.sessionID) return undefined
+    if (info?.role !== "assistant" || !isWord(info.finish) || !info.id || !info.sessionID) return undefined
     return {
       type: "answered",
       sessionID: info.sessionID,
       messageID: info.id,
       usage: toUsage(info.tokens, info.cost),
-      finish: info.finish,
+      finish: finishOf(info.finish),
       ...(info.providerID && info.modelID && { model: { provider: info.providerID, id: info.modelID } }),
       ...(info.summary === true && { summary: true }),
     }
@@ -144,6 +145,8 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
   "question.replied": replied,
   "question.rejected": replied,
 }
+
+const isWord = (value: unknown): value is string => typeof value === "string" && value !== ""
 
 function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
   return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined

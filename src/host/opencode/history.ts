@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util"
 import type { AssistantMessage, Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../../fork/ports.ts"
 import { toUsage } from "./convert.ts"
+import { ABORTED } from "./words.ts"
 
 /** A message as OpenCode stores it, and as it hands it over. */
 export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
@@ -73,7 +74,7 @@ function providerCount(info: AssistantMessage): ProviderCount | undefined {
 /** An answer that failed is not shown to the model, unless it was stopped with something in it. */
 function isHidden({ info, parts }: Stored): boolean {
   if (info.role !== "assistant" || !info.error) return false
-  const stopped = info.error.name === "MessageAbortedError"
+  const stopped = info.error.name === ABORTED
   return !(stopped && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
 }
 

@@ -1,14 +1,13 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
+import { isEnd } from "../../core/verdict.ts"
 import { isNotice, withoutRunning } from "../../delivery/compose.ts"
+import { finishOf } from "./words.ts"
 
 /** What OpenCode's hook `experimental.chat.messages.transform` hands over: all that a request will tell the model. */
 export type Request = { messages: { info: Message; parts: Part[] }[] }
 
 /** The session whose model is about to be asked. */
 export const sessionOf = ({ messages }: Request): string | undefined => messages[0]?.info.sessionID
-
-/** Finish reasons after which the host goes on with the turn. */
-const GOES_ON: ReadonlySet<string> = new Set(["tool-calls", "unknown"])
 
 /**
  * The turn that a request belongs to: the id of the user's message that began it, which is the first after the last
@@ -21,7 +20,7 @@ export function turnOf({ messages }: Request): string {
 }
 
 const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>): boolean =>
-  error !== undefined || (finish !== undefined && !GOES_ON.has(finish))
+  error !== undefined || (finish !== undefined && isEnd(finishOf(finish)))
 
 /**
  * Leaves out of notifications what the next one says anew, where one follows directly: once a request was made, an

@@ -3,6 +3,7 @@ import type { Message, MessagePart } from "../../core/ports.ts"
 import { remember } from "../../lib/remember.ts"
 import { messageOf, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
+import { finishOf } from "./words.ts"
 
 /** Sessions listened to at most; a prompt to one more makes the first of them be asked instead. */
 const MOST_SESSIONS = 256
@@ -55,7 +56,7 @@ export class Transcripts {
     const last = messages.at(-1)?.info
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
-    if (last.finish !== "stop" || last.error || last.time.completed === undefined) return undefined
+    if (finishOf(last.finish ?? "") !== "done" || last.error || last.time.completed === undefined) return undefined
     const told = messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
     if (!told.every(isWhole)) return undefined
     this.#sessions.delete(sessionID)
@@ -66,7 +67,7 @@ export class Transcripts {
 /** An answer that lacks what it ended with was not heard in full. */
 function isWhole({ role, finish, parts }: Message): boolean {
   if (role === "user") return true
-  if (finish === "stop") return parts.some((part) => part.type === "text" && part.text !== "")
+  if (finish === "done") return parts.some((part) => part.type === "text" && part.text !== "")
   const calls = parts.flatMap((part) => (part.type === "tool" ? [part.state] : []))
   return calls.length > 0 && calls.every((state) => state === "completed" || state === "error")
 }

@@ -1,0 +1,38 @@
+import type { AnswerError, Finish, MessagePart } from "../../core/ports.ts"
+
+/** What OpenCode calls by names of its own, and the core by others: no other file knows these words. */
+
+const FINISHES: ReadonlyMap<string, Finish> = new Map([
+  ["stop", "done"],
+  ["length", "cut short"],
+  ["tool-calls", "called"],
+  ["unknown", "untold"],
+])
+
+export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: ${word}`
+
+/** The error of a turn that its user stopped, or we did. */
+export const ABORTED = "MessageAbortedError"
+
+export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError =>
+  name === ABORTED ? { message, aborted: true } : { message }
+
+type Call = Extract<MessagePart, { type: "tool" }>
+
+/** A call of a tool. `refused`: without a word, which ends the turn. */
+export function callOf({
+  tool,
+  refused,
+  ...call
+}: Pick<Call, "callID" | "tool" | "state"> & { refused: boolean }): Call {
+  return {
+    type: "tool",
+    ...call,
+    tool,
+    refused: refused && (tool === "question" ? "question" : "permission"),
+    ...(tool === "todowrite" && { keepsTodos: true }),
+  }
+}
+
+/** The tool by which an agent of OpenCode launches others. */
+export const LAUNCHING_TOOL = "task"
