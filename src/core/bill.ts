@@ -7,7 +7,7 @@ export type Bill = {
   /** All tasks that a session launched, and those below them. */
   session(sessionID: string): Usage
   /** The cost of all tasks in the last 24 hours; tokens are not counted. */
-  readonly day: Usage
+  day(): Usage
 }
 
 /** What a task's own session took, as far as it is known now: in its last run, and in those before it. */
@@ -26,10 +26,14 @@ export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Accoun
     if (siblings) siblings.push(task)
     else byParent.set(task.parentID, [task])
   }
-  const session = (sessionID: string): Usage => (byParent.get(sessionID) ?? []).map(whole).reduce(addUsage, NO_USAGE)
+  const session = (sessionID: string): Usage => {
+    const below = byParent.get(sessionID)
+    return below ? below.map(whole).reduce(addUsage, NO_USAGE) : NO_USAGE
+  }
   const whole = (task: Task): Usage => {
     const { lastRun, before } = accounts.get(task) as Account
-    return [lastRun, before, session(task.sessionID)].reduce(addUsage)
+    const own = addUsage(lastRun, before)
+    return byParent.has(task.sessionID) ? addUsage(own, session(task.sessionID)) : own
   }
   return {
     task: (id) => {
@@ -37,7 +41,7 @@ export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Accoun
       return task ? whole(task) : NO_USAGE
     },
     session,
-    day: [...accounts].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
+    day: () => [...accounts].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
   }
 }
 

@@ -52,7 +52,7 @@ type Mode = { readonly needs: readonly string[]; readonly takes: readonly string
 export type ModeName = keyof typeof MODES
 
 /** Every argument of some mode: what is none is told of elsewhere. */
-const ARGUMENTS = [...new Set(Object.values<Mode>(MODES).flatMap(({ needs, takes }) => [...needs, ...takes]))]
+const ARGUMENTS = new Set(Object.values<Mode>(MODES).flatMap(({ needs, takes }) => [...needs, ...takes]))
 
 /** What somebody who left an argument out has to know of it. */
 const MISSING: Readonly<Record<string, string>> = {
@@ -141,7 +141,8 @@ function withoutPlace({ merge, place }: Readonly<Record<string, unknown>>): Call
 
 function othersIn(name: ModeName, given: readonly string[]): CallError | undefined {
   const { needs, takes, because }: Mode = MODES[name]
-  const others = ARGUMENTS.filter((each) => given.includes(each) && ![name, ...needs, ...takes].includes(each))
+  const isOther = (each: string) => each !== name && !needs.includes(each) && !takes.includes(each)
+  const others = given.filter((each) => ARGUMENTS.has(each) && isOther(each))
   if (others.length === 0) return undefined
   const allowed = [...needs, ...takes.filter((each) => each !== "description")]
   const takesWhat =

@@ -60,32 +60,32 @@ describe("a bill", () => {
   })
 
   test("of the day is that of the whole project", () => {
-    expect(all.day.cost).toBe(15)
+    expect(all.day().cost).toBe(15)
   })
 })
 
 describe("the day", () => {
   test("ends 24 hours after a run's end; one that runs counts however long", () => {
-    expect(bill([[task("a", "p", { run: ended(23) }), 1]]).day.cost).toBe(1)
-    expect(bill([[task("a", "p", { run: ended(24) }), 1]]).day.cost).toBe(0)
-    expect(bill([[task("a", "p", { status: "error" }), 1]]).day.cost).toBe(0)
-    expect(bill([[task("a", "p", { run: { startedAt: 0 } }), 1]]).day.cost).toBe(1)
+    expect(bill([[task("a", "p", { run: ended(23) }), 1]]).day().cost).toBe(1)
+    expect(bill([[task("a", "p", { run: ended(24) }), 1]]).day().cost).toBe(0)
+    expect(bill([[task("a", "p", { status: "error" }), 1]]).day().cost).toBe(0)
+    expect(bill([[task("a", "p", { run: { startedAt: 0 } }), 1]]).day().cost).toBe(1)
   })
 
   test("counts of a resumed task what its runs within it cost", () => {
     const run = ended(1)
-    expect(bill([[task("a", "p", { run }), 2, 3]]).day.cost).toBe(2)
+    expect(bill([[task("a", "p", { run }), 2, 3]]).day().cost).toBe(2)
     const recent = [
       { endedAt: NOW - DAY_MS, cost: 1 },
       { endedAt: NOW - 5, cost: 0.5 },
     ]
-    expect(bill([[task("a", "p", { run: { ...run, recent } }), 2, 3]]).day.cost).toBe(2.5)
+    expect(bill([[task("a", "p", { run: { ...run, recent } }), 2, 3]]).day().cost).toBe(2.5)
   })
 
   test("is at least so much where the host does not know all", () => {
     const one = (hoursAgo: number) => {
       const tasks = [task("a", "p", { run: ended(hoursAgo) })]
-      return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day
+      return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day()
     }
     expect(one(1)).toEqual({ ...NO_USAGE, cost: 1, atLeast: true })
     expect(one(25)).toEqual(NO_USAGE)
@@ -156,7 +156,7 @@ test("a day is 24 hours, whatever the calendar and its clocks do", () => {
   // In central Europe the clocks go forward in the night of 2026-03-29 and back in that of 2026-10-25.
   for (const noon of ["2026-03-29T12:00:00+02:00", "2026-10-25T12:00:00+01:00"].map((each) => Date.parse(each))) {
     const dayAt = (endedAt: number) =>
-      billOf([task("a", "p", { run: { endedAt } })], () => ({ lastRun: spent(1), before: NO_USAGE }), noon).day.cost
+      billOf([task("a", "p", { run: { endedAt } })], () => ({ lastRun: spent(1), before: NO_USAGE }), noon).day().cost
     expect(dayAt(noon - DAY_MS + 1)).toBe(1)
     expect(dayAt(noon - DAY_MS)).toBe(0)
   }

@@ -124,11 +124,13 @@ export class Ledger {
   }
 
   #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
-    const { store } = this.#parts
+    const { store, options } = this.#parts
     const above = payer(sessionID, (id) => store.bySession(id))
     // Those that nobody launched have no session in common.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
-    const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day: bill.day }
+    // Nobody asks for the day where it has no limit.
+    const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unbelieved()) : NO_USAGE
+    const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
     return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
   }
 
@@ -156,22 +158,22 @@ export class Ledger {
     const elsewhere = this.#elsewhere.map(({ task }) => task)
     const tasks = [...elsewhere, ...store.forgotten(), ...store.all()]
     const known = new Map(tasks.map((task) => [task.id, task]))
-    const bill = billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
-    return { ...bill, day: addUsage(bill.day, { ...NO_USAGE, cost: this.#unbelieved() }) }
+    return billOf([...known.values()], (task) => this.#accountOf(task), clock.now())
   }
 
   /** What sessions cost of which no record tells that is believed: without this, the loss of the key would reset the day. */
-  #unbelieved(): number {
-    const { host, store, clock, options } = this.#parts
-    if (options.maxCostPerDay === 0) return 0
+  #unbelieved(): Usage {
+    const { host, store, clock } = this.#parts
     const since = clock.now() - DAY_MS
     const others = host.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
-    return others.reduce((sum, { changedAt, cost }) => (changedAt > since ? sum + cost : sum), 0)
+    const cost = others.reduce((sum, each) => (each.changedAt > since ? sum + each.cost : sum), 0)
+    return { ...NO_USAGE, cost }
   }
 
   #accountOf(task: Task): Account {
     const { usage } = (isActive(task) ? this.#parts.store.run(task.id)?.told : task.outcome) ?? NO_FIGURES
-    const { cost = 0 } = this.#elsewhere.find((other) => other.task.id === task.id) ?? {}
+    const { cost = 0 } =
+      this.#elsewhere.length === 0 ? {} : (this.#elsewhere.find((other) => other.task.id === task.id) ?? {})
     const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
     return { lastRun, before: task.earlier.usage }
   }
