@@ -94,7 +94,7 @@ export function questionContract(driver: Driver): void {
         await driver.host.refuse(asks[0] as Ask, "nobody is here")
         await rests(sessionID)
         expect(await asksOf(sessionID)).toEqual([])
-        expect(await refusals()).toEqual([false, true])
+        expect(await refusals()).toEqual([false, "permission"])
         expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
         await driver.heard(sessionID, "replied", 2)
       })
@@ -107,7 +107,7 @@ export function questionContract(driver: Driver): void {
         expect(await driver.isIdle(sessionID)).toBe(false)
         await driver.host.refuse(asks[1] as Ask, "")
         await rests(sessionID)
-        expect(await refusals()).toEqual([true, true])
+        expect(await refusals()).toEqual(["question", "question"])
         expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
       })
 
