@@ -352,7 +352,8 @@ describe("parked", () => {
     for (const input of [{ type: "tick", doing: "nothing" }, { type: "spent" }, heard({ type: "idle" })] as Input[])
       expect(takes(input).run).toBe(run)
     expect(nextDue(run, world)).toBe(Number.POSITIVE_INFINITY)
-    expect(takes({ type: "slept", ms: 1000 }).stage).toBe("parked")
+    // The time for which it is parked is left out of its limits as a whole.
+    expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told).toMatchObject({ stage: "parked", does: ["store"] })
     expect(told.run && at("parked", { run: told.run }).takes({ type: "said", word: wordOf() }).stage).toBe("parked")
@@ -372,6 +373,29 @@ describe("parked", () => {
     })
     expect(on.run?.lastWord?.at).toBe(NOW - 1000)
     expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
+  })
+
+  test("it goes on when what stops it has come back", () => {
+    const { takes } = at("parked", { ...scene, run: { goesOn: true, calls: 1 } })
+    expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
+    for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
+      expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["freed"] })
+    const more = at("parked", { ...scene, run: { goesOn: true, calls: 2 } })
+    expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
+  })
+
+  test("what its user asks of it meanwhile is stopped, too", () => {
+    const { takes } = at("parked", { ...scene, run: { goesOn: true } })
+    const { stage, run, does } = takes({ type: "refused", parked })
+    expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
+    expect(run).toMatchObject({ calls: 1, goesOn: false })
+  })
+
+  test("a question for its last word that is not taken ends it", () => {
+    const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
+    const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
+    const word = { ...wordOf(), kind: "last-word" } as const
+    expect(takes({ type: "said", word, problem: "no" }).stage).toBe("leaving")
   })
 
   test("it ends as any run does", () => {

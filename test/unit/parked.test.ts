@@ -120,6 +120,63 @@ describe("a provider's limit", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
   })
 
+  test("is waited for by what a parked task's user says to it, which is answered then", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    rig.host.say(task.sessionID, "Look at the tests, too.", { agent: "general" })
+    await rig.clock.advance(1000)
+    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+    provider.left = 100
+    expect((await rig.ended(task.id)).status).toBe("completed")
+    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+  })
+
+  test("is slept through without a second of it given to the parked task", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30_000 }, { ...settings, taskTimeout: 20_000, lastWord: 0 })
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    await rig.clock.sleep(60 * MINUTE_MS)
+    rig.script(({ sessionID }) => (sessionID === task.sessionID ? { hang: true, text: "so far" } : undefined))
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.task(task.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+  })
+
+  test("is tried when what stops the task has come back, and no earlier", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
+    const { rig } = provider
+    let isSlow = true
+    rig.host.onCall = (method) => (isSlow && method === "abort" ? { slow: 3000 } : undefined)
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    isSlow = false
+    provider.left = 100
+    rig.manager.unpark(task.id, rig.parent)
+    expect((await rig.ended(task.id)).status).toBe("completed")
+  })
+
+  test("that closes again before a parked task has its slot is tried again, by that task", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 1 })
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase === "parked")
+    rig.onPrompt("ELSEWHERE", { hang: true })
+    const other = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    rig.manager.unpark(task.id, rig.parent)
+    const parent = rig.openParent()
+    await rig.launch({ prompt: "THERE" }, parent)
+    await rig.clock.advance(MINUTE_MS)
+    await rig.manager.cancel({ type: "task", reference: other.id }, rig.caller)
+    provider.left = 100
+    expect((await rig.ended(task.id)).status).toBe("completed")
+  })
+
   test("does not keep a parked task from being cancelled, and no request follows", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider

@@ -141,9 +141,11 @@ export class Gates {
     if (probe && (!probing || !isActive(probing) || this.#waitsForOthers(probing))) gate = unprobed(gate, probe.taskID)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
-    if (gate.opening && waiting.length === 0) return void this.#gates.delete(key)
-    // Its time may be over: whoever comes is looked at then.
-    if (waiting.length === 0) return
+    if (waiting.length === 0) {
+      // Where it is still closed its time may be over: whoever comes is looked at then.
+      if (!gate.opening || !this.#gates.delete(key)) return
+      return this.#ports.pump()
+    }
     const going = waiting.slice(0, mayGo(gate, now))
     for (const { id } of going) {
       if (!gate.opening) this.#gates.set(key, probed(gate, id, now))
@@ -153,11 +155,15 @@ export class Gates {
     this.#ports.at(nextProbe(this.#gates.get(key) ?? gate))
   }
 
-  /** Those who wait for a model: the parked, the longest first, then those that have not begun. */
+  /**
+   * Those who wait for a model: the parked, the longest first, then those that have not begun. Who may go on and waits
+   * for a slot waits for the model again where that has closed meanwhile.
+   */
   #waiting(key: string): readonly Task[] {
     const { store } = this.#parts
     const own = store.active().filter(({ model }) => model && modelKey(model) === key)
-    const parked = own.filter((task) => isParked(task) && !store.run(task.id)?.goesOn)
+    const isOpening = this.#gates.get(key)?.opening !== undefined
+    const parked = own.filter((task) => isParked(task) && !(isOpening && store.run(task.id)?.goesOn))
     parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
     const queued = own.filter((task) => isQueued(task) && !this.#waitsForOthers(task))
     queued.sort((a, b) => a.run.createdAt - b.run.createdAt)

@@ -158,7 +158,14 @@ export const written: Handler<"written"> = (run, _input, world) => {
 export const told: Handler<"told"> = (run) =>
   settle(run.closing ? { ...run, closing: { ...run.closing, told: true } } : run)
 
-export const stopped: Handler<"stopped"> = (run) => settle({ ...run, calls: run.calls - 1 })
+export const stopped: Handler<"stopped"> = (run) => landed(run)
+
+/** A call to its session has come back. One that may go on where it was parked waits for the last of them. */
+export function landed(given: ActiveRun): Step {
+  const run = { ...given, calls: given.calls - 1 }
+  const goesOn = run.stage === "parked" && run.goesOn && run.calls === 0
+  return goesOn ? { run, commands: [{ do: "freed" }] } : settle(run)
+}
 
 /** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
 export const settle = (run: ActiveRun): Step =>

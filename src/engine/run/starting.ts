@@ -1,7 +1,7 @@
 import { withAnswers } from "../../core/after.ts"
 import { isQueued } from "../../core/task.ts"
-import { type ActiveRun, hasEnded } from "./active-run.ts"
-import { end, settle } from "./ending.ts"
+import type { ActiveRun } from "./active-run.ts"
+import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
 import type { Handler } from "./moves.ts"
@@ -26,7 +26,8 @@ export const sorted: Handler<"sorted"> = (run, { waits }) => {
 }
 
 export const admitted: Handler<"admitted"> = (run, input, world) => {
-  if (run.stage === "parked") return goOn(run, input, world)
+  // What stops it is still on its way: that would stop what it is asked now.
+  if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
   const { now } = world
   const event = { type: "admitted", generation: run.generation, at: now } as const
   const { run: next, commands } = start(sign(run, now), world, true)
@@ -57,9 +58,8 @@ export const shutOut: Handler<"shut out"> = (run, { code, problem }, world) =>
 
 /** A prompt that was not taken ends the run, since its caller has gone; it may have been taken all the same. */
 export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
+  if (given.stage !== "prompting") return landed(given)
   const run = { ...given, calls: given.calls - 1 }
-  if (hasEnded(run)) return settle(run)
-  if (run.stage !== "prompting") return stay(run)
   if (problem !== undefined) {
     const text = `OpenCode did not take the prompt: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
@@ -70,9 +70,11 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
 
 /**
  * Its model's provider refused it: it holds nothing, and no time of it counts, until it may go on. What its user has
- * asked is not taken back, and not said again by us.
+ * asked is not taken back, and not said again by us. What is asked of it while it is parked is stopped, too.
  */
 export const refused: Handler<"refused"> = (run, { parked }) => {
+  if (run.stage === "parked")
+    return { run: { ...run, goesOn: false, calls: run.calls + 1 }, commands: [{ do: "park" }] }
   if (run.prompt === undefined) return stay(run)
   const event = { type: "parked", generation: run.generation, ...parked } as const
   const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }

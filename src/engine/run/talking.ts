@@ -7,7 +7,7 @@ import type { Ask } from "../../core/task.ts"
 import { invalidText } from "../../core/value.ts"
 import { between } from "../../lib/text.ts"
 import { type ActiveRun, hasEnded, type Reply, type Stage, type Word } from "./active-run.ts"
-import { end, settle } from "./ending.ts"
+import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { also, type Handler, looks, stay } from "./moves.ts"
 
@@ -67,17 +67,14 @@ export function release(run: ActiveRun): Step {
 }
 
 export const said: Handler<"said"> = (given, { word, problem }, world) => {
-  const run = { ...given, calls: given.calls - 1 }
+  const { run, commands } = landed(given)
   const { reply, kind } = word
   const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
     reply ? [{ do: "answer", reply, with: result }] : []
-  if (hasEnded(run)) {
-    const { run: rest, commands } = settle(run)
-    return { run: rest, commands: [...answer("ended"), ...commands] }
-  }
+  if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
     const words = run.words.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
-    return { run: { ...run, words }, commands: answer("told") }
+    return { run: { ...run, words }, commands: [...answer("told"), ...commands] }
   }
   if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
   if (kind === "check" || kind === "schema") {
@@ -85,7 +82,9 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
   // The run may have ended by itself while it waited for that.
-  return also({ run: without(run, word), commands: answer({ problem }) }, (next) => looks(next, world))
+  return also({ run: without(run, word), commands: [...answer({ problem }), ...commands] }, (next) =>
+    looks(next, world),
+  )
 }
 
 /** These messages are there: what is made of the run now counts them in. */
