@@ -110,6 +110,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const watch = () => timekeeper.wake()
   const queue: Queue = new Queue(parts, {
     isClosed: (task) => gates.closedFor(task),
+    came: () => gates.look(),
     conductor,
     allowance,
     waiting,
@@ -128,7 +129,12 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     elsewhere,
   })
   const unattended = new Unattended(parts, { conductor, randomID, queue, allowance, elsewhere })
-  const gates: Gates = new Gates(parts, { conductor, pump: () => queue.pump(), at })
+  const gates: Gates = new Gates(parts, {
+    conductor,
+    pump: () => queue.pump(),
+    hasSlot: (id) => queue.hasSlot(id),
+    at,
+  })
   const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, validate, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)

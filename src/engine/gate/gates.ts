@@ -15,6 +15,8 @@ export type GatePorts = {
   readonly conductor: Conductor
   /** Runs wait that may begin now. */
   readonly pump: () => void
+  /** Whether a run could begin now, or go on, if its model were open. */
+  readonly hasSlot: (taskID: string) => boolean
   readonly at: (time: number) => void
 }
 
@@ -61,12 +63,9 @@ export class Gates {
     return true
   }
 
-  /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. Looked at in time. */
+  /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. */
   closedFor(task: Task): boolean {
-    const gate = task.model && this.#gates.get(modelKey(task.model))
-    if (!gate || !isClosedFor(gate, task.id)) return false
-    this.#ports.at(nextProbe(gate))
-    return true
+    return task.model !== undefined && isClosedFor(this.#gates.get(modelKey(task.model)), task.id)
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
@@ -96,7 +95,7 @@ export class Gates {
     return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
   }
 
-  /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has ended or answered. */
+  /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has come, ended or answered. */
   look(): void {
     const now = this.#parts.clock.now()
     for (const key of this.#gates.keys()) {
@@ -146,13 +145,17 @@ export class Gates {
       if (!gate.opening || !this.#gates.delete(key)) return
       return this.#ports.pump()
     }
-    const going = waiting.slice(0, mayGo(gate, now))
+    const many = mayGo(gate, now)
+    if (many === 0) return this.#ports.at(nextProbe(gate))
+    // Where none that may go to see has a slot, they are looked at when one is free.
+    const going = gate.opening
+      ? waiting.slice(0, many)
+      : waiting.filter(({ id }) => this.#ports.hasSlot(id)).slice(0, 1)
     for (const { id } of going) {
       if (!gate.opening) this.#gates.set(key, probed(gate, id, now))
       this.#ports.conductor.deliver(id, { type: "opened" })
     }
     if (going.length > 0) this.#ports.pump()
-    this.#ports.at(nextProbe(this.#gates.get(key) ?? gate))
   }
 
   /**

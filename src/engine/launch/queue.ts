@@ -12,6 +12,8 @@ export type QueuePorts = {
   readonly waiting: Waiting
   /** Its model's provider is closed, and it is not the one that tries. */
   readonly isClosed: (task: Task) => boolean
+  /** One more waits that may be the one that tries. */
+  readonly came: () => void
   readonly holding: Holding
   /** Tasks run: look after them. */
   readonly watch: () => void
@@ -61,6 +63,7 @@ export class Queue {
     this.#logLaunch(task)
     this.#ports.watch()
     this.pump()
+    this.#ports.came()
     // What it waits for may have failed while its session was made.
     this.#ports.waiting.endStranded(this.#ports.conductor)
     return true
@@ -70,6 +73,7 @@ export class Queue {
   async enqueue(task: Task, prompt: string): Promise<void> {
     this.#ports.conductor.deliver(task.id, { type: "begin", prompt })
     this.pump()
+    this.#ports.came()
     await this.#parts.journal.save(task)
     this.#logLaunch(task)
     this.#ports.watch()
@@ -101,22 +105,31 @@ export class Queue {
     }
   }
 
-  #admissible(active: Iterable<Task>): readonly Task[] {
+  /** Whether a task could have a slot now if its model were open. */
+  hasSlot(taskID: string): boolean {
+    const { store } = this.#parts
+    return this.#admissible([...store.active(), ...store.making()], taskID).some(({ id }) => id === taskID)
+  }
+
+  /** `opened`: taken as one whose model is open. */
+  #admissible(active: Iterable<Task>, opened?: string): readonly Task[] {
     const { store, options } = this.#parts
+    const { waiting, isClosed } = this.#ports
     return admissible(
-      [...active].flatMap((task) => this.#forSlot(task)),
+      [...active].flatMap((task) => this.#forSlot(task, opened)),
       options,
       (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
-      (task) => this.#ports.waiting.waitsFor(task).length > 0 || (!task.team && this.#ports.isClosed(task)),
+      (task) => waiting.waitsFor(task).length > 0 || (!task.team && task.id !== opened && isClosed(task)),
     )
   }
 
   /** A parked run holds no slot; one that may go on waits for one, before all that have not begun. */
-  #forSlot(task: Task): readonly Task[] {
+  #forSlot(task: Task, opened?: string): readonly Task[] {
     const { parked } = task.run
     if (!isParked(task) || !parked) return [task]
     const { startedAt: _slot, ...run } = task.run
-    return this.#parts.store.run(task.id)?.goesOn ? [{ ...task, run: { ...run, createdAt: parked.at - LONG_MS } }] : []
+    const goesOn = task.id === opened || this.#parts.store.run(task.id)?.goesOn
+    return goesOn ? [{ ...task, run: { ...run, createdAt: parked.at - LONG_MS } }] : []
   }
 
   /** A run that waited for its slot while others spent what there was ends. */

@@ -168,7 +168,7 @@ export function landed(given: ActiveRun): Step {
 }
 
 /** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
-export const settle = (run: ActiveRun): Step =>
+const settle = (run: ActiveRun): Step =>
   run.stage === "telling" && run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** What is known of a run: from its messages where there are any, else from what was heard of it. */
