@@ -29,4 +29,6 @@ export default defineConfig([
   // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
   { ...shared, entry: { tokenizer: "src/tokenizer.ts" }, clean: false },
   { ...shared, entry: { validator: "src/validator.ts" }, clean: false },
+  // Sent over the wire at each connection to a host, as one script that needs nothing beside it.
+  { ...shared, entry: { relay: "src/relay.ts" }, clean: false, format: "cjs", minify: true },
 ])

@@ -31,7 +31,13 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
 ## Plain options
 `
 
-type Property = { readonly description?: string; readonly default?: unknown; readonly properties?: Properties }
+type Property = {
+  readonly description?: string
+  readonly default?: unknown
+  readonly properties?: Properties
+  /** What each name of its own has: one of these. */
+  readonly additionalProperties?: { readonly anyOf?: readonly Property[] }
+}
 type Properties = Readonly<Record<string, Property>>
 
 /** The JSON schema of the options as a user writes them. */
@@ -43,17 +49,22 @@ export function optionsSchema() {
 /** docs/options.md: one table for the plain options, one for each group. */
 export function optionsPage(): string {
   const all = Object.entries(optionsSchema().properties as Properties)
-  const plain = all.filter(([, { properties }]) => !properties)
-  const groups = all.flatMap(([name, { description = "", properties }]) => {
+  const inner = (property: Property) =>
+    property.properties ?? property.additionalProperties?.anyOf?.find((each) => each.properties)?.properties
+  const plain = all.filter(([, property]) => !inner(property))
+  const groups = all.flatMap(([name, property]) => {
+    const properties = inner(property)
     if (!properties) return []
-    const rows = Object.entries(properties).map(([key, property]) => row(`${name}.${key}`, property))
+    const { description = "" } = property
+    const path = property.properties ? name : `${name}.<name>`
+    const rows = Object.entries(properties).map(([key, each]) => row(`${path}.${key}`, each))
     return [`## \`${name}\`\n\n${description}\n\n${table(rows)}`]
   })
   return [HEAD, table(plain.map(([name, property]) => row(name, property))), ...groups].join("\n")
 }
 
 const row = (name: string, { description = "", default: value }: Property): string =>
-  `| \`${name}\` | \`${JSON.stringify(value)}\` | ${description.replaceAll("|", "\\|")} |`
+  `| \`${name}\` | ${value === undefined ? "–" : `\`${JSON.stringify(value)}\``} | ${description.replaceAll("|", "\\|")} |`
 
 const table = (rows: readonly string[]): string =>
   `${["| option | default | meaning |", "| --- | --- | --- |", ...rows].join("\n")}\n`

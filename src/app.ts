@@ -11,7 +11,9 @@ import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/
 import { systemClock } from "./lib/clock.ts"
 import { startThread } from "./lib/thread.ts"
 import type { BoardOptions, Options } from "./options.ts"
-import { placeKinds } from "./place/kinds.ts"
+import type { OpenHosts } from "./place/host/open.ts"
+import { kindOf, placeKinds } from "./place/kinds.ts"
+import type { PlaceKind } from "./place/place.ts"
 import { COMMANDS } from "./place/root.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
@@ -31,9 +33,12 @@ export type App = {
 }
 
 /** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
-export async function openApp(connection: Connection, options: Options): Promise<App> {
+export async function openApp(given: Connection, options: Options): Promise<App> {
+  const commands = { folder: COMMANDS, ...keeping(given) }
+  const near = placeKinds(options, { processes: PROCESSES, commands })
+  const others = options.hosts && (await otherMachines(given, options, near))
+  const connection = others ? { ...given, host: others.host, hand: others.hand } : given
   const { host, forks } = connection
-  const commands = { folder: COMMANDS, ...keeping(connection) }
   const manager: TaskManager = new TaskManager({
     host,
     forks,
@@ -42,10 +47,14 @@ export async function openApp(connection: Connection, options: Options): Promise
     options,
     randomID,
     development: isDevelopment(),
-    kinds: placeKinds(options, { processes: PROCESSES, commands }),
+    kinds: others ? [...near, others.kind] : near,
     validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
     commands,
   })
+  others?.hosts.listen(
+    (taskID, news) => manager.placeTold(taskID, news),
+    (name) => void manager.placeAnswers(name),
+  )
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
@@ -62,12 +71,22 @@ export async function openApp(connection: Connection, options: Options): Promise
       // What it has begun it finishes, by the manager.
       await board?.stop().catch((error) => host.log("error", "the board did not stop", { error: String(error) }))
       manager.stop()
+      others?.hosts.close()
     },
     async closePage() {
       const close = await page
       await close?.().catch(failed)
     },
   }
+}
+
+/** Machines on which tasks may work. Nothing of it is loaded without the option. */
+async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
+  const [{ openHosts }, openFar] = await Promise.all([import("./place/host/open.ts"), connection.far()])
+  const { host, hand, instance } = connection
+  const { machine } = ownerNow(instance)
+  const worktrees = () => kindOf(near, "worktree").open("worktree")
+  return openHosts({ options, host, hand, openFar, clock: systemClock, instance, machine, worktrees })
 }
 
 /** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */

@@ -33,6 +33,8 @@ const lowerOfEach: Rule = (own, theirs) => {
   for (const key of Object.keys(mine)) if (key in others) limits[key] = lower(mine[key], others[key])
   return limits
 }
+/** Of each name the user's own. */
+const ownOfEach: Rule = (own, theirs) => ({ ...(theirs as Given), ...(own as Given) })
 /** Of two lists what is in both, where null is everything. */
 const both: Rule = (own, theirs) => {
   if (own === null || theirs === null) return own ?? theirs
@@ -90,6 +92,7 @@ const RULES: Rules = {
   worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
   board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower, purse: withLower },
   web: { port: theirs, host: theirs },
+  hosts: ownOfEach,
 }
 
 /**
@@ -137,7 +140,7 @@ const widened = (own: Given, project: Given): string[] =>
 /** What only the project has switched on: a switch that is off for the user, a command, or a part of the plugin. */
 function turnedOn(own: Given, project: Given): string[] {
   const switches = ["enabled", "allowModelOverride"].filter((key) => own[key] === false && project[key] === true)
-  const parts = ["board", "web"].filter((key) => own[key] === undefined && project[key] !== undefined)
+  const parts = ["board", "web", "hosts"].filter((key) => own[key] === undefined && project[key] !== undefined)
   const [mine, other] = [own, project].map(({ worktree }) => (worktree as Given | undefined)?.setup ?? "")
   return [...switches, ...parts, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
 }

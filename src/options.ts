@@ -17,6 +17,72 @@ const LOOPBACK = /^(localhost|::1|127(\.\d{1,3}){3})$/
 const ELSEWHERE =
   "it must be a loopback address, since the page is plain HTTP; to open it on another machine, forward its port there: ssh -L 4097:127.0.0.1:4097 <this machine>"
 
+/** A name of a host: what a task's place is called by. */
+const HOST_NAME = /^[a-z0-9][a-z0-9-]{0,31}$/
+/** What begins with a hyphen would be an option to ssh. */
+const SSH_NAME = /^[^-]/
+const TAKEN_NAMES = ["here", "worktree"]
+const hostNameProblem = (name: string): string | undefined => {
+  if (TAKEN_NAMES.includes(name)) return "that is the name of another place"
+  return HOST_NAME.test(name) ? undefined : "a host's name has lower-case letters, digits and hyphens, 32 at most"
+}
+
+/** One host, as the object that it may be written as. */
+const HostSchema = z
+  .strictObject({
+    ssh: z
+      .string()
+      .regex(SSH_NAME, "a destination does not begin with a hyphen")
+      .optional()
+      .describe("Where ssh connects to: a name of ~/.ssh/config, or user@machine."),
+    command: z
+      .array(z.string())
+      .min(1)
+      .optional()
+      .describe(
+        'In place of ssh: a command that runs a line of shell there, say ["docker", "exec", "-i", "box", "sh", "-c"].',
+      ),
+    setup: z
+      .string()
+      .nullable()
+      .default(null)
+      .describe("Command that is run in a fresh worktree there before the agent. null: that of worktree.setup."),
+    copy: z
+      .array(z.string().min(1))
+      .default([])
+      .describe("Patterns of files that git ignores and that are sent along. Those of worktree.copy are not."),
+    model: z
+      .string()
+      .default("")
+      .describe(
+        "provider/model there, where the host lacks the one that the task would have and its agent names none.",
+      ),
+    maxTasks: count.default(4).describe("Tasks that work there at once. More wait their turn."),
+    opencode: z.string().default("").describe("Path of OpenCode there, where it is not found."),
+    connectTimeout: milliseconds.default(10_000).describe("Longest duration of one attempt to connect."),
+    contactTimeout: milliseconds
+      .default(600_000)
+      .describe("How long a task goes on without contact before it ends as failed. 0: up to its own time limit."),
+    unattended: z
+      .int()
+      .min(10_000)
+      .max(MAX_TIMER_MS)
+      .default(1_800_000)
+      .describe("How long agents there go on without a sign of this machine."),
+  })
+  .refine(({ ssh, command }) => (ssh === undefined) !== (command === undefined), "it needs either ssh or command")
+
+export type HostSettings = z.infer<typeof HostSchema>
+
+/** The name alone stands for ssh's. */
+const HostEntry = z.union([
+  z
+    .string()
+    .regex(SSH_NAME, "a destination does not begin with a hyphen")
+    .transform((ssh) => HostSchema.parse({ ssh })),
+  HostSchema,
+])
+
 /**
  * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
  */
@@ -215,6 +281,12 @@ export const OptionsSchema = z.strictObject({
     })
     .optional()
     .describe("A page in the browser, with all background tasks and the board. Off unless it is there."),
+  hosts: z
+    .record(z.string(), HostEntry)
+    .optional()
+    .describe(
+      "Other machines on which tasks may work, by name: where ssh connects to, or more. Off unless it is there.",
+    ),
 })
 
 export type Options = z.infer<typeof OptionsSchema>
@@ -266,6 +338,10 @@ function readObject(
       problems.push(`Unknown option "${name}". There are: ${Object.keys(shape).join(", ")}.`)
       continue
     }
+    if (name === "hosts" && isPlainObject(value)) {
+      result[key] = readHosts(value, problems)
+      continue
+    }
     const group = path === "" ? GROUPS[key] : undefined
     if (group && isPlainObject(value)) {
       const values = (instead.values[key] ?? group.parse({})) as Record<string, unknown>
@@ -280,6 +356,24 @@ function readObject(
     }
   }
   return result
+}
+
+/** Each host by itself: a bad one is left out, the others hold. */
+function readHosts(input: Record<string, unknown>, problems: string[]): Record<string, HostSettings> {
+  const hosts: Record<string, HostSettings> = {}
+  for (const [name, value] of Object.entries(input)) {
+    const schema = typeof value === "string" ? HostEntry : HostSchema
+    const parsed = schema.safeParse(value)
+    const problem = hostNameProblem(name) ?? (parsed.success ? undefined : hostProblem(parsed.error))
+    if (problem === undefined && parsed.success) hosts[name] = parsed.data
+    else problems.push(`Option "hosts.${name}" is ${describe(value)}: ${problem}. It is left out.`)
+  }
+  return hosts
+}
+
+const hostProblem = ({ issues }: z.ZodError): string => {
+  const [{ path, message } = { path: [], message: "not valid" }] = issues
+  return path.length > 0 ? `${path.join(".")}: ${message}` : message
 }
 
 /** Options that consist of options, each read by itself. */

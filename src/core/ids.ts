@@ -19,6 +19,7 @@ export type MessageKind =
   | "parked"
   | "merge"
   | "report"
+  | "answer"
 
 const KIND_LETTER: Record<MessageKind, string> = {
   prompt: "P",
@@ -32,6 +33,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   check: "C",
   merge: "M",
   report: "R",
+  answer: "A",
 }
 
 /** `bg_` and eight lower-case letters or digits, from a source of such letters. */

@@ -15,20 +15,24 @@ const never = () => false
  * The queued tasks that may start now, in the order in which they came. A slot is held by every active task that has
  * been admitted; nothing is counted beside the tasks themselves, so no slot can leak. `active` are the active tasks of
  * all sessions; `waitsForOwn` tells those that use no model because they only wait for their own tasks,
- * `waitsForOthers` those that others have to complete before: they hold no slot, and no place in the queue.
+ * `waitsForOthers` those that others have to complete before: they hold no slot, and no place in the queue. `mostIn`: how
+ * many may work in a place at once.
  */
 export function admissible(
   active: Iterable<Task>,
   limits: SlotLimits,
   waitsForOwn: (task: Task) => boolean = never,
   waitsForOthers: (task: Task) => boolean = never,
+  mostIn: (place: string) => number = () => 0,
 ): readonly Task[] {
+  const byPlace = new Map<string, number>()
   const bySession = new Map<string, number>()
   const byModel = new Map<string, number>()
   const queued: Task[] = []
   const take = (task: Task) => {
     if (task.team) return
     add(bySession, slotsOf(task))
+    if (task.place) add(byPlace, task.place.kind)
     if (task.model && !waitsForOwn(task)) add(byModel, modelKey(task.model))
   }
   for (const task of active) {
@@ -44,6 +48,7 @@ export function admissible(
     const key = task.model && modelKey(task.model)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key)
     if (key !== undefined && !below(byModel.get(key), limit)) return false
+    if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return false
     take(task)
     return true
   })

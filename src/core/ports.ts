@@ -66,6 +66,8 @@ export type Activity =
   | { readonly type: "busy" }
   /** `next`: when the host asks again by itself. */
   | { readonly type: "retry"; readonly attempt: number; readonly message: string; readonly next?: number }
+  /** It works on another machine, which cannot be reached now: what it does is not known. */
+  | { readonly type: "unreachable" }
 
 export type Rule = { readonly permission: string; readonly pattern: string; readonly action: "allow" | "deny" | "ask" }
 

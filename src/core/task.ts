@@ -24,6 +24,19 @@ export type Phase =
   | `held behind ${string}`
   | `parked${string}`
   | `waiting for ${string}`
+  | `no contact with ${string}`
+  | Preparing
+
+/** What is done for a task before its agent is asked, where that takes its time. */
+export type Preparing = `connecting to ${string}` | `sending files to ${string}`
+
+/** The machine on which a task works cannot be reached. */
+export type Away = {
+  readonly host: string
+  readonly since: number
+  /** How long that may last, in ms; 0 for as long as the task may. */
+  readonly most: number
+}
 
 /** Why a task ended in anything but a plain success. `code` is for programs, `text` for readers. */
 export type Reason = { readonly code: ReasonCode; readonly text: string }
@@ -331,6 +344,8 @@ export type Progress = {
   readonly emptyAnswers: number
   /** How far its last word has come, once it was asked for it. */
   readonly lastWord?: LastWord
+  readonly away?: Away
+  readonly preparing?: Preparing
 }
 
 /**
@@ -406,6 +421,8 @@ export function phaseOf(
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
   if (isParked(task)) return parkedText(task)
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
+  if (progress.away) return `no contact with ${progress.away.host}`
+  if (progress.preparing) return progress.preparing
   if (task.run.lastWordAt !== undefined) return "saying its last word"
   const ask = progress.asks[0]
   if (ask) return ask.kind === "permission" ? "waiting for permission" : "waiting for an answer"

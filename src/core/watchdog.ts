@@ -2,7 +2,16 @@ import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/moment.ts"
 import { SAME_USD } from "../lib/money.ts"
 import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"
-import { elapsed, type LastWord, type Progress, type Reason, type ReasonCode, type Task, type Usage } from "./task.ts"
+import {
+  type Away,
+  elapsed,
+  type LastWord,
+  type Progress,
+  type Reason,
+  type ReasonCode,
+  type Task,
+  type Usage,
+} from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms. */
 export type RunLimits = SpendingLimits & {
@@ -109,16 +118,31 @@ const spending = (amount: Amount): Rule => ({
 
 const usedOf = (amount: Amount, run: Watched): Usage => amount.used(run.spent, run) as Usage
 
+const CONTACT: Rule = {
+  code: "host",
+  gauge: ({ progress: { away }, now }) => away && gaugeOf(now - away.since, away.most),
+  passed: "at",
+  byClock: true,
+  text: ({ used, allowed }, { progress: { away } }) =>
+    `Stopped because there was no contact with ${(away as Away).host} for ${duration(used)}; its contactTimeout allows ${duration(allowed)}.`,
+}
+
+/** Those that bind without contact: what is not heard of is not silence, and nobody could say a last word. */
+const AWAY_RULES: readonly Rule[] = [TIME, CONTACT]
+
 /** All limits of a run. Where several are passed, the first gives the reason. */
 const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
 
+const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
+
 /** What a run's limits demand now; undefined where it may go on. */
 export function demandOf(run: Watched): Demand | undefined {
-  const passed = RULES.filter((rule) => isPassed(rule, run))
-  const { lastWord } = run.progress
-  if (lastWord) return demandAfterWarning(run, lastWord, passed)
+  const rules = rulesFor(run)
+  const passed = rules.filter((rule) => isPassed(rule, run))
+  const { lastWord, away } = run.progress
+  if (lastWord && !away) return demandAfterWarning(run, lastWord, passed)
   if (passed[0]) return { action: "stop", reason: reasonOf(passed[0], run) }
-  const near = RULES.find((rule) => isNear(rule, run))
+  const near = rules.find((rule) => isNear(rule, run))
   return near && { action: "warn", reason: reasonOf(near, run) }
 }
 
@@ -154,18 +178,19 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
 /** When `demandOf`, or a question's own limit, could next say something else if nothing more is heard. */
 export function dueAt(run: Watched): number {
   const { progress, limits } = run
-  const { lastWord, asks } = progress
-  const questions = limits.permissionTimeout > 0 ? asks.map(({ askedAt }) => askedAt + limits.permissionTimeout) : []
-  const rules = RULES.flatMap((rule) => dueOf(rule, run) ?? [])
-  const word = lastWord ? [lastWordEnds(run, lastWord)] : []
+  const { lastWord, asks, away } = progress
+  const questions =
+    limits.permissionTimeout > 0 && !away ? asks.map(({ askedAt }) => askedAt + limits.permissionTimeout) : []
+  const rules = rulesFor(run).flatMap((rule) => dueOf(rule, run) ?? [])
+  const word = lastWord && !away ? [lastWordEnds(run, lastWord)] : []
   return Math.min(Number.POSITIVE_INFINITY, ...questions, ...rules, ...word)
 }
 
 function dueOf(rule: Rule, run: Watched): number | undefined {
   const gauge = rule.byClock ? rule.gauge(run) : undefined
   if (!gauge) return undefined
-  const { lastWord } = run.progress
-  if (rule.reserve && lastWord) return undefined
+  const { lastWord, away } = run.progress
+  if (rule.reserve && lastWord && !away) return undefined
   const left = leftOf(gauge)
   const near = left - reserveOf(rule, gauge, run)
   return run.now + (near > 0 ? near : left)
@@ -185,7 +210,7 @@ function isNear(rule: Rule, run: Watched): boolean {
 
 /** What is left when the last word comes, 0 for none: whose turn it is not cannot say anything. */
 const reserveOf = (rule: Rule, gauge: Gauge, run: Watched): number =>
-  run.progress.held ? 0 : (rule.reserve?.(gauge, run) ?? 0)
+  run.progress.held || run.progress.away ? 0 : (rule.reserve?.(gauge, run) ?? 0)
 
 const leftOf = ({ used, allowed }: Gauge): number => allowed - used
 

@@ -115,6 +115,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     allowance,
     waiting,
     holding,
+    mostIn: (place) => places.mostIn(place),
     watch,
   })
   const launcher = new Launcher(parts, {
@@ -135,7 +136,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     hasSlot: (id) => queue.hasSlot(id),
     at,
   })
-  const recovery = new Recovery(parts, { gates, conductor, outbox, ledger, validate, changed: freed, watch })
+  const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, validate, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })

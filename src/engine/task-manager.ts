@@ -15,7 +15,7 @@ import {
   type Task,
   type Usage,
 } from "../core/task.ts"
-import type { PlaceKind, Shown } from "../place/place.ts"
+import type { PlaceKind, PlaceNews, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
@@ -77,6 +77,16 @@ export class TaskManager {
   /** Finishes what an earlier process left of places around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
     return this.#all.places.sweep(folder)
+  }
+
+  /** What a place tells by itself of a task that works there. */
+  placeTold(taskID: string, news: PlaceNews): void {
+    this.#all.conductor.deliver(taskID, news)
+  }
+
+  /** A place can be reached again: what ended tasks have left there comes home. Never rejects. */
+  placeAnswers(name: string): Promise<void> {
+    return this.#all.places.settleOwed(name)
   }
 
   /** Brings back the tasks of an earlier process. Never rejects. */

@@ -4,6 +4,7 @@ import type { Task } from "../core/task.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
+import type { OpenFar } from "./far.ts"
 import type { Hand } from "./person.ts"
 import type { Signer } from "./record/signature.ts"
 
@@ -33,6 +34,8 @@ export type Connection = {
   /** The sessions in which a board's owners work; `home` is the project's main folder. */
   threads(home: string): Threads
   readonly hand: Hand
+  /** What reads another server of this kind. Nothing of it is loaded before. */
+  far(): Promise<OpenFar>
   /** True where another instance in this process looks after this folder: it recovers what was left here. */
   isKept(): boolean
   /** Whoever looks after this folder: another instance, else `own`. */

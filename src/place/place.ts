@@ -1,5 +1,8 @@
+import { CallError } from "../core/errors.ts"
+import type { Preparing } from "../core/task.ts"
 import type { Processes } from "../lib/lock.ts"
 import type { CommandMarks } from "./command-marks.ts"
+import type { CommandResult } from "./run-command.ts"
 
 /** What a task's run changed. */
 export type Changed = {
@@ -87,6 +90,8 @@ export type SharedPlaces = {
  * capture, enter, run, put away, show, merge; each may come again after a crash, and must then go on.
  */
 export interface Place {
+  /** Runs a command in a task's place, where that is not on this machine. */
+  run?(taskID: string, command: string, limits: RunLimits): Promise<CommandResult>
   /** Keeps what the parent sees now as what the task begins with. Rejects where no place can be made of it. */
   capture(taskID: string, folder: string): Promise<void>
   /** Prepares it for a run. */
@@ -111,6 +116,25 @@ export interface Place {
   readonly shared?: SharedPlaces
 }
 
+/** What a place tells by itself of a task whose run is under way. */
+export type PlaceNews =
+  /** What is done to make it ready; undefined: that is over. */
+  | { readonly type: "preparing"; readonly what: Preparing | undefined }
+  /** It cannot be reached since then; undefined: it can. */
+  | { readonly type: "contact"; readonly lost: number | undefined }
+
+/** `timeLimit`: in ms, 0 for none. */
+export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
+
+/** A place that cannot be entered, for a reason that is told apart: it cannot be reached, or does not have what is needed. */
+export class PlaceError extends CallError {
+  readonly code: "place" | "host"
+  constructor(message: string, code: "place" | "host") {
+    super(message)
+    this.code = code
+  }
+}
+
 /** What there is to know of a kind of place while no task has one: nothing of it is loaded for that. */
 export type PlaceKind = {
   /** What a call names its places by, and a task's record. */
@@ -127,6 +151,12 @@ export type PlaceKind = {
   readonly isShared?: true
   /** False where no process has ever left anything to be swept. */
   readonly mayHaveLeft: () => boolean
+  /** True where what works there goes on when this process ends. */
+  readonly outlives?: boolean
+  /** Looks after a task there again that an earlier process has begun. */
+  readonly rejoin?: (name: string, taskID: string) => void
+  /** Most tasks in the place of that name at once; 0 for any. */
+  readonly most?: (name: string) => number
   readonly open: (name: string) => Promise<Place>
 }
 

@@ -15,7 +15,7 @@ test("the JSON schema of the options is up to date (npm run schema)", () => {
 
 test("the schema tells every option with its meaning and its default", () => {
   const { properties = {} } = optionsSchema()
-  expect(Object.keys(properties)).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL])
+  expect(Object.keys(properties)).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL, "hosts"])
   for (const [name, value] of Object.entries(DEFAULTS)) {
     const property = properties[name] as { default?: unknown; description?: string }
     expect(property.description, name).toBeTruthy()

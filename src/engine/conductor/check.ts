@@ -2,12 +2,19 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { tail } from "../../lib/text.ts"
+import type { RunLimits } from "../../place/place.ts"
 import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
 
 /** Lines of a check's output that the agent, and at last the parent, is told. */
 const MOST_LINES = 200
 const MOST_CHARS = 16_000
+
+/** Where a check runs: in a folder, or by whoever runs it on another machine. */
+type Where = {
+  readonly folder: string
+  readonly run?: (command: string, limits: RunLimits) => Promise<CommandResult>
+}
 
 /**
  * Runs a task's check, a command of the user's, where its session works; undefined where it has none, or was stopped.
@@ -18,7 +25,7 @@ export async function runCheck(
   task: Task,
   runs: number,
   signal: AbortSignal,
-  folder = host.folderOf(task.sessionID),
+  where: Where = { folder: host.folderOf(task.sessionID) },
 ): Promise<CheckResult | undefined> {
   const { check: command, timeout } = task.run
   if (command === undefined) return undefined
@@ -30,7 +37,9 @@ export async function runCheck(
   ])
   // The plugin's end stops it: nobody would hear what it says.
   const until = AbortSignal.any([signal, stopped])
-  const ended = await runCommand(command, { cwd: folder, timeLimit, signal: until, marks })
+  const limits = { timeLimit, signal: until }
+  const here = () => runCommand(command, { cwd: where.folder, ...limits, marks })
+  const ended = await (where.run?.(command, limits) ?? here())
   if (ended.why === "stopped") return undefined
   const { tests } = ranOf(command, ended.exitCode, ended.output)
   const passed = ended.exitCode === 0

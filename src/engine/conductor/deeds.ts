@@ -4,6 +4,7 @@ import type { Ask, Outcome, Schema, Task } from "../../core/task.ts"
 import type { Checked } from "../../core/value.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
+import { PlaceError } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
 import type { Command, Found, Input, Verified } from "../run/inputs.ts"
 import { hintOf } from "../talk/notes.ts"
@@ -130,7 +131,8 @@ export class Deeds {
     try {
       return { type: "entered", answers, preface: await entering }
     } catch (error) {
-      return { type: "shut out", code: "place", problem: messageOf(error) }
+      const code = error instanceof PlaceError ? error.code : "place"
+      return { type: "shut out", code, problem: messageOf(error) }
     }
   }
 
@@ -189,7 +191,7 @@ export class Deeds {
   #check(entry: Entry, task: Task, runs: number, folder?: string): Promise<CheckResult | undefined> {
     const stop = new AbortController()
     entry.stop = stop
-    const result = this.#inspected(task, runCheck(this.#parts, task, runs, stop.signal, folder))
+    const result = this.#inspected(task, this.#run(task, runs, stop.signal, folder))
     entry.held = result.catch(() => {})
     return result
   }
@@ -202,8 +204,15 @@ export class Deeds {
     const runs = entry.run?.check?.runs ?? 0
     return {
       signal: stop.signal,
-      check: (task, folder) => this.#inspected(task, runCheck(this.#parts, task, runs, stop.signal, folder)),
+      check: (task, folder) => this.#inspected(task, this.#run(task, runs, stop.signal, folder)),
     }
+  }
+
+  /** Runs a check in the task's place, or in a folder here. */
+  async #run(task: Task, runs: number, signal: AbortSignal, folder?: string): Promise<CheckResult | undefined> {
+    const where = folder ?? this.#parts.host.folderOf(task.sessionID)
+    const run = folder === undefined ? await this.#ports.places.runner(task) : undefined
+    return runCheck(this.#parts, task, runs, signal, { folder: where, run })
   }
 
   async #inspected(task: Task, checking: Promise<CheckResult | undefined>): Promise<CheckResult | undefined> {

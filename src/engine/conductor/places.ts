@@ -4,7 +4,8 @@ import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
-import type { MergeResult, Place, PlaceKind, PutAway, Shown } from "../../place/place.ts"
+import type { MergeResult, Place, PlaceKind, PutAway, RunLimits, Shown } from "../../place/place.ts"
+import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
 import { cutOffOf } from "../talk/notes.ts"
 import { stopSession } from "./stopping.ts"
@@ -62,6 +63,43 @@ export class Places {
     await place.capture(task.id, folder)
   }
 
+  /** Runs a command in a task's place; undefined where that is on this machine. */
+  async runner(task: Task): Promise<((command: string, limits: RunLimits) => Promise<CommandResult>) | undefined> {
+    const place = await this.placeOf(task)
+    return place.run && ((command, limits) => place.run?.(task.id, command, limits) as Promise<CommandResult>)
+  }
+
+  /** True where what a task does goes on when this process ends. */
+  outlives({ place }: Task): boolean {
+    return place !== undefined && kindOf(this.#kinds, place.kind).outlives === true
+  }
+
+  /** A task of an earlier process goes on in its place: that is looked after from now on. */
+  rejoin({ id, place }: Task): void {
+    if (place) kindOf(this.#kinds, place.kind).rejoin?.(place.kind, id)
+  }
+
+  /** How many tasks may be in a place at once; 0 for any number. */
+  mostIn(name: string): number {
+    return this.#kinds.find(({ names }) => names.includes(name))?.most?.(name) ?? 0
+  }
+
+  /** What a place can do again that it could not before: what ended tasks have left there comes home. Never rejects. */
+  async settleOwed(name: string): Promise<void> {
+    const { store, host } = this.#parts
+    const owed = [...store.entries()]
+      .map(({ task }) => task)
+      .filter((task) => task.place?.kind === name && !task.outcome?.work)
+    for (const { id } of owed) {
+      await this.#closed(id)
+      const task = store.get(id)
+      if (!task || isActive(task) || store.isForeign(id)) continue
+      await this.settle(task).catch((error) =>
+        host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
+      )
+    }
+  }
+
   /** Not loaded where no task has one of its kind. */
   placeOf({ place }: Pick<Task, "place">): Promise<Place> {
     const name = nameOf(place)
@@ -103,8 +141,10 @@ export class Places {
     }
   }
 
-  #notPutAway({ id, place }: Task, why: string): string {
+  #notPutAway({ id, place, status }: Task, why: string): string {
     const name = nameOf(place)
+    if (kindOf(this.#kinds, name).outlives)
+      return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers.`
     const where = kindOf(this.#kinds, name).remains(name)
     return `${NOT_PUT_AWAY}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }
@@ -166,7 +206,7 @@ export class Places {
     await this.home(task)
     const own = await this.placeOf(task)
     const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
-    const note = outcome.note?.split(NOT_PUT_AWAY)[0]?.trim() || undefined
+    const note = outcome.note?.split(OWED)[0]?.trim() || undefined
     return this.#record(task, { ...outcome, note, work })
   }
 
@@ -360,4 +400,6 @@ export function workOf({ files, added, removed, submodules, held, unsaved, notes
   }
 }
 
+/** Where the sentences begin that are no longer true once its work is home. */
+const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
 const NOT_PUT_AWAY = "What it changed was not kept at its end"

@@ -12,7 +12,7 @@ import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Validate } from "./deeds.ts"
-import { homeOf } from "./places.ts"
+import { homeOf, type Places } from "./places.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -24,6 +24,7 @@ const WAKE_WINDOW_MS = 900_000
 export type RecoveryPorts = {
   readonly conductor: Conductor
   readonly gates: Gates
+  readonly places: Places
   readonly outbox: Outbox
   readonly ledger: Ledger
   readonly validate: Validate
@@ -144,7 +145,15 @@ export class Recovery {
         if (part) adopted.set(part.of, [...(adopted.get(part.of) ?? []), done])
         return done
       })
+    for (const { task } of records) if (this.#isLeftBehind(task)) this.#ports.places.rejoin(task)
     if (records.length > 0) this.#ports.changed()
+  }
+
+  /** It has ended, and what it changed is still on another machine. */
+  #isLeftBehind(task: Task): boolean {
+    const { store } = this.#parts
+    const isOurs = store.get(task.id) !== undefined && !store.isForeign(task.id) && !isActive(task)
+    return isOurs && isUnclosed(task) && this.#ports.places.outlives(task)
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
@@ -156,7 +165,8 @@ export class Recovery {
     entry.run = { ...entry.run, custody: "orphan", orphaned: { seenAt, settling: true } }
     try {
       // Read where its folder was, a session would start the host's instance of that folder again.
-      if (mayBeElsewhere(task)) await host.move(task.sessionID, homeOf(this.#parts, task))
+      if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
+        await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
@@ -194,6 +204,7 @@ export class Recovery {
   async #settle(task: Task, seenAt: number): Promise<void> {
     if (task.team) return this.#settleTeam(task, seenAt)
     const { host } = this.#parts
+    if (this.#goesOn(task)) return
     const messages = await host.messagesSince(task.sessionID, task.run.promptID)
     if (this.#staysParked(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
@@ -228,6 +239,19 @@ export class Recovery {
     const value = found.valid ? { ...found, asked: 1 } : ({ valid: false, asked: 1 } as const)
     if (entry?.run) entry.run = { ...entry.run, value }
     return found.valid ? ending : { type: "failed", reason: invalidReason(1, found.problems), at: ending.at }
+  }
+
+  /** What works on another machine was not interrupted: the same run goes on, and nobody is told of it. */
+  #goesOn(task: Task): boolean {
+    const { store, clock } = this.#parts
+    if (!this.#ports.places.outlives(task) || task.run.startedAt === undefined || task.run.parked || !this.#own(task))
+      return false
+    const entry = store.entry(task.id)
+    const now = clock.now()
+    if (entry) entry.run = newRun(task, "working", now)
+    this.#ports.places.rejoin(task)
+    this.#ports.conductor.deliver(task.id, { type: "contact", lost: now })
+    return true
   }
 
   /** The one exception to "nothing is sent after a restart": what was parked goes on at its time, where it was. */

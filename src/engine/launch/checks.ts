@@ -43,17 +43,24 @@ const USELESS_AT_LIMIT = [
 export const BOARD_TOOLS = "tasks_*"
 
 /** The model of this name, as `provider/model`. */
-export async function chooseModel({ host, options }: CheckPorts, wanted: string): Promise<Model> {
-  if (!options.allowModelOverride)
-    throw new CallError(
-      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
-    )
+export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
+  const { host } = ports
+  const model = modelNamed(ports, wanted)
   const models = await host.models()
   if (!models.includes(wanted)) {
     const close = nearest(wanted, models)
     const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
     throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
   }
+  return model
+}
+
+/** The model of this name, there or not. */
+export function modelNamed({ options }: Pick<CheckPorts, "options">, wanted: string): Model {
+  if (!options.allowModelOverride)
+    throw new CallError(
+      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
+    )
   const slash = wanted.indexOf("/")
   return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
 }

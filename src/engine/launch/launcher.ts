@@ -29,6 +29,7 @@ import {
   depthBelow,
   findAgent,
   fingerprint,
+  modelNamed,
   permit,
   refuseUnlessMerging,
   refuseUnlessResumable,
@@ -144,11 +145,16 @@ export class Launcher {
   }
 
   async #chosen(
-    { agent: name, model }: LaunchRequest,
+    { agent: name = "", model, place }: LaunchRequest,
     agents: readonly AgentInfo[],
     persona: Persona | undefined,
   ): Promise<Persona> {
-    const agent = findAgent(name ?? "", agents)
+    // On another machine are other agents and models: that is looked at there.
+    if (place !== undefined && kindOf(this.#ports.kinds, place).outlives) {
+      const own = agents.find((each) => each.name === name)?.model ?? persona?.model
+      return { agent: name, model: model === undefined ? own : modelNamed(this.#parts, model) }
+    }
+    const agent = findAgent(name, agents)
     return { agent: agent.name, model: model ? await chooseModel(this.#parts, model) : (agent.model ?? persona?.model) }
   }
 
@@ -370,14 +376,15 @@ export class Launcher {
   }
 
   /** The name of a place of its own, if it is to have one. Throws a `CallError` where there is none of that name. */
-  #placeIn({ place: asked, tries, guard }: LaunchRequest): string | undefined {
+  #placeIn({ place: asked, tries, guard, fork }: LaunchRequest): string | undefined {
     const { kinds } = this.#ports
     const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
     if (place === undefined || place === HERE) return undefined
     const what = tries === undefined ? guard && "guard" : "tries"
     if (what && !kindOf(kinds, place).isShared)
       throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
-    return kindOf(kinds, place) && place
+    if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
+    return place
   }
 
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
@@ -395,6 +402,9 @@ export class Launcher {
     })
   }
 }
+
+const NO_FORK =
+  "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
 
 /** 0 turns a limit off. */
 const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({

@@ -15,6 +15,8 @@ export type QueuePorts = {
   /** One more waits that may be the one that tries. */
   readonly came: () => void
   readonly holding: Holding
+  /** How many tasks may be in a place at once; 0 for any number. */
+  readonly mostIn: (place: string) => number
   /** Tasks run: look after them. */
   readonly watch: () => void
 }
@@ -120,6 +122,7 @@ export class Queue {
       options,
       (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
       (task) => waiting.waitsFor(task).length > 0 || (!task.team && task.id !== opened && isClosed(task)),
+      (place) => this.#ports.mostIn(place),
     )
   }
 

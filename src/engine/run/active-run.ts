@@ -1,7 +1,7 @@
 import type { MessageKind } from "../../core/ids.ts"
 import type { AnswerError, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Ending, LastWord, Outcome, Progress, Task, Value } from "../../core/task.ts"
+import type { Ask, Away, Ending, LastWord, Outcome, Preparing, Progress, Task, Value } from "../../core/task.ts"
 import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
 
 /**
@@ -53,7 +53,13 @@ export type Word = {
 }
 
 /** What became of a word: the host has it, it stands behind a prompt that is still to be sent, or it was not told. */
-export type Answer = "told" | "waits" | "ended" | "at its last word" | { readonly problem: string }
+export type Answer =
+  | "told"
+  | "waits"
+  | "ended"
+  | "at its last word"
+  | { readonly away: string }
+  | { readonly problem: string }
 
 /** Opaque to the machine: it is handed back with the answer. */
 export type Reply = (answer: Answer) => void
@@ -153,6 +159,10 @@ export type ActiveRun = {
   readonly coming: readonly number[]
   /** It may go on where it was parked, as soon as it has a slot. */
   readonly goesOn: boolean
+  /** The machine on which it works cannot be reached. */
+  readonly away?: Away
+  /** What is done to make its place ready, where that takes its time. */
+  readonly preparing?: Preparing
   readonly closing?: Closing
   readonly outcome?: Outcome
 }
@@ -217,4 +227,6 @@ export const progressOf = (run: ActiveRun): Progress => ({
   ...(isHeld(run) && { held: true }),
   lastWord: run.lastWord,
   emptyAnswers: emptyIn(run.told),
+  ...(run.away && { away: run.away }),
+  ...(run.preparing && { preparing: run.preparing }),
 })

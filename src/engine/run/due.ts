@@ -41,5 +41,5 @@ function lookDue(run: ActiveRun, world: World): number {
   return next > world.now ? next : world.now + MIN_TICK_MS
 }
 
-const hintDue = ({ asks, hintAt = NEVER, hinting }: ActiveRun): number =>
-  asks.length === 0 || hinting ? NEVER : hintAt
+const hintDue = ({ asks, hintAt = NEVER, hinting, away }: ActiveRun): number =>
+  asks.length === 0 || hinting || away ? NEVER : hintAt

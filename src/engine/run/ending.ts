@@ -172,12 +172,13 @@ const settle = (run: ActiveRun): Step =>
   run.stage === "telling" && run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** What is known of a run: from its messages where there are any, else from what was heard of it. */
-function outcomeOf(
-  run: ActiveRun,
-  task: Task,
-  ending: Ending,
-  { messages = [], openTodos = 0 }: Circumstances,
-): Outcome {
+function outcomeOf(run: ActiveRun, task: Task, ending: Ending, how: Circumstances): Outcome {
+  const outcome = knownOf(run, task, ending, how)
+  // What it has done since contact was lost nobody knows.
+  return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
+}
+
+function knownOf(run: ActiveRun, task: Task, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
   const { reason, note, saidLastWord } = ending
   const unanswered = task.outcome?.unanswered ?? run.unanswered
   const known = { reason, note, saidLastWord, openTodos, ...(unanswered.length > 0 && { unanswered: [...unanswered] }) }

@@ -2,7 +2,7 @@ import type { Answered } from "../../core/after.ts"
 import type { Activity, HostEvent, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { PurseLimit, Spent } from "../../core/spending.ts"
-import type { Ask, Delivery, Ending, Outcome, Parked, Reason, Task } from "../../core/task.ts"
+import type { Ask, Delivery, Ending, Outcome, Parked, Preparing, Reason, Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
 import type { Member } from "../../core/tries.ts"
 import type { Checked } from "../../core/value.ts"
@@ -67,6 +67,10 @@ export type Input =
   | { readonly type: "opened" }
   /** Something has become of one of its parts, or there is room for more. */
   | { readonly type: "parts" }
+  /** The machine on which it works cannot be reached since then; undefined: it can be. */
+  | { readonly type: "contact"; readonly lost: number | undefined }
+  /** What is done to make its place ready; undefined: that is over. */
+  | { readonly type: "preparing"; readonly what: Preparing | undefined }
   // What came of a command.
   | { readonly type: "entered"; readonly answers: readonly Answered[]; readonly preface: string }
   /** A part was made, or could not be. */

@@ -5,6 +5,7 @@ import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.
 import { emptyAnswers, judge } from "../../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
+import { found, lost } from "./contact.ts"
 import { fail } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
@@ -138,7 +139,10 @@ export const tick: Handler<"tick"> = (given, { doing }, world) => {
   )
 }
 
-function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
+function watched(before: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
+  if (doing !== undefined && doing !== "nothing" && doing.type === "unreachable")
+    return stay(lost(before, world.now, world))
+  const given = doing === undefined ? before : found(before, world)
   if (doing !== undefined && doing !== "nothing") {
     const retry = doing.type === "retry" ? doing : undefined
     // What idleness says of it is over.
@@ -161,6 +165,8 @@ function watched(given: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], w
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Step {
   const { permissionTimeout } = options
+  // Nobody can answer it, and nobody can be told so, without contact.
+  if (run.away) return stay(run)
   if (permissionTimeout > 0 && now - ask.askedAt >= permissionTimeout) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
     const unanswered = [...run.unanswered, ask.what]
@@ -194,6 +200,7 @@ export const slept: Handler<"slept"> = (run, { ms }) => {
     lookAt: later(run.lookAt),
     heldUntil: later(run.heldUntil),
     hintAt: later(run.hintAt),
+    away: run.away && { ...run.away, since: run.away.since + ms },
     lastWord: lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt) },
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
   })

@@ -33,6 +33,8 @@ export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", t
 /** What a look at its messages comes to: it goes on, it is to be checked, or it has ended. */
 export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
   const run = { ...given, looking: false, lookAgain: false, lookedAt: world.now }
+  // It is looked at again when its machine can be reached.
+  if (run.away && !found) return stay({ ...run, lookAgain: false })
   const step = found ? judged(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
   return given.lookAgain ? also(step, (next) => looks(next, world)) : step
 }

@@ -18,6 +18,7 @@ export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   looking: false,
   lookAgain: false,
   verifying: false,
+  preparing: undefined,
 })
 
 /** A sign of life. */
@@ -55,6 +56,8 @@ export const waitsForOwn = ({ ownTasks, owed }: World): boolean => ownTasks || o
 /** Has its messages looked at; once more where that is under way, since it may have begun too early. */
 export function looks(run: ActiveRun, world: World): Step {
   if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
+  // When its machine can be reached again it is looked at.
+  if (run.away) return stay(run)
   if (run.looking) return stay({ ...run, lookAgain: true })
   return {
     run: { ...run, looking: true, lookAgain: false, lookAt: undefined },

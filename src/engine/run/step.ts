@@ -1,4 +1,5 @@
 import type { ActiveRun } from "./active-run.ts"
+import { contact, preparing } from "./contact.ts"
 import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./heard.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
@@ -28,6 +29,8 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   opened,
   parts,
   fielded,
+  contact,
+  preparing,
   entered,
   "shut out": shutOut,
   prompted,

@@ -25,6 +25,7 @@ const atWork = <Here extends Stage>(here: Here) =>
     hinted: [here],
     counted: [here, "leaving"],
     verified: [here, "leaving"],
+    contact: [here],
   }) as const
 
 /**
@@ -49,7 +50,12 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     slept: ["held"],
     end: ["leaving"],
   },
-  entering: { ...atWork("entering"), entered: ["prompting", "leading", "leaving"], "shut out": ["leaving"] },
+  entering: {
+    ...atWork("entering"),
+    preparing: ["entering"],
+    entered: ["prompting", "leading", "leaving"],
+    "shut out": ["leaving"],
+  },
   prompting: {
     ...atWork("prompting"),
     look: ["prompting"],

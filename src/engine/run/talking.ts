@@ -47,6 +47,7 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
       commands: [{ do: "answer", reply, with: "waits" }],
     }
   if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
+  if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
   const saying = { kind: "word", text, reply } as const
   if (stage === "parked") {
     const [next, word] = spoken(run, saying, world.now)

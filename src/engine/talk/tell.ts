@@ -22,6 +22,8 @@ export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: s
       reply: (answer) => {
         if (answer === "told" || answer === "waits") return resolve({ waits: answer === "waits" })
         if (answer === "ended") return ended()
+        if (typeof answer === "object" && "away" in answer)
+          return refuse(`${answer.away} cannot be reached now: nothing was said to ${id}.`)
         if (answer !== "at its last word") return refuse(`Task ${id} was not told: ${answer.problem} Try again.`)
         refuse(
           `Task ${id} is near a limit and is saying its last word: it can be told nothing more. You will be told when it ends.`,

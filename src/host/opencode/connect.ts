@@ -81,6 +81,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     hand: new OpencodeHand(client, directory),
+    far: async () => (await import("./far.ts")).openFar,
     isKept: () => guestOf(directory) !== undefined,
     keeper: (own) => guestOf(directory)?.keeper ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),

@@ -188,16 +188,20 @@ async function innerOf(top: string, path: string): Promise<Checkout | undefined>
  * path from the top. What is there already is left as it is.
  */
 export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
-  if (patterns.length === 0) return
+  for (const name of await ignoredIn(from, patterns)) await copyOne(join(from.top, name), join(to.top, name))
+}
+
+/** The files of a checkout that git ignores and that fit one of the patterns. */
+export async function ignoredIn(from: Checkout, patterns: readonly string[]): Promise<readonly string[]> {
+  if (patterns.length === 0) return []
   const specs = patterns.flatMap((pattern) => {
     const path = pattern.replace(/^\.?\/+/, "").replace(/\/+$/, "")
     const glob = path.includes("/") || pattern.startsWith("/") ? path : `**/${path}`
     return [`:(top,glob)${glob}`, `:(top,glob)${glob}/**`]
   })
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
-  for (const name of await gitList(args, { ...at(from), timeLimit: LONG_MS })) {
-    if (!name.endsWith("/")) await copyOne(join(from.top, name), join(to.top, name))
-  }
+  const names = await gitList(args, { ...at(from), timeLimit: LONG_MS })
+  return names.filter((name) => !name.endsWith("/"))
 }
 
 async function copyOne(from: string, to: string): Promise<void> {

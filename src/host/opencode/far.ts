@@ -1,0 +1,137 @@
+import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Activity, AgentInfo, Message, Prompt } from "../../core/ports.ts"
+import type { Ask } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { FarFolder, FarServer, FarSession, NewFarSession, OpenFar } from "../far.ts"
+import type { Question, Reply } from "../person.ts"
+import { permissionAsk, questionAsk } from "./asks.ts"
+import { call, find } from "./client.ts"
+import { toAgent, toMessage } from "./convert.ts"
+import { storedMessages } from "./messages.ts"
+import { OpencodeHand } from "./person.ts"
+
+/** Under it a session there says whose it is; never under our own key: a plugin of ours there would adopt it. */
+const KEY = "superagentsHost"
+/** A folder there is one task's: it has a session, and those that it was forked into. */
+const MOST_SESSIONS = 100
+
+export const openFar: OpenFar = (fetch, baseUrl) =>
+  new OpencodeFar(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0]))
+
+/** OpenCode 1.x on another machine. */
+class OpencodeFar implements FarServer {
+  readonly #client: OpencodeClient
+
+  constructor(client: OpencodeClient) {
+    this.#client = client
+  }
+
+  async agents(directory: string): Promise<readonly AgentInfo[]> {
+    const agents = await call("read the agents", this.#client.app.agents({ directory }))
+    return agents.filter(({ hidden }) => !hidden).map(toAgent)
+  }
+
+  async models(directory: string): Promise<readonly string[]> {
+    const { providers } = await call("read the models", this.#client.config.providers({ directory }))
+    return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
+  }
+
+  async sessionOf(directory: string, taskID: string): Promise<FarSession | undefined> {
+    const sessions = await call("list sessions", this.#client.session.list({ directory, limit: MOST_SESSIONS }))
+    for (const { id, metadata } of sessions) {
+      const ours = metadata?.[KEY] as { task?: unknown; skew?: unknown } | undefined
+      if (ours?.task === taskID) return { id, skew: Number(ours.skew) || 0 }
+    }
+    return undefined
+  }
+
+  async createSession({ folder, title, agent, model, rules, taskID, skew }: NewFarSession): Promise<FarSession> {
+    const session = await call(
+      "create a session",
+      this.#client.session.create({
+        directory: folder,
+        title,
+        agent,
+        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        permission: [...rules],
+        metadata: { [KEY]: { task: taskID, skew } },
+      }),
+    )
+    return { id: session.id, skew }
+  }
+
+  async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
+    const texts = parts.map((part) => ({ type: "text" as const, ...part }))
+    const named = model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
+    const message = { sessionID, messageID, agent, ...named, noReply, parts: texts }
+    if (noReply) await call("store a message", this.#client.session.prompt(message))
+    else await call("send a prompt", this.#client.session.promptAsync(message))
+  }
+
+  async abort(sessionID: string): Promise<void> {
+    await find("abort a session", this.#client.session.abort({ sessionID }))
+  }
+
+  async deleteMessage(sessionID: string, messageID: string): Promise<void> {
+    await find("delete a message", this.#client.session.deleteMessage({ sessionID, messageID }))
+  }
+
+  async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    const isThere = async (page: readonly { info: { id: string } }[]) => page.some(({ info }) => info.id === messageID)
+    const stored = await storedMessages(this.#client, sessionID, isThere)
+    const start = stored.findIndex(({ info }) => info.id === messageID)
+    return start < 0 ? [] : stored.slice(start).map(toMessage)
+  }
+
+  async lastMessage(sessionID: string): Promise<Message | undefined> {
+    const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    return page?.[0] && toMessage(page[0])
+  }
+
+  async openTodos(sessionID: string): Promise<number> {
+    const todos = (await find("read todos", this.#client.session.todo({ sessionID }))) ?? []
+    return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
+  }
+
+  async folder(directory: string): Promise<FarFolder> {
+    const where = { directory }
+    const [statuses, permissions, questions] = await Promise.all([
+      call("read the sessions' status", this.#client.session.status(where)),
+      call("read open permission questions", this.#client.permission.list(where)),
+      call("read open questions", this.#client.question.list(where)),
+    ])
+    const activity = new Map<string, Activity>()
+    for (const [sessionID, status] of Object.entries(statuses)) {
+      if (status.type === "busy") activity.set(sessionID, { type: "busy" })
+      if (status.type === "retry")
+        activity.set(sessionID, { type: "retry", attempt: status.attempt, message: oneLine(status.message) })
+    }
+    const now = Date.now()
+    const asks = [
+      ...permissions.map((asked) => permissionAsk(asked, now)),
+      ...questions.map((asked) => questionAsk(asked, now)),
+    ]
+    return { activity, asks }
+  }
+
+  async refuse(ask: Ask, directory: string, message: string): Promise<void> {
+    const requestID = ask.id
+    const refusal =
+      ask.kind === "permission"
+        ? this.#client.permission.reply({ directory, requestID, reply: "reject", message: message || undefined })
+        : this.#client.question.reject({ directory, requestID })
+    await find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
+  }
+
+  question(ask: Ask): Promise<Question | undefined> {
+    return new OpencodeHand(this.#client, "").question(ask)
+  }
+
+  answer(ask: Ask, reply: Reply): Promise<boolean> {
+    return new OpencodeHand(this.#client, "").answer(ask, reply)
+  }
+
+  async leave(directory: string): Promise<void> {
+    await call("end an instance", this.#client.instance.dispose({ directory }))
+  }
+}

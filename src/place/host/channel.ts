@@ -1,0 +1,174 @@
+import { type ChildProcess, spawn } from "node:child_process"
+import { LINE } from "./bootstrap.ts"
+import { bytesOf, encode, type Frame, Frames, inFrames, textOf } from "./frames.ts"
+import type { CallEnd, Hello, Order, Pong } from "./orders.ts"
+
+/** Complaints of the transport that are kept to tell why it ended. */
+const MOST_COMPLAINT_CHARS = 4000
+
+/** What of a call is wanted as it comes. */
+type Receiver = {
+  readonly head?: (body: string) => void
+  readonly data?: (body: Uint8Array) => void
+  readonly errors?: (body: Uint8Array) => void
+}
+
+/** A call over a channel whose connection is gone before its end. */
+export class Cut extends Error {
+  override readonly name = "Cut"
+}
+
+export type CallOptions = {
+  /** Sent along. */
+  readonly input?: Uint8Array | AsyncIterable<Uint8Array>
+  readonly receiver?: Receiver
+  readonly signal?: AbortSignal
+}
+
+/** How a channel ended: in the transport's last words; `byItself` where nobody here ended it. */
+type Closed = { readonly complaint: string; readonly byItself: boolean; readonly started: boolean }
+
+type Waiting = { readonly receiver: Receiver; readonly settle: (end: CallEnd | Cut) => void }
+
+export type ChannelPorts = {
+  /** The transport's command: it gets one more argument. */
+  readonly command: readonly string[]
+  /** What the host reads first. */
+  readonly opening: string
+  /** The relay is there. */
+  readonly opened: (hello: Hello) => void
+  readonly closed: (closed: Closed) => void
+}
+
+/** One process of the transport, and the calls that go over it. It is never used again once it is closed. */
+export class Channel {
+  readonly #ports: ChannelPorts
+  readonly #child: ChildProcess
+  readonly #frames = new Frames(true)
+  readonly #waiting = new Map<number, Waiting>()
+  #calls = 0
+  #complaint = ""
+  #byItself = true
+  #isOpen = false
+  #isClosed = false
+  #pong: ((pong: Pong) => void) | undefined
+
+  constructor(ports: ChannelPorts) {
+    this.#ports = ports
+    const [program = "", ...args] = ports.command
+    // A group of its own: what a terminal sends to OpenCode is not for it.
+    this.#child = spawn(program, [...args, LINE], { stdio: ["pipe", "pipe", "pipe"], detached: true })
+    const { stdin, stdout, stderr } = this.#child
+    stdin?.on("error", () => {})
+    stdout?.on("data", (chunk: Uint8Array) => this.#hear(chunk))
+    stderr?.on("data", (chunk: Uint8Array) => {
+      this.#complaint = (this.#complaint + textOf(chunk)).slice(-MOST_COMPLAINT_CHARS)
+    })
+    this.#child.on("error", (error) => this.#close(error.message))
+    this.#child.on("close", (code, signal) => this.#close(`its command ended (${signal ?? `exit code ${code}`})`))
+    stdin?.write(ports.opening)
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen && !this.#isClosed
+  }
+
+  /** Has the far end carry out an order. Rejects with `Cut` where the connection is gone before that has ended. */
+  call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
+    const number = ++this.#calls
+    if (!this.isOpen) return Promise.reject(new Cut("there is no connection"))
+    const ended = new Promise<CallEnd>((resolve, reject) => {
+      const cancel = () => this.#write(encode("cancel", number))
+      signal?.addEventListener("abort", cancel, { once: true })
+      const settle = (end: CallEnd | Cut) => {
+        this.#waiting.delete(number)
+        signal?.removeEventListener("abort", cancel)
+        if (end instanceof Cut) reject(end)
+        else resolve(end)
+      }
+      this.#waiting.set(number, { receiver, settle })
+    })
+    this.#write(encode("open", number, bytesOf(JSON.stringify(order))))
+    void this.#send(number, input)
+    return ended
+  }
+
+  /** Asks for a sign of life. Never rejects: who gets no answer in time closes the channel. */
+  ping(answered: (pong: Pong) => void): void {
+    this.#pong = answered
+    this.#write(encode("ping", 0))
+  }
+
+  /** Ends the connection; what waits for an answer gets none. */
+  close(): void {
+    this.#byItself = false
+    this.#child.stdin?.destroy()
+    this.#kill()
+    this.#close("")
+  }
+
+  async #send(number: number, input: CallOptions["input"]): Promise<void> {
+    const bodies = input instanceof Uint8Array ? [input] : (input ?? [])
+    for await (const body of bodies)
+      for (const frame of inFrames("data", number, body)) {
+        if (!this.#waiting.has(number)) return
+        await this.#write(frame)
+      }
+    await this.#write(encode("end", number))
+  }
+
+  /** Resolves when there is room for more; at once where nobody reads any more. */
+  #write(bytes: Uint8Array): Promise<void> | undefined {
+    const { stdin } = this.#child
+    if (this.#isClosed || !stdin?.writable || stdin.write(bytes)) return undefined
+    return new Promise((resolve) => {
+      const go = () => {
+        stdin.off("drain", go)
+        stdin.off("close", go)
+        resolve()
+      }
+      stdin.once("drain", go)
+      stdin.once("close", go)
+    })
+  }
+
+  #hear(chunk: Uint8Array): void {
+    if (this.#isClosed) return
+    try {
+      for (const frame of this.#frames.take(chunk)) this.#take(frame)
+    } catch (error) {
+      this.#kill()
+      this.#close((error as Error).message)
+    }
+  }
+
+  #take({ kind, call, body }: Frame): void {
+    const waiting = this.#waiting.get(call)
+    if (kind === "hello") {
+      this.#isOpen = true
+      this.#ports.opened(JSON.parse(textOf(body)) as Hello)
+    }
+    if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as Pong)
+    if (kind === "head") waiting?.receiver.head?.(textOf(body))
+    if (kind === "data") waiting?.receiver.data?.(body)
+    if (kind === "errors") waiting?.receiver.errors?.(body)
+    if (kind === "end") waiting?.settle(JSON.parse(textOf(body)) as CallEnd)
+  }
+
+  #close(why: string): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    for (const { settle } of [...this.#waiting.values()]) settle(new Cut("the connection was cut"))
+    const complaint = this.#complaint.trim() === "" ? why : this.#complaint
+    this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
+  }
+
+  /** Its whole group: what a wrapper has started would hold the connection. */
+  #kill(): void {
+    try {
+      if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL")
+    } catch {
+      // It has ended.
+    }
+  }
+}

@@ -1,0 +1,291 @@
+import { messageID, partID } from "../../core/ids.ts"
+import {
+  type Activity,
+  type Host,
+  HostError,
+  type Message,
+  type NewSession,
+  type Prompt,
+  type SessionInfo,
+  type TaskRecord,
+} from "../../core/ports.ts"
+import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
+import { answerText } from "../../core/verdict.ts"
+import type { FarFolder } from "../../host/far.ts"
+import { overlaid } from "../../lib/overlaid.ts"
+import { type Hosts, type Machine, skewNow } from "./hosts.ts"
+import { NoContact } from "./link.ts"
+import { movedID, movedMessage, type Stub } from "./stub.ts"
+
+/** Two looks at a folder in such a time are one, in ms. */
+const SAME_LOOK_MS = 400
+
+type Answering = { readonly stub: Stub; readonly machine: Machine; readonly far: NonNullable<Stub["far"]> }
+
+/**
+ * The host here, which reads and writes the sessions of tasks on other machines there. To whoever runs tasks they are
+ * sessions like others; what cannot be reached is told as such by `activity`.
+ */
+export class FarHost {
+  readonly #near: Host
+  readonly #hosts: Hosts
+  readonly #looks = new Map<string, { at: number; found: Promise<FarFolder> }>()
+
+  private constructor(near: Host, hosts: Hosts) {
+    this.#near = near
+    this.#hosts = hosts
+  }
+
+  /** The same host, with what is different for stubs. */
+  static over(near: Host, hosts: Hosts): Host {
+    const far = new FarHost(near, hosts)
+    hosts.keep = (stub) => far.#keep(stub)
+    const own: Partial<Host> = {
+      createSession: (input, draft) => far.#createSession(input, draft),
+      deleteSession: (sessionID) => far.#deleteSession(sessionID),
+      session: async (sessionID) => far.#noted(await near.session(sessionID)),
+      parent: async (sessionID) => far.#noted(await near.parent(sessionID)),
+      prompt: (prompt) => far.#prompt(prompt),
+      move: async (sessionID, folder) => {
+        if (!hosts.stub(sessionID) || near.folderOf(sessionID) !== folder) await near.move(sessionID, folder)
+      },
+      deleteMessage: (sessionID, id) =>
+        far.#either(
+          sessionID,
+          () => near.deleteMessage(sessionID, id),
+          ({ machine, far: { session } }) => machine.server.deleteMessage(session.id, movedID(id, session.skew)),
+        ),
+      abort: (sessionID) => far.#abort(sessionID),
+      activity: () => far.#activity(),
+      messagesSince: (sessionID, id) => far.#messagesSince(sessionID, id),
+      lastMessage: (sessionID) =>
+        far.#either(
+          sessionID,
+          () => near.lastMessage(sessionID),
+          ({ machine, far: { session } }) => machine.server.lastMessage(session.id),
+        ),
+      openTodos: (sessionID) =>
+        far.#either(
+          sessionID,
+          () => near.openTodos(sessionID),
+          ({ machine, far: { session } }) => machine.server.openTodos(session.id),
+        ),
+      refuse: (ask, message) =>
+        far.#either(
+          ask.sessionID,
+          () => near.refuse(ask, message),
+          ({ machine, far: { folder } }) => machine.server.refuse(ask, folder, message),
+        ),
+      openAsks: () => far.#openAsks(),
+      recordsSince: async (since, whose) => far.#notedAll(await near.recordsSince(since, whose)),
+      recordsOf: async (parentID) => far.#notedAll(await near.recordsOf(parentID)),
+    }
+    return overlaid(near, own)
+  }
+
+  async #createSession(input: NewSession, draft: TaskDraft): Promise<string> {
+    const sessionID = await this.#near.createSession(input, draft)
+    const { place, id: taskID } = draft
+    if (!place || !this.#hosts.has(place.kind)) return sessionID
+    const { title, agent, model, rules } = input
+    const state = { live: true, sent: false, asked: false, asks: [], owesAbort: false }
+    const { kind: host, folder: parentFolder } = place
+    this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, rules, ...state })
+    return sessionID
+  }
+
+  async #deleteSession(sessionID: string): Promise<void> {
+    const stub = this.#hosts.stub(sessionID)
+    if (stub) this.#hosts.drop(stub)
+    await this.#near.deleteSession(sessionID)
+  }
+
+  #noted(info: SessionInfo | undefined): SessionInfo | undefined {
+    if (info?.record) this.#notedAll([info.record])
+    return info
+  }
+
+  #notedAll(records: readonly TaskRecord[]): readonly TaskRecord[] {
+    for (const { task } of records) this.#hosts.note(task, isUnsettled(task))
+    return records
+  }
+
+  /** The prompt is kept here, too; on the host it goes as soon as that can be reached. */
+  async #prompt(prompt: Prompt): Promise<void> {
+    const stub = this.#hosts.stub(prompt.sessionID)
+    if (!stub) return this.#near.prompt(prompt)
+    stub.live = true
+    await this.#stored(prompt)
+    const machine = this.#hosts.machine(stub.host)
+    machine.link.use(stub.taskID)
+    stub.asked = true
+    for (;;) {
+      try {
+        await machine.link.reached()
+        const { session } = await this.place(stub)
+        await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
+        return
+      } catch (error) {
+        // It may have been taken all the same: sent again under the same id it is the same message.
+        if (!isCut(error, machine) || !stub.live) throw error
+      }
+    }
+  }
+
+  /** Whoever opens the stub sees what was asked there. Agents and models of another machine may not be known here. */
+  async #stored(prompt: Prompt): Promise<void> {
+    const { agent: _agent, model: _model, ...bare } = prompt
+    const kept = { ...bare, noReply: true }
+    await this.#near.prompt({ ...prompt, noReply: true }).catch(() => this.#near.prompt(kept).catch(() => {}))
+  }
+
+  /** The task's session there. Rejects with `NoContact`, or where it is not there. */
+  async place(stub: Stub): Promise<NonNullable<Stub["far"]>> {
+    if (stub.far) return stub.far
+    throw new NoContact(`the folder of ${stub.taskID} on ${stub.host} is not known yet`)
+  }
+
+  async #abort(sessionID: string): Promise<void> {
+    const stub = this.#hosts.stub(sessionID)
+    if (!stub?.live) return stub ? undefined : this.#near.abort(sessionID)
+    const machine = this.#hosts.machine(stub.host)
+    if (!stub.far) {
+      stub.owesAbort = stub.asked
+      return
+    }
+    try {
+      await machine.server.abort(stub.far.session.id)
+    } catch (error) {
+      if (!isCut(error, machine)) throw error
+      stub.owesAbort = true
+    }
+  }
+
+  async #activity(): Promise<ReadonlyMap<string, Activity>> {
+    const live = this.#hosts.live().filter(({ asked }) => asked)
+    if (live.length === 0) return this.#near.activity()
+    const [near, ...far] = await Promise.all([this.#near.activity(), ...live.map((stub) => this.#doing(stub))])
+    const all = new Map(near)
+    for (const [nth, stub] of live.entries()) {
+      const doing = far[nth]
+      if (doing) all.set(stub.sessionID, doing)
+    }
+    return all
+  }
+
+  async #doing(stub: Stub): Promise<Activity | undefined> {
+    const machine = this.#hosts.machine(stub.host)
+    if (!machine.link.contact || !stub.far) return { type: "unreachable" }
+    try {
+      const { activity, asks } = await this.#look(stub, machine, stub.far.folder)
+      stub.asks = asks.map((ask) => ({ ...ask, sessionID: stub.sessionID }))
+      return activity.get(stub.far.session.id)
+    } catch {
+      return { type: "unreachable" }
+    }
+  }
+
+  #look({ taskID }: Stub, { server }: Machine, folder: string): Promise<FarFolder> {
+    const known = this.#looks.get(taskID)
+    const now = Date.now()
+    if (known && now - known.at < SAME_LOOK_MS) return known.found
+    const found = server.folder(folder)
+    this.#looks.set(taskID, { at: now, found })
+    found.catch(() => this.#looks.delete(taskID))
+    return found
+  }
+
+  async #messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    const stub = this.#hosts.stub(sessionID)
+    if (!stub) return this.#near.messagesSince(sessionID, messageID)
+    if (!stub.live) return asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    const known = stub.read?.since === messageID ? stub.read.messages : []
+    if (!stub.far) return known
+    const machine = this.#hosts.machine(stub.host)
+    const { session } = stub.far
+    try {
+      const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
+      const clock = skewNow(machine.link.contact)
+      const messages = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
+      stub.read = { since: messageID, messages }
+      return messages
+    } catch (error) {
+      if (!isCut(error, machine)) throw error
+      // What was read is kept.
+      return known
+    }
+  }
+
+  async #openAsks(): Promise<readonly Ask[]> {
+    const near = await this.#near.openAsks()
+    await this.#activity()
+    return [...near, ...this.#hosts.live().flatMap(({ asks }) => asks)]
+  }
+
+  /** Keeps what the run has answered here, where it reads the same with the host gone. Told twice it is kept once. */
+  async #keep(stub: Stub): Promise<void> {
+    const { read, sessionID, taskID } = stub
+    const text = read ? answerText(read.messages) : ""
+    if (!read || text === "") return
+    const at = read.messages.at(-1)?.completedAt ?? read.messages.at(-1)?.createdAt ?? 0
+    const generation = read.messages.length === 0 ? 0 : generationOf(read.since)
+    const message = {
+      sessionID,
+      messageID: messageID("answer", taskID, generation, at),
+      agent: stub.agent,
+      model: stub.model,
+      parts: [{ id: partID("answer", taskID, generation, at, 0), text }],
+    }
+    await this.#stored(message)
+  }
+
+  async #either<Value>(
+    sessionID: string,
+    here: () => Promise<Value>,
+    there: (answering: Answering) => Promise<Value>,
+  ): Promise<Value> {
+    const stub = this.#hosts.stub(sessionID)
+    if (!stub?.live) return here()
+    if (!stub.far) throw new HostError(`there is no contact with ${stub.host}`)
+    try {
+      return await there({ stub, machine: this.#hosts.machine(stub.host), far: stub.far })
+    } catch (error) {
+      if (error instanceof HostError) throw error
+      throw new HostError((error as Error).message)
+    }
+  }
+}
+
+/** Its work is still there. */
+const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined
+
+/** Whether a call failed since its host cannot be reached, rather than by what the host said. */
+const isCut = (error: unknown, { link }: Machine): boolean =>
+  error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)
+
+const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt => ({
+  ...prompt,
+  sessionID,
+  messageID: movedID(prompt.messageID, skew),
+  parts: prompt.parts.map((part) => ({ ...part, id: movedID(part.id, skew) })),
+})
+
+/** What was kept of an answer is a user's message to the host here: to whoever reads it, it is the answer. */
+function asAnswered(messages: readonly Message[]): readonly Message[] {
+  return messages.map((message, at) =>
+    at > 0 && isAnswer(message.id)
+      ? {
+          ...message,
+          role: "assistant" as const,
+          finish: "done" as const,
+          parentID: messages[0]?.id,
+          completedAt: message.createdAt,
+        }
+      : message,
+  )
+}
+
+const ANSWER = /^msg_[0-9a-f]{12}[a-z0-9]{8}A[0-9a-z]{5}$/
+const isAnswer = (id: string): boolean => ANSWER.test(id)
+
+const generationOf = (promptID: string): number => Number.parseInt(promptID.slice(-5), 36) || 0

@@ -1,0 +1,253 @@
+import { CallError, thereAre } from "../../core/errors.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { Model, Preparing } from "../../core/task.ts"
+import { oneLine, tail } from "../../lib/text.ts"
+import {
+  type EnterRequest,
+  type MergeResult,
+  type Place,
+  PlaceError,
+  type PutAway,
+  type Ready,
+  type RunLimits,
+  type Shown,
+  type Swept,
+} from "../place.ts"
+import type { CommandResult } from "../run-command.ts"
+import { checkoutOf } from "../worktree/checkout.ts"
+import { readRef, writeRefs } from "../worktree/refs.ts"
+import { fetchHome, removeThere, send, settleIncoming, type There } from "./files.ts"
+import type { Hosts, Machine } from "./hosts.ts"
+import { runJob } from "./jobs.ts"
+import { type Contact, NoContact } from "./link.ts"
+import { folderIn, roomsIn } from "./scripts.ts"
+import { type Stub, skewOfIDs } from "./stub.ts"
+import { versionProblem } from "./versions.ts"
+
+/** Of a setup that failed: the end of what it wrote. */
+const MOST_SETUP_CHARS = 1000
+
+/** What no agent there is offered: our own tools, the board's, and OpenCode's for tasks. */
+const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
+
+/**
+ * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
+ * a worktree here; only while it works its files are there.
+ */
+export class HostPlace implements Place {
+  readonly #hosts: Hosts
+  readonly #machine: Machine
+  readonly #worktrees: Place
+  readonly #setup: string
+
+  constructor(hosts: Hosts, machine: Machine, worktrees: Place, setup: string) {
+    this.#hosts = hosts
+    this.#machine = machine
+    this.#worktrees = worktrees
+    this.#setup = machine.settings.setup ?? setup
+  }
+
+  capture(taskID: string, folder: string): Promise<void> {
+    return this.#worktrees.capture(taskID, folder)
+  }
+
+  async enter({ taskID, folder, again = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
+    const stub = this.#stubOf(taskID)
+    const doing = (what: Preparing | undefined) => this.#hosts.tell(stub, { type: "preparing", what })
+    const { name } = this.#machine
+    stub.live = true
+    try {
+      doing(`connecting to ${name}`)
+      const contact = await this.#contact(taskID, signal)
+      const problem = versionProblem(name, contact.server.version)
+      if (problem) throw new PlaceError(problem, "host")
+      doing(`sending files to ${name}`)
+      const there = await this.#there(folder, contact)
+      const far = folderIn(there.rooms, taskID)
+      stub.sent = true
+      await this.#machine.inTurn(() => this.#send(there, folder, taskID, again))
+      signal?.throwIfAborted()
+      await this.#setUp(far, taskID, timeLimit, signal)
+      stub.far = { folder: far, session: await this.#session(stub, far, contact, again) }
+      return { directory: folder, told: welcome(name, far, again) }
+    } catch (error) {
+      this.#machine.link.release(taskID)
+      if (error instanceof NoContact) throw new PlaceError(error.message, "host")
+      throw error
+    } finally {
+      doing(undefined)
+    }
+  }
+
+  async isUntouched(taskID: string, folder: string): Promise<boolean> {
+    const start = await readRef(await checkoutOf(folder), "state", taskID)
+    const there = await this.#there(folder)
+    const home = await fetchHome(there, await checkoutOf(folder), taskID)
+    return home !== undefined && home.commit === start && home.nested.length === 0
+  }
+
+  bringIn(): Promise<MergeResult> {
+    return Promise.resolve({ kind: "nothing" })
+  }
+
+  /** Runs a check where the task works. A cut does not end it: it is found again. */
+  run(taskID: string, command: string, limits: RunLimits): Promise<CommandResult> {
+    const { far } = this.#stubOf(taskID)
+    if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
+    return runJob(this.#machine, { taskID, command, folder: far.folder, ...limits })
+  }
+
+  /** What it changed is fetched and verified before anything is removed there. */
+  async putAway(taskID: string, folder: string): Promise<PutAway> {
+    const stub = this.#hosts.stubOf(taskID)
+    const { name, link, server } = this.#machine
+    if (!stub?.live || !stub.sent) {
+      if (stub) stub.live = false
+      link.release(taskID)
+      return this.#worktrees.putAway(taskID, folder)
+    }
+    // As soon as there is contact it is tried again.
+    if (!link.contact) link.use(taskID, true)
+    const there = await this.#there(folder)
+    const far = folderIn(there.rooms, taskID)
+    const nested = await this.#machine.inTurn(async () => {
+      const to = await checkoutOf(folder)
+      const home = await fetchHome(there, to, taskID)
+      if (!home) return []
+      await writeRefs(to, taskID, { state: home.commit })
+      await settleIncoming(to, taskID)
+      if (home.nested.length > 0) return home.nested
+      await server.leave(far)
+      await removeThere(there, taskID)
+      return []
+    })
+    await this.#hosts.keep(stub)
+    stub.live = false
+    link.release(taskID)
+    const put = await this.#worktrees.putAway(taskID, folder)
+    if (nested.length === 0) return put
+    return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...nested] }
+  }
+
+  show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
+    return this.#worktrees.show(taskID, folder, mostLines)
+  }
+
+  merge(taskID: string, folder: string): Promise<MergeResult> {
+    return this.#worktrees.merge(taskID, folder)
+  }
+
+  clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
+    return this.#worktrees.clear(folder, taskIDs)
+  }
+
+  sweep(): Promise<readonly Swept[]> {
+    return Promise.resolve([])
+  }
+
+  expire(): Promise<readonly string[]> {
+    return Promise.resolve([])
+  }
+
+  #stubOf(taskID: string): Stub {
+    const stub = this.#hosts.stubOf(taskID)
+    if (!stub) throw new Error(`the session of ${taskID} is not known`)
+    return stub
+  }
+
+  /** Waits for contact as long as the options say. */
+  async #contact(taskID: string, signal?: AbortSignal): Promise<Contact> {
+    const { link, settings } = this.#machine
+    link.use(taskID)
+    const limits = settings.contactTimeout > 0 ? [AbortSignal.timeout(settings.contactTimeout)] : []
+    return link.reached(AbortSignal.any([...limits, ...(signal ? [signal] : [])]))
+  }
+
+  async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {
+    const { name, run } = this.#machine
+    if (!contact) throw new CallError(`${name} cannot be reached now.`)
+    const { commonDir } = await checkoutOf(folder)
+    return { name, run, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
+  }
+
+  async #send(there: There, folder: string, taskID: string, again: boolean): Promise<void> {
+    const from = await checkoutOf(folder)
+    if (again) {
+      // What an earlier run could not bring home is fetched before its folder is made anew.
+      const left = await fetchHome(there, from, taskID)
+      if (left) await writeRefs(from, taskID, { state: left.commit })
+    }
+    const commit = await readRef(from, "state", taskID)
+    if (!commit)
+      throw new CallError(
+        `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    await send(there, from, taskID, commit, this.#machine.settings.copy)
+  }
+
+  async #setUp(
+    folder: string,
+    taskID: string,
+    timeLimit: number,
+    signal = new AbortController().signal,
+  ): Promise<void> {
+    if (this.#setup === "") return
+    const ended = await runJob(this.#machine, { taskID, command: this.#setup, folder, timeLimit, signal })
+    if (ended.exitCode === 0) return
+    throw new CallError(
+      `The setup command (\`${oneLine(this.#setup, 200)}\`) did not succeed on ${this.#machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
+    )
+  }
+
+  /** The task's session there, with an agent and a model that are there. */
+  async #session(stub: Stub, folder: string, contact: Contact, again: boolean) {
+    const { name, server } = this.#machine
+    const { taskID, title, agent, rules = [] } = stub
+    const known = await server.sessionOf(folder, taskID)
+    if (known) return known
+    if (again)
+      throw new CallError(
+        `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    const model = await this.#fitting(stub, folder)
+    stub.model = model
+    const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
+    return server.createSession({
+      folder,
+      title,
+      agent,
+      model,
+      // What is said of folders here means nothing there.
+      rules: [...rules.filter(({ action }) => action === "deny"), ...refusals],
+      taskID,
+      skew: skewOfIDs(contact.skew),
+    })
+  }
+
+  /** The model that the task has there: its own, else that of the agent there, else the one of the options. */
+  async #fitting({ agent, model }: Stub, folder: string): Promise<Model | undefined> {
+    const { name, server, settings } = this.#machine
+    const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
+    const found = agents.find((each) => each.name === agent)
+    if (!found)
+      throw new PlaceError(
+        `${name} has no agent "${agent}". ${thereAre(
+          agents.map((each) => each.name),
+          10,
+        )}`,
+        "place",
+      )
+    if (!model || models.includes(modelKey(model))) return model
+    if (found.model) return undefined
+    if (models.includes(settings.model)) {
+      const slash = settings.model.indexOf("/")
+      return { provider: settings.model.slice(0, slash), id: settings.model.slice(slash + 1) }
+    }
+    throw new PlaceError(`${name} has no model ${modelKey(model)}. ${thereAre(models, 10)}`, "place")
+  }
+}
+
+const welcome = (host: string, folder: string, again: boolean): string =>
+  again
+    ? `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has your work so far, but not what git ignores. What you change is brought back when you are done, committed or not.`
+    : `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has what the agent that asks you sees, uncommitted work included, but not what git ignores. What you change is brought back when you are done, committed or not.`

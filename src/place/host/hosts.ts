@@ -1,0 +1,227 @@
+import { createHash } from "node:crypto"
+import { readFile } from "node:fs/promises"
+import { messageOf } from "../../core/errors.ts"
+import type { Clock, LogFields } from "../../core/ports.ts"
+import type { Ask, Task } from "../../core/task.ts"
+import type { FarServer, OpenFar } from "../../host/far.ts"
+import type { HostSettings } from "../../options.ts"
+import type { PlaceNews } from "../place.ts"
+import { checkoutOf } from "../worktree/checkout.ts"
+import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
+import { type Contact, Link } from "./link.ts"
+import type { Reach } from "./reach.ts"
+import { folderIn, roomsIn } from "./scripts.ts"
+import { type FarPlace, type Stub, stubOf } from "./stub.ts"
+
+/** How long a relay stays without a sign of this side, in ms: packets may be dropped, and nobody tells it. */
+const PATIENCE_MS = 30_000
+/** How long OpenCode's server there is kept after the last task of ours. */
+const KEPT_MS = 600_000
+
+export type HostsPorts = {
+  readonly settings: Readonly<Record<string, HostSettings>>
+  readonly clock: Clock
+  readonly openFar: OpenFar
+  /** Names this instance of the plugin, and the machine. */
+  readonly instance: string
+  readonly machine: string
+  readonly log: (text: string, fields: LogFields) => void
+  readonly toast: (title: string, message: string) => void
+  readonly script?: () => Promise<string>
+}
+
+/** Beside the built plugin: what is sent to a host at each connection. */
+const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
+
+/** One host: the way to it, and its server. */
+export type Machine = {
+  readonly name: string
+  readonly settings: HostSettings
+  readonly link: Link
+  readonly server: FarServer
+  run(line: string, options?: RunOptions): ReturnType<typeof runOver>
+  /** One after the other: git's list of worktrees bears no two at once. */
+  inTurn<Value>(work: () => Promise<Value>): Promise<Value>
+}
+
+/** The hosts of the options, and the stubs of the tasks that work there. */
+export class Hosts {
+  readonly #ports: HostsPorts
+  readonly #machines = new Map<string, Machine>()
+  readonly #bySession = new Map<string, Stub>()
+  readonly #byTask = new Map<string, Stub>()
+  /** Keeps in the stub what its run has answered. */
+  keep: (stub: Stub) => Promise<void> = async () => {}
+  #hear: (taskID: string, news: PlaceNews) => void = () => {}
+  #answered: (host: string) => void = () => {}
+
+  constructor(ports: HostsPorts) {
+    this.#ports = ports
+  }
+
+  get names(): readonly string[] {
+    return Object.keys(this.#ports.settings)
+  }
+
+  /** `answered`: a host is in contact, for the first time or again. */
+  listen(hear: (taskID: string, news: PlaceNews) => void, answered: (host: string) => void): void {
+    this.#hear = hear
+    this.#answered = answered
+  }
+
+  /** Tells whoever runs a task of it. */
+  tell({ taskID }: Pick<Stub, "taskID">, news: PlaceNews): void {
+    this.#hear(taskID, news)
+  }
+
+  has(name: string | undefined): name is string {
+    return name !== undefined && Object.hasOwn(this.#ports.settings, name)
+  }
+
+  /** The host of that name. Throws where the options have none. */
+  machine(name: string): Machine {
+    const known = this.#machines.get(name)
+    if (known) return known
+    const settings = this.#ports.settings[name]
+    if (!settings) throw new Error(`There is no host "${name}" in the options.`)
+    const machine = this.#open(name, settings)
+    this.#machines.set(name, machine)
+    return machine
+  }
+
+  /** The key of a repository's files on any host: no two machines have the same. */
+  keyOf(commonDir: string): string {
+    return createHash("sha256").update(`${this.#ports.machine}\n${commonDir}`).digest("hex").slice(0, 16)
+  }
+
+  add(stub: Stub): void {
+    this.#bySession.set(stub.sessionID, stub)
+    this.#byTask.set(stub.taskID, stub)
+  }
+
+  /** A record was read: its session may be a stub. `live`: what is known of its run is there. */
+  note(task: Task, live: boolean): void {
+    if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
+    const stub = stubOf(task, live)
+    if (stub) this.add(stub)
+  }
+
+  drop(stub: Stub): void {
+    this.#bySession.delete(stub.sessionID)
+    this.#byTask.delete(stub.taskID)
+  }
+
+  stub(sessionID: string): Stub | undefined {
+    return this.#bySession.get(sessionID)
+  }
+
+  stubOf(taskID: string): Stub | undefined {
+    return this.#byTask.get(taskID)
+  }
+
+  /** What is to be done about a question that was asked there; undefined where it was asked here. */
+  asked<Value>(ask: Ask, there: (server: FarServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
+    const stub = this.stub(ask.sessionID)
+    if (!stub?.live || !stub.far) return undefined
+    return there(this.machine(stub.host).server, { ...ask, sessionID: stub.far.session.id })
+  }
+
+  live(): readonly Stub[] {
+    return [...this.#bySession.values()].filter(({ live }) => live)
+  }
+
+  /** Ends all connections; what goes on there goes on. */
+  close(): void {
+    for (const { link } of this.#machines.values()) link.close()
+  }
+
+  #open(name: string, settings: HostSettings): Machine {
+    const { clock, openFar, log, script = () => readFile(RELAY, "utf8"), instance } = this.#ports
+    const client = createHash("sha256").update(instance).digest("hex").slice(0, 16)
+    const relay = { client, unattended: settings.unattended, kept: KEPT_MS, patience: PATIENCE_MS }
+    const { opencode, connectTimeout } = settings
+    const command = commandOf(settings)
+    const link: Link = new Link(
+      { name, command, opencode, connectTimeout, relay },
+      {
+        clock,
+        script,
+        log: (text) => log(text, { host: name }),
+        changed: (now, before) => this.#changed(name, now, before),
+      },
+    )
+    let last: Promise<unknown> = Promise.resolve()
+    return {
+      name,
+      settings,
+      link,
+      server: openFar(fetchOver(link), BASE_URL),
+      run: (line, options) => runOver(link, line, options),
+      inTurn(work) {
+        const done = last.then(work)
+        last = done.catch(() => {})
+        return done
+      },
+    }
+  }
+
+  /** There is contact: what an earlier process has begun is found again, and what was owed is done, before that is told. */
+  async #arrive(name: string, here: readonly Stub[]): Promise<void> {
+    const machine = this.machine(name)
+    const { link, server } = machine
+    for (const stub of here) {
+      try {
+        const { contact } = link
+        if (!contact) return
+        if (!stub.asked) continue
+        stub.far ??= await this.#find(stub, contact.cache, server)
+        if (stub.owesAbort && stub.far) await server.abort(stub.far.session.id)
+        stub.owesAbort = false
+        this.tell(stub, { type: "contact", lost: undefined })
+      } catch (error) {
+        this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, {
+          host: name,
+          task: stub.taskID,
+        })
+      }
+    }
+    if (link.contact) this.#answered(name)
+  }
+
+  async #find({ taskID, parentFolder }: Stub, cache: string, server: FarServer): Promise<FarPlace | undefined> {
+    const { commonDir } = await checkoutOf(parentFolder)
+    const folder = folderIn(roomsIn(cache, this.keyOf(commonDir)), taskID)
+    const session = await server.sessionOf(folder, taskID)
+    return session && { folder, session }
+  }
+
+  #changed(name: string, now: Reach, before: Reach): void {
+    const { toast, log } = this.#ports
+    log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
+    const here = this.live().filter(({ host }) => host === name)
+    if (now.phase === "contact") {
+      if (before.phase === "no contact" && here.length > 0) toast(`${name}: contact again`, "")
+      void this.#arrive(name, here)
+    }
+    if (now.phase === "no contact" || now.phase === "ended") {
+      const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()
+      if (before.phase === "contact" && here.length > 0) toast(`${name}: no contact`, "Its agents go on there.")
+      for (const stub of here) if (stub.asked) this.tell(stub, { type: "contact", lost })
+    }
+  }
+}
+
+/** The transport: a command that gets one more argument, a line for a shell, and runs it there. */
+export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command">): readonly string[] =>
+  command ?? [
+    "ssh",
+    "-T",
+    ...["BatchMode=yes", "ConnectTimeout=8", "ServerAliveInterval=5", "ServerAliveCountMax=2"].flatMap((option) => [
+      "-o",
+      option,
+    ]),
+    ssh ?? "",
+  ]
+
+/** What a host's clock is ahead, now. */
+export const skewNow = (contact: Contact | undefined): number => contact?.skew ?? 0

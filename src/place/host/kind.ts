@@ -1,0 +1,19 @@
+import type { Options } from "../../options.ts"
+import type { Place, PlaceKind } from "../place.ts"
+import type { Hosts } from "./hosts.ts"
+
+/** The hosts of the options, as places. */
+export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options: Options): PlaceKind => ({
+  names: hosts.names,
+  described: `A host (${hosts.names.join(", ")}): on that machine, in a worktree there.`,
+  called: (name) => `${name}, in a git worktree there`,
+  remains: (name) => `its folder on ${name}`,
+  mayHaveLeft: () => false,
+  outlives: true,
+  rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
+  most: (name) => hosts.machine(name).settings.maxTasks,
+  async open(name) {
+    const { HostPlace } = await import("./host-place.ts")
+    return new HostPlace(hosts, hosts.machine(name), await worktrees(), options.worktree.setup)
+  },
+})

@@ -1,0 +1,256 @@
+import type { Clock } from "../../core/ports.ts"
+import { NOT_FOUND, opening } from "./bootstrap.ts"
+import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
+import { textOf } from "./frames.ts"
+import type { CallEnd, Hello, Order, Pong, RelaySettings, Served } from "./orders.ts"
+import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "./reach.ts"
+
+/** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
+const PING_MS = 4000
+const PONG_LIMIT_MS = 10_000
+/** How long the connection is kept when nobody has a task there any more. */
+const KEPT_MS = 600_000
+
+export type LinkSettings = {
+  readonly name: string
+  readonly command: readonly string[]
+  readonly opencode: string
+  /** Of one attempt, in ms. */
+  readonly connectTimeout: number
+  readonly relay: RelaySettings
+}
+
+export type LinkPorts = {
+  readonly clock: Clock
+  /** The relay's script. */
+  readonly script: () => Promise<string>
+  /** What is known of the way to the host has changed. */
+  readonly changed: (reach: Reach, before: Reach) => void
+  readonly log: (text: string) => void
+  readonly open?: (ports: ChannelPorts) => Line
+}
+
+/** A connection, as the link uses it. */
+export type Line = Pick<Channel, "call" | "ping" | "close">
+
+/** That the host cannot be reached now, or not at all. */
+export class NoContact extends Error {
+  override readonly name = "NoContact"
+}
+
+/** What a host said of itself at the present contact. */
+export type Contact = {
+  /** Its clock less this one's, in ms. */
+  readonly skew: number
+  /** Where its caches lie. */
+  readonly cache: string
+  readonly server: Served
+}
+
+/**
+ * The way to one host: at most one connection, made when somebody needs it, made again when it is lost, and let go when
+ * nobody has needed it for a while. Nothing runs while nobody does.
+ */
+export class Link {
+  readonly #settings: LinkSettings
+  readonly #ports: LinkPorts
+  #reach: Reach = IDLE
+  #channel: Line | undefined
+  #contact: Contact | undefined
+  #opening = false
+  readonly #users = new Set<string>()
+  readonly #waiting = new Set<() => void>()
+  #cancelPause: () => void = () => {}
+  #cancelPing: () => void = () => {}
+  #cancelRest: () => void = () => {}
+  #silentSince: number | undefined
+
+  constructor(settings: LinkSettings, ports: LinkPorts) {
+    this.#settings = settings
+    this.#ports = ports
+  }
+
+  get reach(): Reach {
+    return this.#reach
+  }
+
+  /** What is known of the host while it is in contact. */
+  get contact(): Contact | undefined {
+    return this.#reach.phase === "contact" ? this.#contact : undefined
+  }
+
+  /** Somebody has a task there from now on. `known`: it was reached before, so that it is tried until it is reached. */
+  use(user: string, known = false): void {
+    this.#users.add(user)
+    this.#cancelRest()
+    this.#put({ type: "wanted", known })
+  }
+
+  /** Nobody of this name needs it any more. */
+  release(user: string): void {
+    if (!this.#users.delete(user) || this.#users.size > 0) return
+    if (this.contact) void this.call({ do: "rest" }).catch(() => {})
+    this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
+  }
+
+  /** Resolves at contact; rejects with `NoContact` where that is given up, or `signal` fires. */
+  reached(signal?: AbortSignal): Promise<Contact> {
+    return new Promise((resolve, reject) => {
+      const look = () => {
+        const { contact } = this
+        const reach = this.#reach
+        if (contact) return settle(() => resolve(contact))
+        if (reach.phase === "ended") return settle(() => reject(new NoContact(reach.why)))
+        if (signal?.aborted || reach.phase === "idle") settle(() => reject(new NoContact("it was stopped")))
+      }
+      const settle = (answer: () => void) => {
+        this.#waiting.delete(look)
+        signal?.removeEventListener("abort", look)
+        answer()
+      }
+      this.#waiting.add(look)
+      signal?.addEventListener("abort", look)
+      look()
+    })
+  }
+
+  /** Rejects with `NoContact` at once where there is none, and where it is lost meanwhile. */
+  async call(order: Order, options?: CallOptions): Promise<CallEnd> {
+    if (!this.contact || !this.#channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
+    try {
+      return await this.#channel.call(order, options)
+    } catch (error) {
+      if (error instanceof Cut) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
+      throw error
+    }
+  }
+
+  /** Ends the connection. */
+  close(): void {
+    this.#cancelRest()
+    this.#cancelPause()
+    this.#cancelPing()
+    const channel = this.#channel
+    this.#channel = undefined
+    this.#put({ type: "unwanted" })
+    channel?.close()
+  }
+
+  #put(input: ReachInput): void {
+    const { clock, changed } = this.#ports
+    const before = this.#reach
+    this.#reach = step(before, input, clock.now())
+    if (before === this.#reach) return
+    if (this.#reach.phase !== before.phase) changed(this.#reach, before)
+    for (const look of [...this.#waiting]) look()
+    this.#attempt()
+  }
+
+  #attempt(): void {
+    const { clock } = this.#ports
+    if (this.#channel || this.#opening) return
+    const pause = pauseBefore(this.#reach, clock.now())
+    this.#cancelPause()
+    if (pause === undefined) {
+      if (this.#reach.phase === "no contact") void this.#open()
+      return
+    }
+    this.#cancelPause = clock.after(pause, () => {
+      this.#put({ type: "due" })
+      if (this.#reach.phase !== "contact" && !this.#channel) void this.#open()
+    })
+  }
+
+  async #open(): Promise<void> {
+    if (this.#opening || this.#channel) return
+    this.#opening = true
+    const { clock, script, log, open = (ports) => new Channel(ports) } = this.#ports
+    const { command, relay, opencode, connectTimeout } = this.#settings
+    try {
+      const text = opening(await script(), relay, opencode)
+      let cancel = () => {}
+      const channel: Line = open({
+        command,
+        opening: text,
+        opened: (hello) => {
+          cancel()
+          void this.#greet(channel, hello)
+        },
+        closed: ({ complaint, byItself }) => {
+          cancel()
+          if (this.#channel !== channel) return
+          this.#channel = undefined
+          this.#cancelPing()
+          log(`connection closed: ${lastLine(complaint)}`)
+          this.#put({ type: "closed", byItself, ...this.#reasonOf(complaint) })
+        },
+      })
+      this.#channel = channel
+      cancel = clock.after(connectTimeout, () => this.#drop(`no answer within ${connectTimeout / 1000} s`))
+    } finally {
+      this.#opening = false
+    }
+  }
+
+  /** Why a connection ended; `fatal` where to try again is no use. */
+  #reasonOf(complaint: string): { why: string; fatal?: boolean } {
+    const { name } = this.#settings
+    if (complaint.includes(NOT_FOUND)) return { why: `OpenCode was not found on ${name}.`, fatal: true }
+    return { why: `${name} could not be reached: ${lastLine(complaint)}` }
+  }
+
+  /** The relay is there: OpenCode is started, its clock compared. */
+  async #greet(channel: Line, { now, cache }: Hello): Promise<void> {
+    const { clock } = this.#ports
+    const skew = now - clock.now()
+    this.#ping(channel)
+    try {
+      let text = ""
+      const { problem } = await channel.call({ do: "serve" }, { receiver: { data: (body) => (text += textOf(body)) } })
+      if (this.#channel !== channel) return
+      if (problem !== undefined) {
+        this.#channel = undefined
+        channel.close()
+        return this.#put({ type: "closed", byItself: true, why: `${this.#settings.name}: ${problem}` })
+      }
+      this.#contact = { skew, cache, server: JSON.parse(text) as Served }
+      this.#put({ type: "opened" })
+    } catch {
+      // It was cut: that is told already.
+    }
+  }
+
+  /** Asks for a sign of life, again and again; without one, or without the server's, the connection is given up. */
+  #ping(channel: Line): void {
+    const { clock } = this.#ports
+    const limit = clock.after(
+      PONG_LIMIT_MS,
+      () => this.#channel === channel && this.#drop("it does not answer any more"),
+    )
+    channel.ping((pong) => {
+      limit()
+      if (this.#channel !== channel) return
+      if (this.#isSilent(pong)) return this.#drop("OpenCode there does not answer any more")
+      this.#cancelPing = clock.after(PING_MS, () => this.#channel === channel && this.#ping(channel))
+    })
+    this.#cancelPing = limit
+  }
+
+  /** The server has its own watch: the way to it may be well, and it may not. */
+  #isSilent({ server }: Pong): boolean {
+    const now = this.#ports.clock.now()
+    if (server !== false) this.#silentSince = undefined
+    else this.#silentSince ??= now
+    return this.#silentSince !== undefined && now - this.#silentSince >= PING_MS
+  }
+
+  #drop(why: string): void {
+    const channel = this.#channel
+    if (!channel) return
+    this.#channel = undefined
+    this.#cancelPing()
+    this.#silentSince = undefined
+    channel.close()
+    this.#put({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
+  }
+}

@@ -1,0 +1,42 @@
+import type { Clock, Host } from "../../core/ports.ts"
+import type { OpenFar } from "../../host/far.ts"
+import type { Hand } from "../../host/person.ts"
+import { overlaid } from "../../lib/overlaid.ts"
+import type { Options } from "../../options.ts"
+import type { Place, PlaceKind } from "../place.ts"
+import { FarHost } from "./far-host.ts"
+import { Hosts } from "./hosts.ts"
+import { hostKind } from "./kind.ts"
+
+export type HostsRequest = {
+  readonly options: Options
+  readonly host: Host
+  readonly hand: Hand
+  readonly openFar: OpenFar
+  readonly clock: Clock
+  readonly instance: string
+  readonly machine: string
+  readonly worktrees: () => Promise<Place>
+}
+
+/** Other machines: as places, and as what the host and a person's hand are where tasks work there. */
+export type OpenHosts = { readonly hosts: Hosts; readonly kind: PlaceKind; readonly host: Host; readonly hand: Hand }
+
+export function openHosts({ options, host, hand, worktrees, ...ports }: HostsRequest): OpenHosts {
+  const hosts = new Hosts({
+    ...ports,
+    settings: options.hosts ?? {},
+    log: (text, fields) => host.log("info", text, fields),
+    toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),
+  })
+  return {
+    hosts,
+    kind: hostKind(hosts, worktrees, options),
+    host: FarHost.over(host, hosts),
+    hand: overlaid(hand, {
+      question: (ask) => hosts.asked(ask, (server, there) => server.question(there)) ?? hand.question(ask),
+      answer: (ask, reply) =>
+        hosts.asked(ask, (server, there) => server.answer(there, reply)) ?? hand.answer(ask, reply),
+    }),
+  }
+}

@@ -1,0 +1,43 @@
+/** What the near end asks of the far one, and what comes back: each order is the body of an `open` frame, as JSON. */
+
+export type Order =
+  /** A line for `sh`; what follows in `data` frames is its stdin, until `end`. */
+  | { readonly do: "run"; readonly line: string; readonly cwd?: string }
+  /** A request to OpenCode's server there; its body follows likewise. */
+  | {
+      readonly do: "request"
+      readonly method: string
+      /** Path and query. */
+      readonly path: string
+      readonly headers: Readonly<Record<string, string>>
+    }
+  /** Has OpenCode's server run there. */
+  | { readonly do: "serve" }
+  /** No task of ours is there any more: the server may end soon. */
+  | { readonly do: "rest" }
+
+/** What a relay is told when it begins. */
+export type RelaySettings = {
+  /** Names this side among those that use the same server. */
+  readonly client: string
+  /** How long the server there goes on without a sign of anybody, in ms. */
+  readonly unattended: number
+  /** How long it is kept when nobody has a task there, in ms. */
+  readonly kept: number
+  /** How long the relay stays without a sign of this side, in ms. */
+  readonly patience: number
+}
+
+/** What a relay says of itself at first. */
+export type Hello = { readonly now: number; readonly cache: string; readonly pid: number }
+
+/** What comes back to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
+export type Pong = { readonly now: number; readonly server?: boolean }
+
+/** How OpenCode's server there is. `id` changes with each start. */
+export type Served = { readonly id: string; readonly version: string }
+
+/** How a call ended. `code`: of a command; null where a signal ended it. */
+export type CallEnd = { readonly code?: number | null; readonly problem?: string }
+
+export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }

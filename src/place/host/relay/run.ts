@@ -1,0 +1,46 @@
+import { spawn } from "node:child_process"
+import type { CallEnd, Order } from "../orders.ts"
+import type { Call } from "./call.ts"
+
+/** How long a command that is to end may take for it before it is killed, in ms. */
+const GRACE_MS = 2000
+
+/** Runs a line of shell, and passes its streams. Whoever cancels it ends all that it has started. */
+export function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
+  return new Promise((resolve) => {
+    const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
+    const stop = () => {
+      signal(child.pid, "SIGTERM")
+      setTimeout(() => signal(child.pid, "SIGKILL"), GRACE_MS).unref()
+    }
+    call.signal.addEventListener("abort", stop, { once: true })
+    // Its stdin may be closed before all of it is there.
+    child.stdin.on("error", () => {})
+    void feed(child.stdin, call)
+    const passed = [pass(child.stdout, "data", call), pass(child.stderr, "errors", call)]
+    child.on("error", (error) => resolve({ problem: error.message }))
+    child.on("close", (code) => {
+      call.signal.removeEventListener("abort", stop)
+      void Promise.all(passed).then(() => resolve({ code }))
+    })
+  })
+}
+
+async function feed(stdin: NodeJS.WritableStream, { input }: Call): Promise<void> {
+  for await (const body of input)
+    if (!stdin.write(body)) await new Promise<void>((resolve) => void stdin.once("drain", resolve))
+  stdin.end()
+}
+
+async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", call: Call): Promise<void> {
+  for await (const chunk of stream) await call.send(kind, chunk)
+}
+
+/** A command's whole group: a child of the shell would outlive it. */
+function signal(pid: number | undefined, name: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, name)
+  } catch {
+    // It has ended.
+  }
+}

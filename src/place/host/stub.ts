@@ -1,0 +1,79 @@
+import type { Message, NewSession } from "../../core/ports.ts"
+import type { Ask, Task } from "../../core/task.ts"
+import type { FarSession } from "../../host/far.ts"
+
+/** Where a task's files are on its host, once that was reached. */
+export type FarPlace = { readonly folder: string; readonly session: FarSession }
+
+/**
+ * A session here that stands for one on a host: it has the record, and at the end the answer, and is never asked. What
+ * is known of the other one is kept here while the task is at work.
+ */
+export type Stub = {
+  readonly taskID: string
+  readonly sessionID: string
+  readonly host: string
+  /** Where its parent works. */
+  readonly parentFolder: string
+  readonly title: string
+  readonly agent: string
+  model: NewSession["model"]
+  /** Absent where it was made by an earlier process: then its session there is made already. */
+  readonly rules?: NewSession["rules"]
+  /** What its messages are is read there; else they are read here. */
+  live: boolean
+  /** There may be files of it there. */
+  sent: boolean
+  /** Its prompt has been handed over, or was by an earlier process. */
+  asked: boolean
+  far?: FarPlace
+  /** What was read of it last. */
+  read?: { readonly since: string; readonly messages: readonly Message[] }
+  asks: readonly Ask[]
+  /** It was stopped while there was no contact: that is done when there is. */
+  owesAbort: boolean
+}
+
+/** The stub of a task that an earlier process, or another one, has made. */
+export const stubOf = ({ id, sessionID, place, description, agent, model }: Task, live: boolean): Stub | undefined =>
+  place && {
+    taskID: id,
+    sessionID,
+    host: place.kind,
+    parentFolder: place.folder,
+    title: description,
+    agent,
+    model,
+    live,
+    sent: true,
+    asked: live,
+    asks: [],
+    owesAbort: false,
+  }
+
+/** Clocks that differ less are the same to ids, which are only for the order of messages. */
+const SAME_CLOCK_MS = 60_000
+const TIMED = /^((?:msg|prt)_)([0-9a-f]{12})(.*)$/
+
+/** The difference that ids are moved by, where the host's clock is another one. */
+export const skewOfIDs = (skew: number): number => (Math.abs(skew) < SAME_CLOCK_MS ? 0 : Math.trunc(skew))
+
+/** An id as it is where the clock is `ms` ahead. */
+export function movedID(id: string, ms: number): string {
+  const [, kind, time, rest] = TIMED.exec(id) ?? []
+  if (ms === 0 || kind === undefined) return id
+  const moved = BigInt.asUintN(48, BigInt(`0x${time}`) + BigInt(ms) * 4096n)
+  return `${kind}${moved.toString(16).padStart(12, "0")}${rest}`
+}
+
+/** A message of the host's as it is here. */
+export function movedMessage(message: Message, { ids, clock }: { ids: number; clock: number }): Message {
+  const { id, parentID, createdAt, completedAt } = message
+  return {
+    ...message,
+    id: movedID(id, -ids),
+    createdAt: createdAt - clock,
+    ...(completedAt !== undefined && { completedAt: completedAt - clock }),
+    ...(parentID !== undefined && { parentID: movedID(parentID, -ids) }),
+  }
+}

@@ -1,0 +1,169 @@
+import { execFileSync } from "node:child_process"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import { type Far, listensAt, startFar } from "../support/far.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+
+/** Tasks on another machine, played by a second home: the real OpenCode on both sides. */
+
+let model: ScriptedModel
+let far: Far
+let host: Host
+let user: Repository
+let session: string
+
+const LONG = { timeout: 90_000 }
+
+beforeAll(async () => {
+  model = await startModel()
+  far = await startFar(model)
+  host = await startPlugged(model, {
+    hosts: { big: { command: far.command, unattended: 60_000, connectTimeout: 5000 } },
+  })
+  user = new Repository(host.directory)
+}, 90_000)
+afterAll(async () => {
+  await host?.stop()
+  await far?.stop()
+  await model?.close()
+})
+beforeEach(async () => {
+  model.reset()
+  far.set("open")
+  user.commit("before the test")
+  session = await openSession(host)
+})
+
+const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
+const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
+  launchedFrom(await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big", ...args }))
+const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
+const merge = async (id: string) => (await tool("superagents_task", { merge: id })).output ?? ""
+const told = (count = 1) => notified(host, session, count, 25_000)
+
+const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
+
+/** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
+const agent = (prompt: string, ...turns: string[][]) =>
+  model.use(({ sessionID, firstUser, userTexts, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    const commands = turns[userTexts.length - 1] ?? []
+    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
+    return command === undefined ? { text: `done: ${prompt}, turn ${userTexts.length}` } : bash(command)
+  })
+
+const nothingLeft = () => {
+  expect(far.folders()).toEqual([])
+  expect(user.worktrees()).toBe(1)
+}
+
+const list = async () => (await tool("superagents_list", {})).output ?? ""
+
+/** A task there that runs a command, once that has begun. */
+const working = async (prompt: string, command: string) => {
+  agent(prompt, [command])
+  const launched = await launch(prompt)
+  await model.waitFor(({ firstUser }) => firstUser.startsWith(prompt), { timeout: 60_000 })
+  await eventually(async () => (await list()).includes("1 tool call"), LONG)
+  return launched
+}
+
+test("a task works on another machine in what its parent sees, and its work comes home", async () => {
+  user.write("shared.txt", "one\ntwo\n").write("gone.txt", "x").commit()
+  user.write("shared.txt", "one, not committed\ntwo\n").write("mine.txt", "untracked\n")
+  const bytes = Buffer.from(Array.from({ length: 256 }, (_, at) => at))
+  const before = user.state()
+  agent("WORK", [
+    "pwd; echo home is $HOME; cat mine.txt; head -1 shared.txt; sed -i s/two/theirs/ shared.txt; unlink gone.txt",
+    `git commit -qam x; echo n > new.txt; printf '${bytes.toString("base64")}' | base64 -d > all.bin`,
+  ])
+  const { id, child } = await launch("WORK")
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("done: WORK")
+  expect(user.state()).toEqual(before)
+  nothingLeft()
+  const request = model.requests.find(({ firstUser }) => firstUser.startsWith("WORK"))
+  expect(request?.sessionID).not.toBe(child)
+  expect(request?.userTexts.join("\n")).toContain("You work on another machine, big, in a git worktree of your own")
+  expect(request?.tools.filter((name) => /superagents|^task/.test(name))).toEqual([])
+  const shown = await output(id)
+  expect(shown).toContain("done: WORK, turn 1")
+  expect(shown).toContain("gone.txt")
+  expect(shown).toContain("+theirs")
+  const ran = model.requests.flatMap(({ toolResults }) => toolResults.map(({ content }) => content))
+  expect(ran.join("\n")).toContain(`home is ${far.home}`)
+  expect(ran.join("\n")).toContain("untracked\none, not committed")
+  expect(await merge(id)).toContain("Merged into your files, uncommitted.")
+  expect(user.state()["all.bin"]).toBe(`644 ${bytes.toString("base64")}`)
+  expect(execFileSync("git", ["-C", host.directory, "for-each-ref"], { encoding: "utf8" })).not.toContain("incoming")
+  // A follow-up goes on in the same session there.
+  agent("WORK", [], ["cat new.txt; echo more > more.txt"])
+  const resumed = await tool("superagents_task", { resume: id, prompt: "AGAIN" })
+  expect(resumed.output).toContain("Resume #1")
+  await told(2)
+  expect(await output(id)).toContain("done: WORK, turn 2")
+  expect(await output(id)).toContain("more.txt")
+  nothingLeft()
+  expect(listensAt(host.pid)).toBe(1)
+}, 180_000)
+
+test("contact lost in a run is a phase and no end: it goes on there, and is read when the host answers", async () => {
+  const { id } = await working("LOSS", "sleep 6; echo made > made.txt")
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  expect((await tool("superagents_task", { tell: id, prompt: "MORE" })).error).toContain(
+    `big cannot be reached now: nothing was said to ${id}.`,
+  )
+  expect(await output(id)).toContain("no contact with big")
+  far.set("open")
+  const back = performance.now()
+  await eventually(async () => !(await list()).includes("no contact"), LONG)
+  expect(performance.now() - back).toBeLessThan(15_000)
+  const [{ hidden } = { hidden: "" }, ...more] = await told()
+  expect(hidden).toContain("done: LOSS")
+  expect(more).toEqual([])
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+}, 180_000)
+
+test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
+  const { id } = await working("RESTART", "sleep 8; echo made > made.txt")
+  await host.kill("SIGKILL")
+  await host.restart()
+  await eventually(async () => (await list()).includes(id), LONG)
+  const [{ hidden } = { hidden: "" }, ...more] = await told()
+  expect(hidden).toContain("done: RESTART")
+  expect(more).toEqual([])
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+  expect(model.requests.filter(({ firstUser }) => firstUser.startsWith("RESTART"))).toHaveLength(2)
+}, 180_000)
+
+test("what is cancelled without contact is stopped when the host answers, and what it changed is fetched", async () => {
+  const { id } = await working("CANCEL", "echo made > made.txt; sleep 600")
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  const cancelled = await tool("superagents_cancel", { task_id: id })
+  expect(cancelled.output).toContain(id)
+  expect(await output(id)).toContain("It is stopped on big as soon as big answers.")
+  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers.")
+  expect(far.folders()).toContain(id)
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, LONG)
+  await eventually(async () => (await output(id)).includes("made.txt"), LONG)
+  expect(await output(id)).not.toContain("still on big")
+  nothingLeft()
+}, 180_000)
+
+test("what is cleared without contact is stopped and removed when the host answers", async () => {
+  await working("CLEAR", "echo made > made.txt; sleep 600")
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  expect((await tool("superagents_clear", {})).error).toBeUndefined()
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, LONG)
+  nothingLeft()
+}, 180_000)

@@ -1,0 +1,140 @@
+import { describe, expect, test } from "vitest"
+import { admissible } from "../../src/core/limits.ts"
+import { NOTHING_SPENT } from "../../src/core/spending.ts"
+import { phaseOf } from "../../src/core/task.ts"
+import { demandOf, dueAt } from "../../src/core/watchdog.ts"
+import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
+import { nextDue } from "../../src/engine/run/due.ts"
+import { OptionsSchema, parseOptions } from "../../src/options.ts"
+import { at, command, NOW } from "../support/machine.ts"
+import { askOf, progressOf, taskOf } from "../support/tasks.ts"
+
+/** A run whose machine cannot be reached: a phase, and no end. */
+
+const AT_WORK = ["entering", "prompting", "working", "checking"] as const
+const place = { kind: "big", folder: "/here", merge: false }
+const { hosts } = OptionsSchema.parse({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } })
+const scene = { task: { place }, options: { hosts, stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
+const away = { host: "big", since: NOW - 5000, most: 60_000 }
+const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
+
+describe.each(AT_WORK)("at %s", (stage) => {
+  test("it loses contact and finds it again, and stays where it is", () => {
+    const lost = at(stage, scene).takes({ type: "contact", lost: NOW - 5000 })
+    expect(lost).toMatchObject({ stage, does: [], run: { away } })
+    const back = at(stage, { ...scene, run: { away } }).takes({ type: "contact", lost: undefined })
+    expect(back).toMatchObject({ stage, run: { away: undefined, lastSignAt: NOW } })
+    expect(back.does).toEqual(stage === "prompting" || stage === "working" ? ["look"] : [])
+  })
+
+  test("a look at the host that does not reach it is the same, and so is one that does", () => {
+    expect(at(stage, scene).takes(unreachable)).toMatchObject({ stage, run: { away: { host: "big", since: NOW } } })
+    const gone = { ...scene, run: { away, lastSignAt: NOW - 100_000 } }
+    expect(at(stage, gone).takes({ type: "tick", doing: { type: "busy" } }).run).toMatchObject({ away: undefined })
+  })
+})
+
+test("what makes its place ready is its phase", () => {
+  const run = at("entering", scene).takes({ type: "preparing", what: "connecting to big" }).run
+  expect(run && phaseOf(taskOf(), progressIn(run), false)).toBe("connecting to big")
+  expect(
+    at("entering", { run: { preparing: "sending files to big" } }).takes({ type: "preparing", what: undefined }).run,
+  ).toMatchObject({
+    preparing: undefined,
+  })
+})
+
+describe("without contact", () => {
+  const gone = { ...scene, run: { away, lastSignAt: NOW - 100_000, asks: [askOf({ askedAt: 0 })], hintAt: 0 } }
+
+  test("its phase says so", () => {
+    expect(phaseOf(taskOf(), progressOf({ away }), false)).toBe("no contact with big")
+  })
+
+  test("neither silence nor a question ends it, and it is not looked at", () => {
+    expect(at("working", gone).takes(unreachable)).toMatchObject({ stage: "working", does: [] })
+    expect(at("working", gone).takes({ type: "look" })).toMatchObject({ stage: "working", does: [] })
+    const failed = at("working", { ...scene, run: { away, looking: true } }).takes({ type: "looked", waited: false })
+    expect(failed.run?.looking).toBe(false)
+    expect(failed.run?.lookAt).toBeUndefined()
+  })
+
+  test("nothing of its waits is due before its limits are", () => {
+    const { run, world } = at("working", { ...gone, task: { place, run: { timeout: 0 } } })
+    expect(nextDue(run, world)).toBe(away.since + away.most)
+  })
+
+  test("it ends when it has lasted too long, with figures that are at least so much", () => {
+    const long = { ...scene, run: { away: { ...away, since: NOW - 60_000 } } }
+    const { stage, commands, run } = at("working", long).takes(unreachable)
+    expect(stage).toBe("leaving")
+    expect(command(commands, "end")?.ending.reason).toEqual({
+      code: "host",
+      text: "Stopped because there was no contact with big for 1m; its contactTimeout allows 1m.",
+    })
+    expect(run?.outcome?.usage.atLeast).toBe(true)
+  })
+
+  test("its own time limit ends it, and asks for no last word", () => {
+    const near = { ...scene, task: { place, run: { timeout: 1050 } }, run: { away } }
+    expect(at("working", near).takes(unreachable)).toMatchObject({ stage: "working", does: [] })
+    const over = { ...scene, task: { place, run: { timeout: 900 } }, run: { away } }
+    const { commands } = at("working", over).takes(unreachable)
+    expect(command(commands, "end")?.ending.reason?.code).toBe("timeout")
+  })
+
+  test("it is told nothing, and that is said", () => {
+    const answers: unknown[] = []
+    const reply = (answer: unknown) => void answers.push(answer)
+    const { commands } = at("working", gone).takes({ type: "tell", text: "MORE", reply })
+    expect(command(commands, "answer")?.with).toEqual({ away: "big" })
+  })
+
+  test("a sleep of this machine is not counted", () => {
+    expect(at("working", gone).takes({ type: "slept", ms: 7000 }).run?.away?.since).toBe(away.since + 7000)
+  })
+
+  test("a last word that was asked for is not waited for", () => {
+    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: 0 } as const
+    const limits = { ...OptionsSchema.parse({}), lastWord: 10 }
+    const watched = { task: taskOf(), ownTasks: false, now: 50, limits, spent: NOTHING_SPENT }
+    const progress = progressOf({ lastWord, away: { host: "big", since: 40, most: 0 }, asks: [askOf({ askedAt: 1 })] })
+    expect(demandOf({ ...watched, progress })).toBeUndefined()
+    expect(dueAt({ ...watched, task: taskOf({ run: { timeout: 0 } }), progress })).toBe(Number.POSITIVE_INFINITY)
+  })
+})
+
+test("a host takes as many tasks as its option says, and others go past those that wait for it", () => {
+  const queued = (id: string, createdAt: number, where = place) =>
+    taskOf({ id, place: where, run: { createdAt, startedAt: undefined } } as object)
+  const there = taskOf({ id: "r", place })
+  const active = [there, queued("a", 1), queued("b", 2), queued("c", 3, { ...place, kind: "gpu" })]
+  const limits = { maxConcurrentTasks: 0, maxConcurrentPerModel: {} }
+  const mostIn = (name: string) => (name === "big" ? 2 : 0)
+  const ids = admissible(active, limits, undefined, undefined, mostIn).map(({ id }) => id)
+  expect(ids).toEqual(["a", "c"])
+})
+
+describe("the option hosts", () => {
+  test("takes ssh's name for the whole, and fills in the rest", () => {
+    const { options, problems } = parseOptions({ hosts: { big: "big" } })
+    expect(problems).toEqual([])
+    expect(options.hosts?.big).toMatchObject({ ssh: "big", maxTasks: 4, contactTimeout: 600_000, setup: null })
+  })
+
+  test("leaves a bad entry out, says why, and takes the others", () => {
+    const both = { ssh: "a", command: ["b"] }
+    const { options, problems } = parseOptions({
+      hosts: { here: "x", "Not-This": "y", both, none: {}, bad: { command: [] }, flag: "-oProxyCommand=x", ok: "ok" },
+    })
+    expect(Object.keys(options.hosts ?? {})).toEqual(["ok"])
+    expect(problems).toEqual([
+      'Option "hosts.here" is "x": that is the name of another place. It is left out.',
+      'Option "hosts.Not-This" is "y": a host\'s name has lower-case letters, digits and hyphens, 32 at most. It is left out.',
+      'Option "hosts.both" is {"ssh":"a","command":["b"]}: it needs either ssh or command. It is left out.',
+      'Option "hosts.none" is {}: it needs either ssh or command. It is left out.',
+      expect.stringContaining('Option "hosts.bad" is {"command":[]}: command: '),
+      expect.stringContaining('Option "hosts.flag" is "-oProxyCommand=x": '),
+    ])
+  })
+})

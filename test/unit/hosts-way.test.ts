@@ -1,0 +1,343 @@
+import { PassThrough } from "node:stream"
+import { describe, expect, test } from "vitest"
+import { LINE, opening } from "../../src/place/host/bootstrap.ts"
+import type { ChannelPorts } from "../../src/place/host/channel.ts"
+import { bytesOf, encode, Frames, inFrames, MARKER, MOST_BODY_BYTES, textOf } from "../../src/place/host/frames.ts"
+import { commandOf } from "../../src/place/host/hosts.ts"
+import { Link } from "../../src/place/host/link.ts"
+import type { Pong, Served } from "../../src/place/host/orders.ts"
+import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "../../src/place/host/reach.ts"
+import { serve } from "../../src/place/host/relay/serve.ts"
+import { movedID, movedMessage, skewOfIDs } from "../../src/place/host/stub.ts"
+import { versionProblem } from "../../src/place/host/versions.ts"
+import { FakeClock } from "../support/fake-clock.ts"
+
+/** The way to another machine: its frames, its phases, its connection. */
+
+describe("frames", () => {
+  test("come out as they went in, however the bytes are cut", () => {
+    const long = new Uint8Array(MOST_BODY_BYTES * 2 + 3).fill(7)
+    const stream = Buffer.concat([...inFrames("data", 3, long), encode("end", 3), encode("ping", 0, bytesOf("né"))])
+    for (const size of [1, 7, 4096, stream.length]) {
+      const frames = new Frames(false)
+      const taken = []
+      for (let from = 0; from < stream.length; from += size)
+        taken.push(...frames.take(stream.subarray(from, from + size)))
+      expect(taken.map(({ kind, call }) => [kind, call])).toEqual([
+        ["data", 3],
+        ["data", 3],
+        ["data", 3],
+        ["end", 3],
+        ["ping", 0],
+      ])
+      expect(Buffer.concat(taken.slice(0, 3).map(({ body }) => body)).equals(long)).toBe(true)
+      expect(textOf(taken[4]?.body ?? new Uint8Array())).toBe("né")
+    }
+  })
+
+  test("what a shell prints before the first is skipped, also where it looks like the beginning of it", () => {
+    const said = Buffer.concat([bytesOf(`Welcome\n${MARKER.slice(0, 5)}`), bytesOf(MARKER), encode("pong", 1)])
+    const frames = new Frames(true)
+    const taken = [...said].flatMap((byte) => frames.take(Uint8Array.of(byte)))
+    expect(taken).toMatchObject([{ kind: "pong", call: 1 }])
+  })
+
+  test("what is no frame is told as such", () => {
+    expect(() => new Frames(false).take(bytesOf("this is no frame"))).toThrow("something else wrote")
+  })
+})
+
+describe("phases", () => {
+  const taken = (...inputs: readonly ReachInput[]): Reach =>
+    inputs.reduce<Reach>((reach, input) => step(reach, input, 1000), IDLE)
+  const wanted = { type: "wanted", known: false } as const
+  const closed = { type: "closed", why: "cut", byItself: true } as const
+  const due = { type: "due" } as const
+
+  test("a command that ends by itself is tried three times, and then told", () => {
+    const reach = taken(wanted)
+    expect([reach.phase, pauseBefore(reach, 1000)]).toEqual(["connecting", 0])
+    expect(pauseBefore(taken(wanted, closed), 1000)).toBe(1500)
+    expect(pauseBefore(taken(wanted, closed, closed), 1000)).toBe(3000)
+    expect(taken(wanted, closed, closed, closed)).toEqual({ phase: "ended", why: "cut" })
+    expect(taken(wanted, { ...closed, fatal: true })).toEqual({ phase: "ended", why: "cut" })
+    expect(taken(wanted, closed, closed, closed, wanted).phase).toBe("connecting")
+  })
+
+  test("one that hangs is tried again and again", () => {
+    const hung = { ...closed, byItself: false }
+    expect(taken(wanted, hung, hung, hung, hung)).toMatchObject({ phase: "connecting", tries: 0 })
+  })
+
+  test("after a loss it is tried at once, then after 1, 2, 4, and then every 5 s", () => {
+    let reach = taken(wanted, { type: "opened" }, closed)
+    const pauses = []
+    for (let nth = 0; nth < 6; nth++) {
+      expect(reach.phase).toBe("no contact")
+      pauses.push(pauseBefore(reach, 1000))
+      reach = step(step(reach, due, 100_000), closed, 1000)
+    }
+    expect(pauses).toEqual([0, 1000, 2000, 4000, 5000, 5000])
+    expect(step(reach, { type: "opened" }, 1000)).toEqual({ phase: "contact" })
+  })
+
+  test("a host that was reached before is tried until it is reached", () => {
+    const again = taken({ type: "wanted", known: true })
+    expect(again).toMatchObject({ phase: "no contact", since: 1000 })
+    expect(taken({ type: "wanted", known: true }, due, closed, due, closed).phase).toBe("no contact")
+    expect(taken(wanted, { type: "opened" }, { type: "wanted", known: true }).phase).toBe("contact")
+  })
+
+  test("what nobody wants is idle, and what comes late changes nothing", () => {
+    expect(taken(wanted, { type: "unwanted" })).toEqual(IDLE)
+    expect(taken({ type: "opened" })).toEqual(IDLE)
+    expect(taken(closed)).toEqual(IDLE)
+    expect(pauseBefore(taken(wanted, { type: "opened" }), 1000)).toBeUndefined()
+  })
+
+  test("the last line of what a command complained is why it ended", () => {
+    expect(lastLine("Warning: x\nssh: Could not resolve hostname nohost\n\n")).toBe(
+      "ssh: Could not resolve hostname nohost",
+    )
+    expect(lastLine("")).toBe("")
+  })
+})
+
+test("the line that starts it survives another shell, and what it reads is two lines", () => {
+  expect(LINE).not.toMatch(/[!\n]/)
+  const lines = opening("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
+  expect(lines).toHaveLength(3)
+  expect(lines[0]).toContain(`o='it'\\''s'`)
+})
+
+test("ssh is asked for no password, and gives up what does not answer", () => {
+  expect(commandOf({ ssh: "big" })).toEqual([
+    "ssh",
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=8",
+    "-o",
+    "ServerAliveInterval=5",
+    "-o",
+    "ServerAliveCountMax=2",
+    "big",
+  ])
+  expect(commandOf({ command: ["docker", "exec"] })).toEqual(["docker", "exec"])
+})
+
+test.each([
+  ["1.17.9", "big has OpenCode 1.17.9; 1.18.28 or newer, below 2, is needed."],
+  ["1.18.27", "big has OpenCode 1.18.27; 1.18.28 or newer, below 2, is needed."],
+  ["2.0.0", "big has OpenCode 2.0.0; 1.18.28 or newer, below 2, is needed."],
+  ["1.18.28", undefined],
+  ["1.18.33", undefined],
+  ["1.19.3", undefined],
+])("OpenCode %s there", (version, problem) => {
+  expect(versionProblem("big", version)).toBe(problem)
+})
+
+describe("another clock", () => {
+  const id = "msg_0123456789abxyz"
+
+  test("moves ids there and back, and only where it is another one", () => {
+    const day = 86_400_000
+    expect(movedID(movedID(id, day), -day)).toBe(id)
+    expect(movedID(id, day) > id).toBe(true)
+    expect(movedID("ses_x", day)).toBe("ses_x")
+    expect([skewOfIDs(59_999), skewOfIDs(-90_000.5)]).toEqual([0, -90_000])
+  })
+
+  test("is taken off the times of messages", () => {
+    const message = {
+      id,
+      role: "assistant",
+      createdAt: 5000,
+      completedAt: 6000,
+      parentID: id,
+      summary: false,
+      parts: [],
+    } as const
+    expect(movedMessage(message, { ids: 0, clock: 1000 })).toMatchObject({ id, createdAt: 4000, completedAt: 5000 })
+  })
+})
+
+describe("a connection", () => {
+  const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
+  const served: Served = { id: "one", version: "1.18.33" }
+
+  const start = () => {
+    const clock = new FakeClock()
+    const lines: { ports: ChannelPorts; closed: boolean; pong?: (pong: Pong) => void; orders: string[] }[] = []
+    const phases: string[] = []
+    const settings = { name: "big", command: ["x"], opencode: "", connectTimeout: 5000, relay }
+    const link = new Link(settings, {
+      clock,
+      script: async () => "relay",
+      log: () => {},
+      changed: ({ phase }) => void phases.push(phase),
+      open(ports) {
+        const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
+        lines.push(line)
+        return {
+          call: async (order, options) => {
+            line.orders.push(order.do)
+            if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(served)))
+            return {}
+          },
+          ping: (answered) => {
+            line.pong = answered
+          },
+          close: () => {
+            line.closed = true
+          },
+        }
+      },
+    })
+    const opened = async (at = lines.length - 1) => {
+      lines[at]?.ports.opened({ now: clock.now() + 7000, cache: "/far/.cache", pid: 1 })
+      await clock.advance(0)
+    }
+    return { clock, link, lines, phases, opened }
+  }
+
+  test("is made when somebody needs it, and measures the other clock", async () => {
+    const { clock, link, lines, opened, phases } = start()
+    expect(lines).toHaveLength(0)
+    link.use("a")
+    await clock.advance(0)
+    const reached = link.reached()
+    await opened()
+    expect(await reached).toEqual({ skew: 7000, cache: "/far/.cache", server: served })
+    expect(phases).toEqual(["connecting", "contact"])
+  })
+
+  test("is given up where nobody answers in time, and made again at once", async () => {
+    const { clock, link, lines, opened, phases } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    await clock.advance(9999)
+    expect(link.reach.phase).toBe("contact")
+    await clock.advance(1)
+    expect(lines[0]?.closed).toBe(true)
+    expect(link.reach.phase).toBe("no contact")
+    await clock.advance(0)
+    expect(lines).toHaveLength(2)
+    await opened()
+    expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])
+  })
+
+  test("is given up where the server there is silent though the way is well", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    lines[0]?.pong?.({ now: 1, server: false })
+    await clock.advance(4000)
+    expect(link.reach.phase).toBe("contact")
+    lines[0]?.pong?.({ now: 1, server: false })
+    expect(link.reach.phase).toBe("no contact")
+  })
+
+  test("an attempt that hangs is ended, and told by nobody until somebody gives it up", async () => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    await clock.advance(0)
+    const stop = new AbortController()
+    const reached = link.reached(stop.signal)
+    await clock.advance(5000)
+    expect(lines[0]?.closed).toBe(true)
+    await clock.advance(0)
+    expect(lines).toHaveLength(2)
+    stop.abort()
+    await expect(reached).rejects.toThrow("it was stopped")
+  })
+
+  test("why it could not be made is the command's last line, or that there is no OpenCode", async () => {
+    for (const [complaint, why, tries] of [
+      ["x\nssh: Could not resolve hostname big\n", "big could not be reached: ssh: Could not resolve hostname big", 3],
+      ["superagents: no opencode\n", "OpenCode was not found on big.", 1],
+    ] as const) {
+      const { clock, link, lines } = start()
+      link.use("a")
+      const reached = link.reached().catch((error) => error.message)
+      for (let nth = 0; nth < tries; nth++) {
+        await clock.advance(3000)
+        lines[nth]?.ports.closed({ complaint, byItself: true, started: false })
+      }
+      expect(await reached).toBe(why)
+      expect(link.reach.phase).toBe("ended")
+      await expect(link.call({ do: "rest" })).rejects.toThrow("there is no contact with big")
+    }
+  })
+
+  test("is kept for a while when nobody needs it, and then let go", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const answer = () => lines[0]?.pong?.({ now: 1, server: true })
+    link.release("a")
+    expect(lines[0]?.orders).toEqual(["serve", "rest"])
+    for (let waited = 0; waited < 600_000; waited += 4000) {
+      answer()
+      await clock.advance(4000)
+    }
+    expect(lines[0]?.closed).toBe(true)
+    expect(link.reach.phase).toBe("idle")
+  })
+})
+
+describe("the far end", () => {
+  const start = (patience = 60_000) => {
+    const [input, output] = [new PassThrough(), new PassThrough()]
+    const over = serve({ input, output }, { client: "me", unattended: 1000, kept: 1000, patience })
+    const frames = new Frames(true)
+    const waiting: ((taken: ReturnType<Frames["take"]>) => void)[] = []
+    output.on("data", (chunk: Uint8Array) => {
+      const taken = frames.take(chunk)
+      for (const hear of waiting) hear(taken)
+    })
+    const run = (call: number, line: string, body = "") =>
+      new Promise<{ out: string; errors: string; end: object }>((resolve) => {
+        let [out, errors] = ["", ""]
+        waiting.push((taken) => {
+          for (const frame of taken.filter((each) => each.call === call)) {
+            if (frame.kind === "data") out += textOf(frame.body)
+            if (frame.kind === "errors") errors += textOf(frame.body)
+            if (frame.kind === "end") resolve({ out, errors, end: JSON.parse(textOf(frame.body)) })
+          }
+        })
+        input.write(encode("open", call, bytesOf(JSON.stringify({ do: "run", line }))))
+        for (const frame of inFrames("data", call, bytesOf(body))) input.write(frame)
+        input.write(encode("end", call))
+      })
+    return { input, over, run }
+  }
+
+  test("runs lines of shell side by side, and passes their streams", async () => {
+    const { input, over, run } = start()
+    const body = "x".repeat(200_000)
+    const [one, two] = await Promise.all([run(1, "cat | wc -c; echo no >&2; exit 3", body), run(2, "echo two")])
+    expect(one).toMatchObject({ errors: "no\n", end: { code: 3 } })
+    expect(one.out.trim()).toBe("200000")
+    expect(two).toEqual({ out: "two\n", errors: "", end: { code: 0 } })
+    input.end()
+    await over
+  })
+
+  test("ends what it runs when the connection ends", async () => {
+    const { input, over, run } = start()
+    const ended = run(1, "sleep 600 & echo $!; wait")
+    input.write(encode("cancel", 1))
+    expect((await ended).end).toEqual({ code: null })
+    input.end()
+    await over
+  })
+
+  test("goes when it hears nothing for too long", async () => {
+    await start(10).over
+  })
+})
