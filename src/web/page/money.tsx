@@ -7,7 +7,7 @@ import { ended, now, running, runningNow, state } from "./state.ts"
 const MINUTE_MS = 60_000
 
 /** Looked at once a minute, and when what runs has cost more. */
-const minute = () => Math.floor(now() / MINUTE_MS) * MINUTE_MS
+const minute = createRoot(() => createMemo(() => Math.floor(now() / MINUTE_MS) * MINUTE_MS))
 const all = () => [...ended(), ...runningNow()]
 
 /** What was spent in 24 hours: what the day's budget counts where there is one, else what the tasks shown here cost. */
@@ -24,7 +24,9 @@ export function Money() {
   const spent = spentOfDay
   const limit = () => state.limits?.dayCost ?? 0
   const hours = createMemo(() => costByHour(all(), minute()))
-  const most = () => Math.max(...hours().map(({ cost }) => cost), 1e-9)
+  const most = createMemo(() => Math.max(...hours().map(({ cost }) => cost), 1e-9))
+  const byAgent = createMemo(() => costBy(all(), minute(), ({ agent }) => agent))
+  const byModel = createMemo(() => costBy(all(), minute(), ({ model }) => model ?? "the conversation's model"))
   return (
     <section class="panel" aria-labelledby="money-title">
       <div class="panel-bar">
@@ -65,8 +67,8 @@ export function Money() {
               <span>now</span>
             </p>
           </figure>
-          <Costs title="By agent" rows={costBy(all(), minute(), ({ agent }) => agent)} named />
-          <Costs title="By model" rows={costBy(all(), minute(), ({ model }) => model ?? "the conversation's model")} />
+          <Costs title="By agent" rows={byAgent()} named />
+          <Costs title="By model" rows={byModel()} />
         </div>
       </Show>
     </section>
