@@ -1,4 +1,5 @@
 import type { Ran } from "./receipt.ts"
+import type { Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -238,6 +239,8 @@ export type HostEvent =
       readonly type: "error"
       readonly sessionID: string
       readonly error: AnswerError
+      /** What the provider answered, where the host tells that. */
+      readonly refusal?: Pick<Refusal, "status" | "headers" | "body">
     }
   | {
       readonly type: "tool"

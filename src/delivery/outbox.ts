@@ -29,6 +29,8 @@ export type OutboxPorts = {
   readonly gatherMs: (task: Task) => number
   /** False where the parent's model is not to be started by this: somebody or something has stopped it. */
   readonly mayWake: (task: Task) => boolean
+  /** True where the parent's model is at its limit: it is started later, by `rouse`. */
+  readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
   /** Its model was started in the moment in which it was stopped. Must not reject. */
   readonly silence: (parentID: string) => Promise<void>
   /** Must not reject. */
@@ -273,7 +275,7 @@ export class Outbox {
     // It may have been forgotten while all that was asked.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task)
+    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !this.#ports.isClosed(task, persona)
     lane.idled = false
     const prompt = promptOf(task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)

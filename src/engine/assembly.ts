@@ -75,7 +75,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const elsewhere = new Elsewhere(parts, ledger)
   const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
   const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
-  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => conductor)
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const home = new ComingHome(parts, places)
   const validate = ports.validate ?? noValidation
   const field: Field = new Field(parts, {
@@ -111,6 +111,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const queue: Queue = new Queue(parts, {
     isClosed: (task) => gates.closedFor(task),
     came: () => gates.look(),
+    unpaid: (model) => gates.unpaid(model),
     conductor,
     allowance,
     waiting,
@@ -122,6 +123,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     conductor,
     places,
     kinds: ports.kinds,
+    unpaid: (model) => gates.unpaid(model),
     forks,
     isThread,
     randomID,
@@ -135,6 +137,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     pump: () => queue.pump(),
     hasSlot: (id) => queue.hasSlot(id),
     at,
+    rouse: (task) => outbox.rouse(task),
   })
   const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, validate, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })

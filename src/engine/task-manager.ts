@@ -7,6 +7,7 @@ import {
   type Ending,
   isActive,
   isBriefed,
+  isParked,
   isQueued,
   isUnattended,
   isUnmerged,
@@ -181,7 +182,9 @@ export class TaskManager {
   async output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
     const found = this.#find(reference, caller.sessionID)
-    if (block > 0) await this.#all.conductor.wait(found, block, signal)
+    const { opensIn = 0 } = this.#view(found)
+    // A parked task whose provider opens later than the call waits will not end before that.
+    if (block > 0 && (!isParked(found) || opensIn <= block)) await this.#all.conductor.wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // The host stores what an aborted answer had so far when the abort is done.

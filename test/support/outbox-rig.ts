@@ -98,6 +98,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     isLast: () => world.isLast,
     gatherMs: () => 250,
     mayWake: () => world.mayWake,
+    isClosed: () => false,
     silence: async (parentID) => void states.push(`${parentID} silenced`),
     compose: async ({ id }) => {
       await world.composing(id)

@@ -398,6 +398,17 @@ describe("parked", () => {
     expect(takes({ type: "said", word, problem: "no" }).stage).toBe("leaving")
   })
 
+  test("whose place went with an earlier process, it has that made again first, and says what it said", () => {
+    const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", reenters: true } })
+    const on = takes({ type: "admitted" })
+    expect(on).toMatchObject({ stage: "entering", does: ["record", "enter"] })
+    expect(command(on.commands, "enter")).toMatchObject({ save: false, again: true })
+    const ready =
+      on.run && at("entering", { run: on.run }).takes({ type: "entered", answers: [], preface: "elsewhere" })
+    expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "in /place" }])
+    expect(ready?.run).not.toHaveProperty("reenters")
+  })
+
   test("it ends as any run does", () => {
     expect(at("parked", scene).takes(end).run?.closing?.task.run).toMatchObject({ parkedMs: 5000, endedAt: NOW })
   })

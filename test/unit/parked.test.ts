@@ -1,4 +1,7 @@
 import { describe, expect, test } from "vitest"
+import type { EnterRequest } from "../../src/place/place.ts"
+import { toolsFor } from "../../src/tools/index.ts"
+import type { Tool } from "../../src/tools/tool.ts"
 import { flush } from "../support/fake-clock.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 
@@ -14,8 +17,9 @@ class Provider {
   constructor(
     { bucket, shutMs, tells = true }: { bucket: number; shutMs: number; tells?: boolean },
     options: RigOptions["options"] = {},
+    worktrees?: RigOptions["worktrees"],
   ) {
-    this.rig = new Rig({ options })
+    this.rig = new Rig({ options, worktrees })
     this.left = bucket
     this.rig.script(({ sessionID, toolResults }) => {
       if (sessionID === this.rig.parent) return undefined
@@ -40,6 +44,8 @@ class Provider {
     )
   }
 }
+
+const isParkedNow = (rig: Rig, id: string) => rig.view(id).phase?.startsWith("parked") === true
 
 const settings = { maxConcurrentTasks: 10, maxLaunchesPerMinute: 0 }
 
@@ -296,6 +302,164 @@ describe("a restart", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
     expect(done).toBe(2)
     expect(calls()).toBe(2)
+  })
+})
+
+describe("a restart of a task in a worktree", () => {
+  test("keeps it parked; its work is put away and its place made again before it goes on with the same prompt", async () => {
+    const calls: string[] = []
+    const place = {
+      capture: async () => {},
+      enter: async ({ again, bringIn }: EnterRequest) => {
+        calls.push(`enter ${again ?? false} ${bringIn ?? false}`)
+        return { directory: "/place", told: `Work in /place, ${calls.length}.` }
+      },
+      putAway: async () => {
+        calls.push("put away")
+        return { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
+      },
+    }
+    const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings, async () => place as never)
+    const { rig } = provider
+    const { id, sessionID } = await rig.launch({ prompt: "FIND 0", place: "worktree" })
+    await rig.clock.until(() => isParkedNow(rig, id))
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.view(id).phase).toMatch(/^parked until/)
+    expect(calls).toEqual(["enter false false"])
+    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    provider.left = 100
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(calls).toEqual(["enter false false", "put away", "enter true false", "put away"])
+    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    expect(asked.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")))).toEqual([
+      ["FIND 0", "Work in /place, 1."],
+    ])
+    expect(rig.errors()).toEqual([])
+  })
+})
+
+describe("a refusal for want of money", () => {
+  const broke = (rig: Rig) => {
+    const asked: string[] = []
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      asked.push(sessionID)
+      return { status: 402, body: { error: { message: "Insufficient credits." } } }
+    })
+    return asked
+  }
+
+  test("ends its run after one request, and those that have not begun without any; launches are errors for a minute", async () => {
+    const rig = new Rig({ options: { ...settings, maxConcurrentTasks: 1 } })
+    const asked = broke(rig)
+    const [first, second] = [await rig.launch({ prompt: "A" }), await rig.launch({ prompt: "B" })]
+    expect((await rig.ended(first.id)).outcome?.reason).toEqual({
+      code: "provider",
+      text: "Insufficient credits. This does not pass by waiting.",
+    })
+    expect((await rig.ended(second.id)).outcome?.reason?.text).toMatch(
+      /^Not begun: scripted\/alpha refused another task \S+ ago: Insufficient credits\.$/,
+    )
+    expect(asked).toHaveLength(1)
+    await expect(rig.launch({ prompt: "C" })).rejects.toThrow("This does not pass by waiting: use another model")
+    expect(await rig.launch({ prompt: "D", model: "scripted/beta" })).toBeDefined()
+    await rig.clock.advance(MINUTE_MS)
+    expect(await rig.launch({ prompt: "E" })).toBeDefined()
+  })
+
+  test("ends a run at the first refusal, too, where OpenCode would ask again", async () => {
+    const rig = new Rig({ options: settings })
+    let asked = 0
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      asked++
+      return { status: 429, body: { error: { message: "You exceeded your current quota: insufficient_quota" } } }
+    })
+    const { id } = await rig.launch({ prompt: "A" })
+    expect((await rig.ended(id)).outcome?.reason?.text).toContain("This does not pass by waiting.")
+    expect(asked).toBe(1)
+  })
+})
+
+describe("while the parent's own model is at its limit", () => {
+  test("ends are stored at once, and it is woken once when that opens", async () => {
+    const provider = new Provider({ bucket: 3, shutMs: 10 * MINUTE_MS }, settings)
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { text: "found" })
+    const [task] = await provider.launchAll(1)
+    const [parked] = await provider.launchAll(1)
+    await rig.clock.until(() => isParkedNow(rig, task?.id ?? "") || isParkedNow(rig, parked?.id ?? ""))
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    const again = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    await rig.ended(elsewhere.id)
+    await rig.ended(again.id)
+    await rig.clock.advance(MINUTE_MS)
+    const told = () => rig.notices().filter(({ visible }) => visible.includes("finished")).length
+    expect(told()).toBeGreaterThanOrEqual(2)
+    const before = rig.answers().length
+    provider.left = 100
+    await rig.clock.advance(10 * MINUTE_MS)
+    expect(rig.answers().length).toBeGreaterThan(before)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("it is woken at its time where nobody is parked who could try before", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
+    rig.onPrompt("ELSEWHERE", { text: "found" })
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    await rig.clock.until(() => rig.task(elsewhere.id).status === "completed")
+    await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.answers()).toEqual([])
+    await rig.clock.advance(10 * MINUTE_MS)
+    expect(rig.answers()).toHaveLength(1)
+  })
+})
+
+describe("what is said of a parked task", () => {
+  const closed = async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
+    const [task] = await provider.launchAll(2)
+    await provider.rig.clock.until(() => isParkedNow(provider.rig, task?.id ?? ""))
+    return {
+      rig: provider.rig,
+      id: task?.id ?? "",
+      tool: (name: string) => toolsFor(provider.rig.manager, provider.rig.options)[name] as Tool,
+    }
+  }
+
+  test("a launch says that it is parked and begins by itself, the list until when", async () => {
+    const { rig, tool } = await closed()
+    const launched = await tool("superagents_task").execute(
+      { prompt: "FIND", description: "d", agent: "general" },
+      rig.caller,
+    )
+    expect(launched.output).toMatch(
+      /scripted\/alpha is at its limit until \d\d:\d\d \(in \S+( \S+)?\): the task is parked and begins by itself then\./,
+    )
+    expect(launched.output).not.toContain("free slot")
+    const { output } = await tool("superagents_list").execute({}, rig.caller)
+    expect(output.split("\n").at(-1)).toMatch(/ \| 2 parked until \d\d:\d\d \(scripted\/alpha\)$/)
+  })
+
+  test("a call that would wait for less than its provider does answers at once", async () => {
+    const { rig, id } = await closed()
+    const before = rig.clock.now()
+    const { view } = await rig.manager.output(id, rig.caller, 60_000)
+    expect([view.phase, rig.clock.now()]).toEqual([expect.stringMatching(/^parked until/), before])
+  })
+
+  test("who asks to try one that is not parked hears what it does", async () => {
+    const rig = new Rig({ options: settings })
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
+    const { id } = await rig.launch()
+    await flush()
+    expect(() => rig.manager.unpark(id, rig.parent)).toThrow(`${id} is not parked: it is working.`)
   })
 })
 

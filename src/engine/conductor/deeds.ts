@@ -112,7 +112,7 @@ export class Deeds {
   }
 
   /** Its record is written, what it waited for is read, its place made ready. */
-  async #enter(entry: Entry, task: Task, { save }: Of<"enter">): Promise<Input> {
+  async #enter(entry: Entry, task: Task, { save, again }: Of<"enter">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
     // Read before its place is made: what it waited for may be dropped meanwhile.
     const others = (task.run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
@@ -126,7 +126,7 @@ export class Deeds {
     const stop = new AbortController()
     entry.stop = stop
     // The plugin's end stops a set-up command, too.
-    const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]))
+    const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
     entry.held = entering.catch(() => {})
     try {
       return { type: "entered", answers, preface: await entering }

@@ -1,6 +1,7 @@
 import type { Task } from "../../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../../delivery/compose.ts"
 import { Outbox } from "../../delivery/outbox.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Parts } from "../parts.ts"
 import { gatherMs, isLastNews, mayWake, newsOf } from "../tasks/news.ts"
 import type { Answers } from "./answers.ts"
@@ -11,7 +12,12 @@ import { stopSession } from "./stopping.ts"
 const WOKEN_MS = 300
 
 /** The outbox, and what it needs to know of tasks. `development`: notifications carry a hidden hint. */
-export function outboxOf(parts: Parts, development: boolean, answers: Answers, conductor: () => Conductor): Outbox {
+export function outboxOf(
+  parts: Parts,
+  development: boolean,
+  answers: Answers,
+  others: () => { readonly conductor: Conductor; readonly gates: Gates },
+): Outbox {
   const { host, clock, options, store, journal, toaster, background, stopped } = parts
   return new Outbox({
     host,
@@ -21,13 +27,14 @@ export function outboxOf(parts: Parts, development: boolean, answers: Answers, c
     isLast: (task) => isLastNews(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
+    isClosed: (task, persona) => others().gates.keepsFromWaking(task, persona?.model),
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
       const answer = wanted ? await answerTo(task, parts, answers) : undefined
       return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
     },
-    told: (task, state, handedOver) => conductor().told(task, state, handedOver),
+    told: (task, state, handedOver) => others().conductor.told(task, state, handedOver),
     drained: (parentID, woken) => {
       const flush = () => {
         if (stopped.aborted) return
@@ -39,7 +46,7 @@ export function outboxOf(parts: Parts, development: boolean, answers: Answers, c
       else flush()
       // A task that was told of its own without being woken may have ended long before.
       const parent = store.bySession(parentID)
-      if (!woken && parent) conductor().deliver(parent.id, { type: "look" })
+      if (!woken && parent) others().conductor.deliver(parent.id, { type: "look" })
     },
     run: (what, work) => background.run(what, work),
   })

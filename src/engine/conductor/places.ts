@@ -108,18 +108,19 @@ export class Places {
 
   /**
    * Prepares the run's place and moves its session there. Returns what the agent has to be told of it. Rejects where
-   * that failed, or the run ended meanwhile.
+   * that failed, or the run ended meanwhile. `left`: the run goes on with what it had done there when OpenCode stopped.
    */
-  async enter(task: Task, signal: AbortSignal): Promise<string> {
+  async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
     const { host } = this.#parts
     const folder = homeOf(this.#parts, task)
     const place = await this.placeOf(task)
-    const again = run.generation > 0
+    const again = left || run.generation > 0
+    if (left) await place.putAway(task.id, folder)
     // One that waited for others is to see what they have done.
     if (!again && run.after) await place.capture(task.id, folder)
     // Not of another folder than the one that its work was made from.
-    const bringIn = again && folder === task.place?.folder
+    const bringIn = again && !left && folder === task.place?.folder
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, told } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")

@@ -259,9 +259,9 @@ export class Recovery {
     const { options, store, clock } = this.#parts
     const { parked } = task.run
     const asked = askedOf(task, messages)
-    if (!parked || !options.gate || task.place || task.part || !asked || !this.#own(task)) return false
+    if (!parked || !options.gate || task.part || !asked || !this.#own(task)) return false
     const entry = store.entry(task.id)
-    if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked }
+    if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { reenters: true }) }
     this.#ports.gates.rebuild(parked)
     return true
   }

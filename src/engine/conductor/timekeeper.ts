@@ -180,6 +180,6 @@ export class Timekeeper {
 
   #isIdle(): boolean {
     const { store } = this.#parts
-    return store.activeCount + store.foreignCount === 0
+    return store.activeCount + store.foreignCount === 0 && !this.#gates.owesWaking
   }
 }

@@ -2,14 +2,15 @@ import { CallError } from "../../core/errors.ts"
 import { answered, close, type Gate, isClosedFor, mayGo, nextProbe, probed, unprobed } from "../../core/gate.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
-import { sortRefusal } from "../../core/refusal.ts"
-import { isActive, isParked, isQueued, type Parked, type Reason, type Task } from "../../core/task.ts"
+import { type Refusal, sortRefusal } from "../../core/refusal.ts"
+import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
 import { announce } from "./notice.ts"
+import { Unpaid } from "./unpaid.ts"
 
 export type GatePorts = {
   readonly conductor: Conductor
@@ -18,6 +19,15 @@ export type GatePorts = {
   /** Whether a run could begin now, or go on, if its model were open. */
   readonly hasSlot: (taskID: string) => boolean
   readonly at: (time: number) => void
+  /** What was told of a task is to start its parent's model now. */
+  readonly rouse: (task: Task) => void
+}
+
+/** What an event tells of a refusal; undefined where it tells of none. */
+function refusalOf(event: HostEvent): Refusal | undefined {
+  if (event.type === "active") return event.activity.type === "retry" ? event.activity : undefined
+  if (event.type !== "error" || event.error.aborted) return undefined
+  return { message: event.error.message, ...event.refusal }
 }
 
 /**
@@ -30,6 +40,9 @@ export class Gates {
   readonly #gates = new Map<string, Gate>()
   /** Models that have answered in this process: a connection to them that fails is no wrong address. */
   readonly #answering = new Set<string>()
+  readonly #unpaid = new Unpaid()
+  /** By model: the last that was told to each session whose model was not started for it. */
+  readonly #unwoken = new Map<string, readonly Task[]>()
 
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
@@ -41,13 +54,45 @@ export class Gates {
     if (!this.#parts.options.gate || !task.model) return
     const key = modelKey(task.model)
     if (event.type === "answered") return this.#heardAnswer(task, key)
-    if (event.type !== "active" || event.activity.type !== "retry") return
+    const refusal = refusalOf(event)
+    if (refusal) this.#heardRefusal(task, key, refusal)
+  }
+
+  /** Why a model is not to be asked at all: nobody pays for it. Undefined where it may be. */
+  unpaid(model: Model | undefined): string | undefined {
+    return model && this.#unpaid.reason(modelKey(model), this.#parts.clock.now())
+  }
+
+  /**
+   * Whether a session's model is at its limit: then news are stored there and start nothing, and `task` is told anew
+   * when it opens.
+   */
+  keepsFromWaking(task: Task, model: Model | undefined): boolean {
+    const gate = model && this.#gates.get(modelKey(model))
+    if (!model || !gate || gate.opening) return false
+    const waiting = this.#unwoken.get(modelKey(model)) ?? []
+    this.#unwoken.set(modelKey(model), [...waiting.filter(({ parentID }) => parentID !== task.parentID), task])
+    this.#ports.at(gate.opensAt)
+    return true
+  }
+
+  /** Whether sessions are to be woken when a model opens. */
+  get owesWaking(): boolean {
+    return this.#unwoken.size > 0
+  }
+
+  #heardRefusal(task: Task, key: string, refusal: Refusal): void {
     const now = this.#parts.clock.now()
-    const { message, next, attempt } = event.activity
-    const { kind, until } = sortRefusal({ message, next, attempt }, now, this.#answering.has(key))
-    if (kind !== "limit" && kind !== "overload") return
+    const { kind, until } = sortRefusal(refusal, now, this.#answering.has(key))
+    const why = oneLine(refusal.message)
+    if (kind === "money") {
+      this.#unpaid.refused(key, { at: now, why })
+      this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
+      return this.#ports.pump()
+    }
+    if (kind === "other") return
     const before = this.#gates.get(key)
-    const gate = close(before, { kind, why: oneLine(message), until }, now, this.#askedAt(task))
+    const gate = close(before, { kind, why, until }, now, this.#askedAt(task))
     this.#gates.set(key, gate)
     this.#ports.at(gate.opensAt)
     this.#park(task, key, gate)
@@ -106,6 +151,7 @@ export class Gates {
 
   #heardAnswer(task: Task, key: string): void {
     this.#answering.add(key)
+    this.#unpaid.answered(key)
     const gate = this.#gates.get(key)
     if (!gate) return
     this.#gates.set(key, answered(gate, this.#askedAt(task)))
@@ -140,9 +186,12 @@ export class Gates {
     if (probe && (!probing || !isActive(probing) || this.#waitsForOthers(probing))) gate = unprobed(gate, probe.taskID)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
+    // Where nobody is parked who could try, a session that is woken does.
+    const isOpen = gate.opening !== undefined || (waiting.length === 0 && now >= gate.opensAt && this.#unwoken.has(key))
+    if (isOpen) this.#wakeAll(key)
     if (waiting.length === 0) {
       // Where it is still closed its time may be over: whoever comes is looked at then.
-      if (!gate.opening || !this.#gates.delete(key)) return
+      if (!isOpen || !this.#gates.delete(key)) return
       return this.#ports.pump()
     }
     const many = mayGo(gate, now)
@@ -156,6 +205,12 @@ export class Gates {
       this.#ports.conductor.deliver(id, { type: "opened" })
     }
     if (going.length > 0) this.#ports.pump()
+  }
+
+  #wakeAll(key: string): void {
+    const unwoken = this.#unwoken.get(key) ?? []
+    this.#unwoken.delete(key)
+    for (const task of unwoken) this.#ports.rouse(task)
   }
 
   /**

@@ -4,7 +4,7 @@ import { recentRuns } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { messageID, taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
-import type { Schema } from "../../core/task.ts"
+import type { Model, Schema } from "../../core/task.ts"
 import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Team } from "../../core/team.ts"
 import { withSchema } from "../../core/value.ts"
@@ -92,6 +92,8 @@ export type LauncherPorts = {
   /** True where a session's system prompt has what is of this session alone. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
+  /** Why nobody is to ask this model: nothing is paid for it. */
+  readonly unpaid: (model: Model | undefined) => string | undefined
   readonly queue: Queue
   readonly allowance: Allowance
   readonly elsewhere: Elsewhere
@@ -132,6 +134,7 @@ export class Launcher {
     ])
     const { agent, model } =
       request.fork === "whole" ? riderOf(request, persona, options) : await this.#chosen(request, agents, persona)
+    this.#refuseUnpaid(model)
     if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
@@ -156,6 +159,14 @@ export class Launcher {
     }
     const agent = findAgent(name, agents)
     return { agent: agent.name, model: model ? await chooseModel(this.#parts, model) : (agent.model ?? persona?.model) }
+  }
+
+  #refuseUnpaid(model: Model | undefined): void {
+    const why = this.#ports.unpaid(model)
+    if (why !== undefined)
+      throw new CallError(
+        `Nothing was launched: ${why}. This does not pass by waiting: use another model, or tell the user.`,
+      )
   }
 
   /** How a fork begins with its parent's own bytes; undefined where it is not to. */
@@ -185,6 +196,7 @@ export class Launcher {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
+    this.#refuseUnpaid(task.model)
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.conductor.over(task)

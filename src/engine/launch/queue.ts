@@ -1,5 +1,5 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isPart, isQueued, type Task } from "../../core/task.ts"
+import { isParked, isPart, isQueued, type Model, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
@@ -14,6 +14,8 @@ export type QueuePorts = {
   readonly isClosed: (task: Task) => boolean
   /** One more waits that may be the one that tries. */
   readonly came: () => void
+  /** Why nobody is to ask this model: nothing is paid for it. */
+  readonly unpaid: (model: Model | undefined) => string | undefined
   readonly holding: Holding
   /** How many tasks may be in a place at once; 0 for any number. */
   readonly mostIn: (place: string) => number
@@ -136,8 +138,13 @@ export class Queue {
   }
 
   /** A run that waited for its slot while others spent what there was ends. */
-  #endBeyondLimits({ id, parentID, run }: Task): boolean {
-    const { allowance, conductor } = this.#ports
+  #endBeyondLimits({ id, parentID, run, model }: Task): boolean {
+    const { allowance, conductor, unpaid } = this.#ports
+    const unasked = run.startedAt === undefined ? unpaid(model) : undefined
+    if (unasked !== undefined) {
+      const reason = { code: "provider", text: `Not begun: ${unasked}` } as const
+      return conductor.end(id, run.generation, { type: "failed", reason })
+    }
     const why = allowance.refusal(parentID, id)
     const text = run.startedAt === undefined ? `It never began: ${why}.` : `It did not go on: ${why}.`
     return why !== undefined && conductor.end(id, run.generation, { type: "failed", reason: { code: "budget", text } })

@@ -99,8 +99,8 @@ export type Command =
   /** Puts an event through the one door; `write`: the record is written at once. */
   | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
-  /** Gets what it waited for and its place ready. */
-  | { readonly do: "enter"; readonly save: boolean }
+  /** Gets what it waited for and its place ready; `again`: with what it had left there before a restart. */
+  | { readonly do: "enter"; readonly save: boolean; readonly again?: true }
   /** Makes a part, and has it begin. `text`: what it is asked, where something went before the team's prompt. */
   | { readonly do: "field"; readonly nth: number; readonly text: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }

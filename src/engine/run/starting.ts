@@ -46,8 +46,10 @@ function prompt(run: ActiveRun): Step {
   return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
 }
 
-export const entered: Handler<"entered"> = (run, { answers, preface }, world) => {
+export const entered: Handler<"entered"> = ({ reenters, ...run }, { answers, preface }, world) => {
   const { now, task } = world
+  // It goes on with what it was asked, word for word.
+  if (reenters) return prompt(sign(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
   if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text }, world)
   return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
@@ -91,8 +93,11 @@ const goOn: Handler<"admitted"> = (run, _input, { now, task }) => {
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const { lastWord } = run
   const later = lastWord && { ...lastWord, at: lastWord.at + now - at }
-  const { run: next, commands } = prompt({ ...sign(moved(run, "prompting"), now), goesOn: false, lastWord: later })
-  return { run: next, commands: [{ do: "record", event, write: true }, ...commands] }
+  const on = { ...sign(run, now), goesOn: false, lastWord: later }
+  const record = { do: "record", event, write: true } as const
+  if (run.reenters) return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
+  const { run: next, commands } = prompt(moved(on, "prompting"))
+  return { run: next, commands: [record, ...commands] }
 }
 
 /** Somebody wants its messages looked at. */

@@ -85,7 +85,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     prompted: ["parked"],
     stopped: ["parked"],
     opened: ["parked"],
-    admitted: ["prompting", "parked"],
+    admitted: ["prompting", "entering", "parked"],
     end: ["leaving"],
   },
   checking: { ...atWork("checking"), validated: ["working", "checking", "leaving"], checked: ["working", "leaving"] },

@@ -1,6 +1,7 @@
 import { normalize } from "node:path"
 import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
 import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
+import type { Refusal } from "../../core/refusal.ts"
 import type { Usage } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { ranOf } from "../../receipt/command.ts"
@@ -31,6 +32,16 @@ export function toError(error: unknown): { name: string; message: string } {
   const text = [data?.message, message, name].find((candidate) => typeof candidate === "string" && candidate !== "")
   return { name: typeof name === "string" ? name : "Error", message: errorLine(String(text ?? "unknown error")) }
 }
+
+/** What the provider answered, of an error that is one of its refusals. Headers have lower-case names. */
+export function refusalIn(error: unknown): { readonly refusal?: Pick<Refusal, "status" | "headers" | "body"> } {
+  const { data } = (error ?? {}) as { data?: Partial<ApiErrorData> }
+  const { statusCode: status, responseHeaders: headers, responseBody: body } = data ?? {}
+  if (typeof status !== "number") return {}
+  return { refusal: { status, ...(headers && { headers }), ...(typeof body === "string" && { body }) } }
+}
+
+type ApiErrorData = { statusCode: number; responseHeaders: Record<string, string>; responseBody: string }
 
 /** Providers' own words, shortened here if anywhere. */
 const MOST_ERROR_CHARS = 2000

@@ -3,7 +3,7 @@ import { remember } from "../../lib/remember.ts"
 import { oneLine } from "../../lib/text.ts"
 import { decodeRequest } from "../record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
-import { toError, toUsage } from "./convert.ts"
+import { refusalIn, toError, toUsage } from "./convert.ts"
 import { errorOf, finishOf } from "./words.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
@@ -99,7 +99,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message), next } }
   },
   "session.error": ({ sessionID, error }) =>
-    sessionID ? { type: "error", sessionID, error: errorOf(toError(error)) } : undefined,
+    sessionID ? { type: "error", sessionID, error: errorOf(toError(error)), ...refusalIn(error) } : undefined,
   "message.updated": ({ info }) => {
     if (info?.role !== "assistant" || !isWord(info.finish) || !info.id || !info.sessionID) return undefined
     return {
