@@ -84,6 +84,22 @@ describe("a merge", () => {
     expect(await merge()).toEqual({ kind: "nothing" })
   })
 
+  test("brings a folder in the place of a link that leads to itself", async () => {
+    user.link("loop", "loop").write("a", "a").commit()
+    await bench.worked((child) => child.remove("loop").write("loop/inside", "the agent's\n"))
+    expect(await merge()).toEqual({ kind: "merged", files: ["loop", "loop/inside"], submodules: [] })
+    expect(user.read("loop/inside")).toBe("the agent's\n")
+  })
+
+  test("that a link leading to itself stands in the way of names it, and touches nothing", async () => {
+    user.write(".gitignore", "loop\n").write("a", "a").commit()
+    await bench.worked((child) => child.write("loop/inside", "the agent's\n").git("add", "--force", "loop/inside"))
+    user.link("loop", "loop")
+    const before = user.state()
+    expect(await merge()).toMatchObject({ kind: "conflict", files: ["loop/inside"] })
+    expect(user.state()).toEqual(before)
+  })
+
   test("brings binaries, deletions, renames, mode bits, links and every name", async () => {
     const numbers = Array.from({ length: 5000 }, (_, index) => (index * 7919) % 256)
     const [binary, turned] = [Buffer.from(numbers), Buffer.from(numbers.toReversed())]

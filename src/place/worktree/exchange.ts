@@ -204,7 +204,8 @@ export async function stat(path: string): Promise<Stats | undefined> {
     return await lstat(path)
   } catch (error) {
     const { code } = error as { code?: string }
-    if (code === "ENOENT" || code === "ENOTDIR") return undefined
+    // Below a file, or below a link that leads to itself, nothing can stand.
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return undefined
     throw error
   }
 }

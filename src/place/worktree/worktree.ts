@@ -209,7 +209,7 @@ async function copyOne(from: string, to: string): Promise<void> {
     await mkdir(dirname(to), { recursive: true })
   } catch (error) {
     // A file or a link is there where the folder would be.
-    if (/^(EEXIST|ENOTDIR)$/.test((error as { code?: string }).code ?? "")) return
+    if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return
     throw error
   }
   if (existsSync(to)) return
