@@ -38,6 +38,8 @@ export type Report = {
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
+  /** Of one that still runs: for how long the call has waited for its end in vain, in ms. */
+  readonly waited?: number
   /** What it changed in a place of its own. */
   readonly shown?: Shown
 }
@@ -190,7 +192,7 @@ export class TaskManager {
     // The host stores what an aborted answer had so far when the abort is done.
     await this.#all.conductor.quiet(found.id)
     const task = store.get(found.id) ?? seen
-    if (isActive(task)) return { view: this.#view(task), firstLook: false }
+    if (isActive(task)) return { view: this.#view(task), firstLook: false, ...(block > 0 && { waited: block }) }
     const { text: answer, gone } = await this.#all.answers.of(task)
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)

@@ -16,8 +16,8 @@ import {
   waited,
 } from "../core/task.ts"
 import { duration, ticking } from "../lib/duration.ts"
-import { budget as budgetText } from "../lib/money.ts"
-import { oneLine, short } from "../lib/text.ts"
+import { budget as budgetText, dollars } from "../lib/money.ts"
+import { count, oneLine, short } from "../lib/text.ts"
 
 /** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
 
@@ -174,9 +174,8 @@ export function belowOf(sessionID: string, all: readonly Seen[], cleared: readon
 /** `12.3K tokens · $0.0123`; `≥` before what is known of more. */
 function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
   const atLeast = usage.atLeast ? "≥ " : ""
-  const dollars = usage.cost >= 1 ? usage.cost.toFixed(2) : usage.cost.toFixed(4)
   const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
-  const spent = `${atLeast}$${dollars}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
+  const spent = `${atLeast}${dollars(usage.cost)}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
@@ -250,7 +249,7 @@ function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
 
 function callsText(seen: Seen, all: readonly Seen[]): string[] {
   const calls = toolCallsOf(seen, all)
-  return calls === 0 ? [] : [`${calls} ${calls === 1 ? "call" : "calls"}`]
+  return calls === 0 ? [] : [count(calls, "call")]
 }
 
 const NO_PROGRESS: Progress = Object.freeze({

@@ -2,13 +2,15 @@ import { nameOf, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
-import { addFigures, isActive, NO_FIGURES, type Status, type Usage } from "../core/task.ts"
+import { addFigures, isActive, NO_FIGURES, type Status, type Task, type Usage } from "../core/task.ts"
 import type { Cleared, TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { spentOf } from "../lib/money.ts"
 import { count, oneLine } from "../lib/text.ts"
 import { marked, statusOf } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
+
+const MOST_REASON_CHARS = 120
 
 const NOTHING = "No background tasks found"
 
@@ -20,7 +22,8 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   if (views.length === 0) return { title: "No background tasks", output: NOTHING }
   const running = views.filter(({ task }) => isActive(task)).length
   const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
-  const title = `${count(views.length, "task")}, ${running} running`
+  const failed = views.filter(({ task }) => task.status === "error").length
+  const title = `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
   const lines = [...views.map(row), [...sums, ...parkedTexts(views)].join(" | ")]
   if (droppedUnread > 0)
@@ -108,12 +111,16 @@ const fetchedOf = ({ task }: TaskView): string => {
   return task.retrievedAt === undefined ? ", answer not fetched yet" : ", answer fetched"
 }
 
+/** Why a task failed, as far as a row has room. */
+const failureOf = ({ status, outcome }: Task): string =>
+  status === "error" && outcome?.reason ? ` (${oneLine(outcome.reason.text, MOST_REASON_CHARS)})` : ""
+
 function row(view: TaskView): string {
   const { task, whole, elapsed } = view
   const cells = [
     `${marked(task)} ${oneLine(task.description)}`,
     oneLine(task.agent),
-    statusOf(view),
+    `${statusOf(view)}${failureOf(task)}`,
     duration(elapsed),
     count(whole.toolCalls, "tool call"),
     usageText(whole),

@@ -7,7 +7,7 @@ import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } fro
 import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import { duration } from "../lib/duration.ts"
+import { duration, ticking } from "../lib/duration.ts"
 import { moment } from "../lib/moment.ts"
 import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
@@ -144,7 +144,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...forkLines(task),
     ...cacheLines(task),
   ]
-  const body = answer === undefined ? runningLines(view, patience) : endedLines(task, answer, offset, report)
+  const body = answer === undefined ? runningLines(view, patience, report.waited) : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
 
@@ -226,9 +226,10 @@ function cutLines({ fork }: Task): string[] {
   return ["Cut, with the characters that are left:", ...first, ...named.map((line) => `- ${line}`)]
 }
 
-function runningLines(view: TaskView, patience: number): string[] {
+/** `waited`: for how many ms the call has waited in vain. */
+function runningLines(view: TaskView, patience: number, waited: number | undefined): string[] {
   const asks = view.asks.map(
-    ({ kind, what }) => `Waits for an answer from the user (${kind}): ${oneLine(what)}${unanswered(kind, patience)}`,
+    (ask) => `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, patience, view.at)}`,
   )
   const text = view.lastText.trim()
   const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
@@ -237,18 +238,17 @@ function runningLines(view: TaskView, patience: number): string[] {
     ...asks,
     ...(latest === "" ? [] : ["Latest text:", between("task_output", view.task.id, latest)]),
     "",
-    `It is still running. ${TOLD} Do not ask again until then.`,
+    `It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}. ${TOLD} Do not ask again until then.`,
   ]
 }
 
 /** What becomes of a question that nobody answers; the host ends the turn of an agent whose own question is dismissed. */
-function unanswered(kind: Ask["kind"], patience: number): string {
+function unanswered({ kind, askedAt }: Ask, patience: number, now: number): string {
   if (patience === 0) return ""
-  const end =
-    kind === "permission"
-      ? "is refused, and the agent goes on without it"
-      : "is dismissed, and the agent's turn ends there"
-  return ` (unanswered for ${duration(patience)}, it ${end})`
+  const left = ticking(Math.max(0, askedAt + patience - now))
+  return kind === "permission"
+    ? ` (refused in ${left} if nobody answers; the agent then goes on without it)`
+    : ` (dismissed in ${left} if nobody answers; the agent's turn then ends)`
 }
 
 function endedLines(task: Task, answer: string, from: number, { gone, shown: changes }: Report): string[] {
@@ -260,10 +260,10 @@ function endedLines(task: Task, answer: string, from: number, { gone, shown: cha
   const facts = [...accountOf(task), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
-    return [...facts, "", `Nothing at offset ${offset}: the answer has ${count(answer.length, "character")}.`]
+    return [...facts, "", `Nothing at offset ${grouped(offset)}: the answer has ${count(answer.length, "character")}.`]
   const shown = slice(answer, offset, facts.join("\n"))
   const end = offset + shown.length
-  const range = end < answer.length || offset > 0 ? [`Characters ${offset} to ${end} of ${answer.length}.`] : []
+  const range = end < answer.length || offset > 0 ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`] : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
   const partial = task.outcome?.saidLastWord ? "Its last word, which is partial:" : "Text it had written:"
   const title = task.status === "completed" ? "Answer:" : partial

@@ -48,6 +48,8 @@ export class Answers {
     const end = since.findIndex(({ id }) => id === next)
     const messages = end < 0 ? since : since.slice(0, end)
     const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
+    // What its parent was handed whole stays readable.
+    if (gone && kept?.generation === task.run.generation) return { answer: { text: kept.text, gone: false }, closed: true }
     const answer = { text: valueIn(task, answerText(messages)), gone }
     const last = messages.findLast(({ role }) => role === "assistant")
     const closed = last === undefined || last.completedAt !== undefined
@@ -55,23 +57,30 @@ export class Answers {
     return { answer, closed }
   }
 
+<<<<<<< HEAD
   /** Of tries, the winner's. */
   async #ofTeam(team: Team): Promise<{ answer: Answer; closed: boolean }> {
     const winner = team.kind === "tries" && team.winner ? this.#parts.store.get(team.winner) : undefined
     return winner ? this.#read(winner) : { answer: { text: "", gone: false }, closed: true }
+=======
+  /** One that comes whole with its notification: it is kept beyond its time, in case its session is deleted. */
+  #isShort(text: string): boolean {
+    return text !== "" && text.length <= this.#parts.options.notifyAnswerChars
+>>>>>>> 4491e67 (wip)
   }
 
   /** Keeps an answer that was just read. */
   keep({ id, run }: Task, { text, gone }: Answer): void {
     const { clock, options, store } = this.#parts
     const kept = store.entry(id)
-    if (options.resultCacheTTL === 0 || !kept) return
+    if (!kept || (options.resultCacheTTL === 0 && !this.#isShort(text))) return
     const now = clock.now()
     kept.answer = { text, gone, generation: run.generation, keptAt: now, until: now + options.resultCacheTTL }
     const entries = [...store.entries()].filter(({ answer }) => answer !== undefined)
     let chars = entries.reduce((sum, { answer }) => sum + (answer?.text.length ?? 0), 0)
     for (const entry of entries.toSorted((a, b) => (a.answer?.keptAt ?? 0) - (b.answer?.keptAt ?? 0))) {
-      if ((entry.answer?.until ?? 0) > now && chars <= MOST_KEPT_CHARS) break
+      const stays = (entry.answer?.until ?? 0) > now || this.#isShort(entry.answer?.text ?? "")
+      if (stays && chars <= MOST_KEPT_CHARS) continue
       chars -= entry.answer?.text.length ?? 0
       entry.answer = undefined
     }

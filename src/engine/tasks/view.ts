@@ -41,6 +41,8 @@ export type TaskView = {
   readonly asks: readonly Ask[]
   /** Of a parked one whose provider told a time: in how many ms that comes. */
   readonly opensIn?: number
+  /** When it was looked at. */
+  readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
 }
 
@@ -70,6 +72,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
     ...opensIn(task, now),
+    at: now,
     retry: progress?.retry,
   })
 }
