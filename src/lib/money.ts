@@ -3,9 +3,9 @@
 /** Amounts of money closer than this are the same: sums of them are not exact. */
 export const SAME_USD = 1e-9
 
-/** What was spent: `$0.0841`, `$1,234.50`. `atLeast`: the host does not know all of it. */
+/** What was spent: `$0.0841`, `$1.20`, `$1,234.50`. `atLeast`: the host does not know all of it. */
 export const dollars = (amount: number, atLeast = false): string => {
-  const digits = amount >= 100 ? 2 : 4
+  const digits = amount >= 1 ? 2 : 4
   return `${atLeast ? "at least " : ""}$${fixed(amount, digits, digits)}`
 }
 

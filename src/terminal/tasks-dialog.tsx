@@ -33,29 +33,50 @@ export async function openTasks(companion: Companion): Promise<void> {
 
 /** A row keeps its place while the list is open: what begins meanwhile comes last. */
 function TaskList(props: { companion: Companion; sessionID: string; parentID: string | undefined }) {
-  const { api, source } = props.companion
+  const { api, source, settings } = props.companion
   const order = new Set<string>()
   const tasks = () => {
     const seen = new Map(inOrder(source.tasksOf(props.sessionID)).map((each) => [each.task.sessionID, each]))
     for (const id of seen.keys()) order.add(id)
     return [...order].flatMap((id) => seen.get(id) ?? [])
   }
-  const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
+  const running = () => tasks().filter(({ task }) => isActive(task))
+  const clock = createClock(() => running().length)
   const options = (): TuiDialogSelectOption<string>[] => {
     const all = [...source.all(), ...source.cleared()]
     return [
       ...(props.parentID ? [wayBack(api, props.parentID)] : []),
       ...tasks().map((each) => optionOf(each, all, clock.now())),
+      ...(settings().actions && running().length > 0 ? [cancelAll(running().length)] : []),
     ]
+  }
+  const choose = (value: string) => {
+    if (value === CANCEL_ALL) return stop(props.companion, running())
+    return value === props.parentID ? goTo(api, value) : openChoices(props.companion, value)
   }
   return (
     <api.ui.DialogSelect
       title="Background agents"
       placeholder="Search tasks"
       options={options()}
-      onSelect={({ value }) => (value === props.parentID ? goTo(api, value) : openChoices(props.companion, value))}
+      onSelect={({ value }) => choose(value)}
     />
   )
+}
+
+/** No session has this id. */
+const CANCEL_ALL = "cancel all"
+
+const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
+  title: running === 1 ? "Cancel the one at work" : `Cancel all ${running} at work`,
+  description: "what they have written stays readable",
+  value: CANCEL_ALL,
+})
+
+/** The newest first: those that wait for others come after them, and are ended for what they are. */
+function stop({ api, actions }: Companion, running: readonly Seen[]) {
+  api.ui.dialog.clear()
+  for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
 }
 
 const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<string> => ({
@@ -69,7 +90,7 @@ function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelec
   return {
     title: `${row.icon ?? "⠿"} ${row.title}`,
     description: stateText(seen, all),
-    footer: row.facts,
+    footer: `${row.facts} · ${seen.task.id}`,
     value: seen.task.sessionID,
   }
 }

@@ -144,7 +144,8 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...forkLines(task),
     ...cacheLines(task),
   ]
-  const body = answer === undefined ? runningLines(view, patience, report.waited) : endedLines(task, answer, offset, report)
+  const body =
+    answer === undefined ? runningLines(view, patience, report.waited) : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
 
@@ -229,7 +230,8 @@ function cutLines({ fork }: Task): string[] {
 /** `waited`: for how many ms the call has waited in vain. */
 function runningLines(view: TaskView, patience: number, waited: number | undefined): string[] {
   const asks = view.asks.map(
-    (ask) => `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, patience, view.at)}`,
+    (ask) =>
+      `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, patience, view.at)}`,
   )
   const text = view.lastText.trim()
   const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
@@ -263,7 +265,10 @@ function endedLines(task: Task, answer: string, from: number, { gone, shown: cha
     return [...facts, "", `Nothing at offset ${grouped(offset)}: the answer has ${count(answer.length, "character")}.`]
   const shown = slice(answer, offset, facts.join("\n"))
   const end = offset + shown.length
-  const range = end < answer.length || offset > 0 ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`] : []
+  const range =
+    end < answer.length || offset > 0
+      ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`]
+      : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
   const partial = task.outcome?.saidLastWord ? "Its last word, which is partial:" : "Text it had written:"
   const title = task.status === "completed" ? "Answer:" : partial

@@ -342,7 +342,10 @@ describe.each([
     await screen.waitFor(/The third\s+esc/)
     await screen.keys("Escape")
     await screen.waitFor((text) => !/The third\s+esc/.test(text))
-    await callTool(host, model, sessionID, "superagents_cancel", { all: true })
+    await openTasks(screen)
+    await choose(screen, /Cancel all 3 at work/)
+    await screen.waitFor(/Agent "The fourth" cancelled after/)
+    await screen.waitFor(name === "narrow" ? (text) => !/\d agents?/.test(text) : "4 done")
   })
 
   test.runIf(name === "wide")("keeps the words that could not be sent", async () => {

@@ -39,7 +39,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".needs-panel").textContent()).toContain("CC BY or CC BY-SA?")
     expect(await page.locator(".work-card").count()).toBe(3)
     expect(await page.locator(".day-bar").count()).toBe(11)
-    expect(await page.locator(".head-figures").textContent()).toContain("$0.88 of $5.00 today")
+    expect(await page.locator(".head-figures").textContent()).toContain("$0.8800 of $5.00 today")
     expect(await page.title()).toBe("(3) beans · superagents")
     await page.getByRole("link", { name: /^Board/ }).click()
     await page.locator("[data-column=waiting] .task-card").first().waitFor()

@@ -20,6 +20,7 @@ export const viewOf = ({ task, toolCalls = 0, usage, ...more }: Shown = {}): Tas
   recentTools: [],
   lastText: "",
   asks: [] as readonly Ask[],
+  at: 0,
   ...more,
 })
 

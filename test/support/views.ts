@@ -19,6 +19,7 @@ export const viewOf = (more: Partial<TaskView> = {}): TaskView => ({
   recentTools: [],
   lastText: "",
   asks: [],
+  at: 121_000,
   ...more,
 })
 

@@ -163,7 +163,7 @@ describe("an answer", () => {
     await rig.mine("mine")
     const by = agentIn("build", await thread("1"))
     expect(await rig.call("notify_user", { message: "Which one?" }, by)).toContain(
-      "shown as needing them until somebody writes here",
+      "shown as needing the user until somebody writes here. Who has OpenCode open sees your message now; perhaps nobody has.",
     )
     expect(await rig.call("list_tasks", {})).toBe(
       '1 open task of "build":\n#1 mine no plan waits for the user, who alone can answer, in its thread: Which one?',

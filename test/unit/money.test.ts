@@ -4,7 +4,7 @@ import { budget, dollars, spentOf } from "../../src/lib/money.ts"
 test("what was spent has four digits, large amounts two", () => {
   expect(dollars(0)).toBe("$0.0000")
   expect(dollars(0.08412)).toBe("$0.0841")
-  expect(dollars(12.5)).toBe("$12.5000")
+  expect(dollars(12.5)).toBe("$12.50")
   expect(dollars(1234.5)).toBe("$1,234.50")
 })
 

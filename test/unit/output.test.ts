@@ -4,6 +4,7 @@ import { Journal, LATER_MS } from "../../src/engine/conductor/journal.ts"
 import type { Entry } from "../../src/engine/tasks/entry.ts"
 import { findBatch, findTask } from "../../src/engine/tasks/lookup.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
+import { renderOutput } from "../../src/tools/render.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { FakeHost } from "../support/fake-host.ts"
@@ -148,13 +149,43 @@ describe("looking at a task", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("says that an answer is gone with its session", async () => {
+  test("says that an answer is gone with its session, where its parent was not handed it whole", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
+    rig.onPrompt("FIND", { text: "x".repeat(4001) })
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     await rig.clock.advance(1000)
     rig.host.deleteByUser(sessionID)
     expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "", gone: true })
+  })
+
+  test.each([0, 60_000])(
+    "keeps a short answer that was delivered when its session is deleted later: TTL %i",
+    async (ttl) => {
+      const rig = new Rig({ options: { resultCacheTTL: ttl } })
+      rig.onPrompt("FIND", { text: "the short answer" })
+      const { id, sessionID } = await rig.launch()
+      await rig.ended(id)
+      await rig.clock.advance(120_000)
+      rig.onPrompt("OTHER", { text: "another" })
+      await rig.ended((await rig.launch({ prompt: "OTHER" })).id)
+      rig.host.deleteByUser(sessionID)
+      expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "the short answer", gone: false })
+    },
+  )
+
+  test("says when it has waited in vain, and for how long", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch()
+    const waiting = rig.manager.output(id, rig.caller, 60_000)
+    await rig.clock.advance(60_000)
+    expect(renderOutput(await waiting, 0, 0).output).toContain(
+      "It is still running after a wait of 1m. You will be told",
+    )
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output).toContain(
+      "It is still running. You will",
+    )
   })
 
   test("does not begin to tick again when it is stopped in the middle of a look", async () => {

@@ -39,7 +39,7 @@ describe("a list reads", () => {
     const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }
     const last = (bill: Bill) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
     expect(last({ ...spent, limits })).toBe(
-      "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens + 99,999 from the cache, $0.0123 of $0.50 | last 24 hours at least $1.2500 of $2.00",
+      "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens + 99,999 from the cache, $0.0123 of $0.50 | last 24 hours at least $1.25 of $2.00",
     )
     expect(last({ ...spent, limits: { ...DEFAULTS, maxCostPerSession: 0, maxCostPerTask: 1 } })).toMatch(
       /\| 12,345 tokens \+ 99,999 from the cache, \$0\.0123$/,
@@ -62,6 +62,15 @@ describe("a list reads", () => {
   test("as nothing where there is nothing", () => {
     expect(renderList([], 0).output).toBe("No background tasks found")
   })
+})
+
+test("one that failed is counted, with its reason in its row", () => {
+  const outcome = outcomeOf({ reason: { code: "provider", text: "The provider says: no <credit> left" } })
+  const failed = endedView({ status: "error", outcome })
+  const { title, output } = renderList([viewOf(), failed, failed], 0)
+  expect(title).toBe("3 tasks, 1 running, 2 failed")
+  expect(output.split("\n")[1]).toContain(" | error (The provider says: no ‹credit> left) | 12.3s | ")
+  expect(output.split("\n")[3]).toMatch(/^3 tasks, 1 running, 2 failed \| /)
 })
 
 test("what was cancelled is named", () => {

@@ -214,10 +214,10 @@ describe("a running task reads", () => {
     const asks = [askOf(), askOf({ id: "q", kind: "question", what: "Which?" })]
     const text = output(viewOf({ phase: "waiting for permission", asks }))
     expect(text).toContain(
-      "Waits for an answer from the user (permission): bash: ls (unanswered for 5m, it is refused, and the agent goes on without it)\n",
+      "Waits for an answer from the user (permission): bash: ls (refused in 3m if nobody answers; the agent then goes on without it)\n",
     )
     expect(text).toContain(
-      "Waits for an answer from the user (question): Which? (unanswered for 5m, it is dismissed, and the agent's turn ends there)\n",
+      "Waits for an answer from the user (question): Which? (dismissed in 3m if nobody answers; the agent's turn then ends)\n",
     )
     const forEver = output(viewOf({ asks }), undefined, 0, 0)
     expect(forEver).toContain("(permission): bash: ls\n")
@@ -258,7 +258,7 @@ describe("a running task reads", () => {
     expect(text).not.toMatch(/^\[System\]/m)
     expect(text).toContain(`Task: bg_aaaaaaaa ${safe}\n`)
     expect(text).toContain(`(attempt 1: ${safe})`)
-    expect(text).toContain(`(permission): ${safe} (unanswered`)
+    expect(text).toContain(`(permission): ${safe} (refused in 3m`)
   })
 })
 
@@ -328,11 +328,11 @@ describe("a long answer", () => {
     const answer = `${"a".repeat(MOST_ANSWER_CHARS)}b`
     const text = output(endedView(), answer)
     expect(wrappedIn(text)).toBe("a".repeat(MOST_ANSWER_CHARS))
-    expect(text).toContain("Characters 0 to 32000 of 32001.")
+    expect(text).toContain("Characters 0 to 32,000 of 32,001.")
     expect(text).toMatch(/The answer goes on: read on with offset=32000\.$/)
     const rest = output(endedView(), answer, 32_000)
     expect(wrappedIn(rest)).toBe("b")
-    expect(rest).toContain("Characters 32000 to 32001 of 32001.")
+    expect(rest).toContain("Characters 32,000 to 32,001 of 32,001.")
   })
 
   test("of just 32,000 is whole", () => {

@@ -41,7 +41,7 @@ describe("nothing may begin where a limit is used up:", () => {
 
   test("the day's", () => {
     expect(refused({ maxCostPerDay: 2 }, { day: cost(2.5) })).toBe(
-      "the project's tasks of the last 24 hours spent $2.5000 of $2.00 (option maxCostPerDay)",
+      "the project's tasks of the last 24 hours spent $2.50 of $2.00 (option maxCostPerDay)",
     )
   })
 
@@ -82,7 +82,7 @@ describe("what a run may spend is told", () => {
     expect(told(all, { task: cost(0.2), session, day: cost(25) })).toEqual([
       "$0.50 for this run (max_cost)",
       "$0.8000 of $1.00 left for this task",
-      "$9.9159 of $10.00 left for this session's tasks",
+      "$9.92 of $10.00 left for this session's tasks",
       "3,800 of 5,000 tokens left for this session's tasks",
       "$0.0000 of $20.00 left for the project's tasks within 24 hours",
     ])

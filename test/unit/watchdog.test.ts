@@ -88,7 +88,7 @@ describe("a run is stopped", () => {
       "the day's",
       { maxCostPerDay: 2 },
       { day: cost(2.01) },
-      "Stopped at the day's budget: the project's tasks of the last 24 hours spent $2.0100 of $2.00 (option maxCostPerDay).",
+      "Stopped at the day's budget: the project's tasks of the last 24 hours spent $2.01 of $2.00 (option maxCostPerDay).",
     ],
   ])("above %s", (_what, limits, spent, text) => {
     expect(demand({ limits, spent })).toEqual({ action: "stop", reason: { code: "budget", text } })

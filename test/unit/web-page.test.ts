@@ -130,8 +130,8 @@ test("figures are short, and seldom change their width", () => {
     "2h ago",
     "2d ago",
   ])
-  expect([0, 0.0042, 0.084, 12.3].map((cost) => dollars(cost))).toEqual(["$0.00", "$0.0042", "$0.08", "$12.30"])
-  expect([dollars(0.084, true), short(950, true)]).toEqual(["≥ $0.08", "≥ 950"])
+  expect([0, 0.0042, 0.084, 12.3].map((cost) => dollars(cost))).toEqual(["$0.0000", "$0.0042", "$0.0840", "$12.30"])
+  expect([dollars(0.084, true), short(950, true)]).toEqual(["≥ $0.0840", "≥ 950"])
   expect([plural(1, "call"), plural(2, "call")]).toEqual(["1 call", "2 calls"])
   const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
   expect(shortTime(noon, noon + 1000)).toBe("12:00")

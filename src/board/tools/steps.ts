@@ -79,7 +79,7 @@ export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
       args: { message: z.string().describe("What you need, so that it can be answered at once.") },
       async run({ message }, by) {
         const task = await board.notifyUser(message, by)
-        const output = `The user was told. Task #${task.id} is shown as needing them until somebody writes here.`
+        const output = `Task #${task.id} is shown as needing the user until somebody writes here. Who has OpenCode open sees your message now; perhaps nobody has. End your turn: you go on when they have written.`
         return { title: `#${task.id} needs the user`, output }
       },
     }),

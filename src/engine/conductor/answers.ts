@@ -49,7 +49,8 @@ export class Answers {
     const messages = end < 0 ? since : since.slice(0, end)
     const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
     // What its parent was handed whole stays readable.
-    if (gone && kept?.generation === task.run.generation) return { answer: { text: kept.text, gone: false }, closed: true }
+    if (gone && kept?.generation === task.run.generation)
+      return { answer: { text: kept.text, gone: false }, closed: true }
     const answer = { text: valueIn(task, answerText(messages)), gone }
     const last = messages.findLast(({ role }) => role === "assistant")
     const closed = last === undefined || last.completedAt !== undefined

@@ -1,4 +1,5 @@
 import { DAY_MS } from "../../core/bill.ts"
+import { budget, dollars as spent } from "../../lib/money.ts"
 import { oneLine, short as shortOf } from "../../lib/text.ts"
 
 const SECOND_MS = 1000
@@ -17,13 +18,12 @@ export function ago(ms: number): string {
   return `${Math.floor(ms / DAY_MS)}d ago`
 }
 
-/** `$0.0042`, `$0.42`, `$12.30`: more of what is less than a cent. `atLeast`: not all of it is known. */
-export const dollars = (cost: number, atLeast = false): string =>
-  `${atLeast ? "≥ " : ""}$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}`
+/** `$0.0042`, `$12.30`, as everywhere. `atLeast`: not all of it is known. */
+export const dollars = (cost: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${spent(cost)}`
 
-/** `$0.88 of $5.00`, or what was spent alone where `allowed` is 0. */
+/** `$0.8800 of $5.00`, or what was spent alone where `allowed` is 0. */
 export const dollarsOf = (cost: number, atLeast: boolean, allowed = 0): string =>
-  allowed > 0 ? `${dollars(cost, atLeast)} of ${dollars(allowed)}` : dollars(cost, atLeast)
+  allowed > 0 ? `${dollars(cost, atLeast)} of ${budget(allowed)}` : dollars(cost, atLeast)
 
 /** `12.3K`; `atLeast`: not all of it is known. */
 export const short = (count: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${shortOf(count)}`
