@@ -201,7 +201,7 @@ export interface Host {
   caller(sessionID: string, messageID: string): Promise<Persona | undefined>
   openTodos(sessionID: string): Promise<number>
   agents(): Promise<readonly AgentInfo[]>
-  /** `provider/model` of all models that can be used. */
+  /** `provider/model` of all models that can be used, and `provider/model#variant` of their variants. */
   models(): Promise<readonly string[]>
   /** Refuses an open question of a session. The child is told `message` and goes on; with an empty one its turn ends. */
   refuse(ask: Ask, message: string): Promise<void>

@@ -51,7 +51,10 @@ export function renderLaunch(
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
     : `Background task launched${view.phase === "queued" && !closed ? `; it waits for a free slot (place ${view.place})` : ""}.`
-  const names = [`${first} Task ID: ${nameOf(task)}`, ...(named ? [`Agent: ${agentOf(task)}`] : [])]
+  const names = [
+    `${first} Task ID: ${nameOf(task)}`,
+    ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
+  ]
   const terms = reused ? [] : termLines(task, allowance, place)
   const lines = [
     ...names,
@@ -312,7 +315,10 @@ const ago = (ms: number): string => (ms < 1000 ? "just now" : `${duration(Math.f
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 
-const agentOf = ({ agent, model }: Task): string => `${nameLike(agent)}${model ? ` (${oneLine(modelKey(model))})` : ""}`
+const agentOf = ({ agent, model }: Task, variant?: string): string => {
+  const name = model && `${modelKey(model)}${variant === undefined ? "" : `#${variant}`}`
+  return `${nameLike(agent)}${name ? ` (${oneLine(name)})` : ""}`
+}
 
 function result(view: TaskView, lines: readonly string[]): ToolResult {
   const { task } = view

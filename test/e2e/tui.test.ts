@@ -343,7 +343,7 @@ describe.each([
     await screen.keys("Escape")
     await screen.waitFor((text) => !/The third\s+esc/.test(text))
     await openTasks(screen)
-    await choose(screen, /Cancel all 3 at work/)
+    await choose(screen, /Cancel all 3 at work/, "Up")
     await screen.waitFor(/Agent "The fourth" cancelled after/)
     await screen.waitFor(name === "narrow" ? (text) => !/\d agents?/.test(text) : "4 done")
   })

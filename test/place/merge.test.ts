@@ -84,6 +84,44 @@ describe("a merge", () => {
     expect(await merge()).toEqual({ kind: "nothing" })
   })
 
+  test.each(["user", "agent"])(
+    "of a file that both have moved alike loses nothing that the %s wrote where it was",
+    async (who) => {
+      user.write("d/y", text()).commit()
+      const child = await bench.ready()
+      for (const each of [child, user]) {
+        each.write("moved/y", text()).remove("d/y")
+        if ((each === user) === (who === "user")) each.write("d/y", text({ 3: "new here" }))
+      }
+      await bench.places.putAway(ID, user.top)
+      const before = user.state()
+      expect(await merge()).toEqual({ kind: "conflict", files: ["d/y"] })
+      expect(user.state()).toEqual(before)
+    },
+  )
+
+  test("takes what one side has edited along to where the other has moved it", async () => {
+    user
+      .write("d/y", text())
+      .write("e/z", text({ 1: "z" }))
+      .commit()
+    const child = await bench.ready()
+    child
+      .write("moved/y", text())
+      .remove("d/y")
+      .write("e/z", text({ 1: "z", 20: "the agent's" }))
+    await bench.places.putAway(ID, user.top)
+    user
+      .write("d/y", text({ 3: "the user's" }))
+      .write("new/z", text({ 1: "z" }))
+      .remove("e/z")
+    expect(await merge()).toMatchObject({ kind: "merged" })
+    expect([user.read("moved/y"), user.read("new/z")]).toEqual([
+      text({ 3: "the user's" }),
+      text({ 1: "z", 20: "the agent's" }),
+    ])
+  })
+
   test("brings a folder in the place of a link that leads to itself", async () => {
     user.link("loop", "loop").write("a", "a").commit()
     await bench.worked((child) => child.remove("loop").write("loop/inside", "the agent's\n"))

@@ -79,6 +79,17 @@ describe("a launch", () => {
     expect(rig.host.toasts).toEqual([])
   })
 
+  test("uses the variant that is named with a model, and takes no part of a model's own name for one", async () => {
+    const rig = new Rig()
+    rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/odd#one"]
+    const named = await rig.launch({ model: "scripted/alpha#high", prompt: "ONE" })
+    const odd = await rig.launch({ model: "scripted/odd#one", prompt: "TWO" })
+    expect([named.model, odd.model]).toEqual([
+      { provider: "scripted", id: "alpha", variant: "high" },
+      { provider: "scripted", id: "odd#one" },
+    ])
+  })
+
   test("uses the agent's own model before the parent's, and the one asked for before both", async () => {
     const rig = new Rig()
     const own = await rig.launch({ agent: "plan" })
@@ -164,6 +175,13 @@ describe("a launch is refused, and leaves no session,", () => {
       { agent: "nobody" },
       /^No agent "nobody" \(argument `agent`\)\. There are: build, general, plan\.$/,
     ))
+
+  test("for a variant that there is not, with those that there are", async () => {
+    const rig = new Rig()
+    rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/beta"]
+    await refused(rig, { model: "scripted/alpha#hihg" }, /No model "scripted\/alpha#hihg".* Did you mean: .*#high/)
+    await refused(rig, { model: "scripted/beta#high" }, /No model "scripted\/beta#high"/)
+  })
 
   test("for an unknown model, with those that resemble it", () =>
     refused(new Rig(), { model: "scripted/alpa" }, /No model "scripted\/alpa".* Did you mean: scripted\/alpha/))

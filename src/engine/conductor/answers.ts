@@ -58,16 +58,15 @@ export class Answers {
     return { answer, closed }
   }
 
-<<<<<<< HEAD
   /** Of tries, the winner's. */
   async #ofTeam(team: Team): Promise<{ answer: Answer; closed: boolean }> {
     const winner = team.kind === "tries" && team.winner ? this.#parts.store.get(team.winner) : undefined
     return winner ? this.#read(winner) : { answer: { text: "", gone: false }, closed: true }
-=======
+  }
+
   /** One that comes whole with its notification: it is kept beyond its time, in case its session is deleted. */
   #isShort(text: string): boolean {
     return text !== "" && text.length <= this.#parts.options.notifyAnswerChars
->>>>>>> 4491e67 (wip)
   }
 
   /** Keeps an answer that was just read. */

@@ -42,27 +42,43 @@ const USELESS_AT_LIMIT = [
 /** The tools of the board: they are for conversations and threads, and no child is offered them. */
 export const BOARD_TOOLS = "tasks_*"
 
-/** The model of this name, as `provider/model`. */
+/** The model that a call names. */
 export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
-  const { host } = ports
-  const model = modelNamed(ports, wanted)
-  const models = await host.models()
-  if (!models.includes(wanted)) {
-    const close = nearest(wanted, models)
-    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
-    throw new CallError(`No model "${wanted}" (argument \`model\`, as provider/model). ${hint}`)
-  }
-  return model
+  refuseOverride(ports)
+  return modelOf(ports, wanted, "argument `model`")
 }
 
-/** The model of this name, there or not. */
-export function modelNamed({ options }: Pick<CheckPorts, "options">, wanted: string): Model {
+function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
   if (!options.allowModelOverride)
     throw new CallError(
       "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
     )
+}
+
+/** The model of this name, as `provider/model` or `provider/model#variant`. `where` it was named: for an error. */
+export async function modelOf({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
+  const models = await host.models()
+  if (!models.includes(wanted)) {
+    const close = nearest(wanted, models)
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
+    throw new CallError(`No model "${wanted}" (${where}, as provider/model or provider/model#variant). ${hint}`)
+  }
+  return inParts(wanted, (name) => models.includes(name))
+}
+
+/** The model of this name, there or not: that is another machine's to know. */
+export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string): Model {
+  refuseOverride(ports)
+  return inParts(wanted, () => true)
+}
+
+/** Of a name with a `#` the end is a variant only where there is a model without it. */
+function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   const slash = wanted.indexOf("/")
-  return { provider: wanted.slice(0, slash), id: wanted.slice(slash + 1) }
+  const provider = wanted.slice(0, slash)
+  const hash = wanted.lastIndexOf("#")
+  if (hash < 0 || !isModel(wanted.slice(0, hash))) return { provider, id: wanted.slice(slash + 1) }
+  return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
 }
 
 /** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */

@@ -388,7 +388,12 @@ export class OpencodeHost implements Host {
 
   async #readModels(): Promise<readonly string[]> {
     const { providers } = await call("read the models", this.#client.config.providers())
-    return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
+    return providers.flatMap(({ id, models }) =>
+      Object.entries(models).flatMap(([model, { variants = {} }]) => {
+        const name = `${id}/${model}`
+        return [name, ...Object.keys(variants).map((variant) => `${name}#${variant}`)]
+      }),
+    )
   }
 }
 

@@ -1,6 +1,7 @@
+import { entriesAt } from "./blobs.ts"
 import { at, type Checkout } from "./checkout.ts"
-import type { Entry } from "./diff.ts"
-import { git } from "./git.ts"
+import { changesBetween, type Entry } from "./diff.ts"
+import { git, gitLine, gitList } from "./git.ts"
 
 /** A path at which two states do not fit together. */
 export type Conflict = {
@@ -30,11 +31,13 @@ export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged
   const { code, out } = await git(args, { ...at(checkout), accept: [1], timeLimit: 300_000 })
   const items = out.split("\0")
   const tree = items[0] ?? ""
-  if (code === 0) return { tree, conflicts: [] }
+  const swallowed = await swallowedIn(checkout, tree, sides)
+  if (code === 0) return { tree, conflicts: swallowed }
   const end = items.indexOf("", 1)
-  const conflicts = conflictsIn(items.slice(1, end), sides)
+  const told = conflictsIn(items.slice(1, end), sides)
+  const conflicts = [...told, ...swallowed.filter(({ path }) => !told.some((each) => each.path === path))]
   // A conflict can be one of folders alone, such as one whose files were moved to two others.
-  return { tree, conflicts: conflicts.length > 0 ? conflicts : told(items.slice(end + 1), sides) }
+  return { tree, conflicts: conflicts.length > 0 ? conflicts : inMessages(items.slice(end + 1), sides) }
 }
 
 /** From git's list of what each side has at each path: `<mode> <object> <side>\t<path>`. */
@@ -53,7 +56,7 @@ function conflictsIn(records: readonly string[], sides: Sides): readonly Conflic
 }
 
 /** From git's messages: the number of paths, the paths, what it is about, a text. */
-function told(items: readonly string[], sides: Sides): readonly Conflict[] {
+function inMessages(items: readonly string[], sides: Sides): readonly Conflict[] {
   const conflicts: Conflict[] = []
   for (let next = 0; next + 1 < items.length; ) {
     const count = Number(items[next])
@@ -69,4 +72,45 @@ function told(items: readonly string[], sides: Sides): readonly Conflict[] {
 function nameOf(path: string, { users, agents }: Sides): string {
   const [, name = path, side] = /^(.*)~([0-9a-f]{40,64})(?:_\d+)?$/s.exec(path) ?? []
   return side === users || side === agents ? name : path
+}
+
+/**
+ * What one side has edited, and the merged tree has nowhere. Git drops it without a word where the other side has moved
+ * the file, and the first has the same file at the new place, too.
+ */
+async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Promise<readonly Conflict[]> {
+  const base = await gitLine(["merge-base", sides.users, sides.agents], at(checkout))
+  const [users, agents] = await Promise.all([
+    changesBetween(checkout, base, sides.users),
+    changesBetween(checkout, base, sides.agents),
+  ])
+  const found: Conflict[] = []
+  for (const [whose, edits, others] of [
+    ["users", users, agents],
+    ["agents", agents, users],
+  ] as const) {
+    const gone = new Set(others.flatMap(({ path, to }) => (to ? [] : [path])))
+    const edited = edits.filter(({ path, from, to }) => from && to && gone.has(path))
+    if (edited.length === 0) continue
+    const moves = await movesIn(checkout, base, whose === "users" ? sides.agents : sides.users)
+    const targets = edited.flatMap(({ path }) => moves.get(path) ?? [])
+    const moved = new Map(others.map(({ path, to }) => [path, to?.oid]))
+    const merged = await entriesAt(checkout, tree, [...edited.map(({ path }) => path), ...targets])
+    for (const { path, to } of edited) {
+      const target = moves.get(path)
+      const there = target === undefined ? undefined : merged.get(target)?.oid
+      const isThere = there !== undefined && (there !== moved.get(target ?? "") || there === to?.oid)
+      if (to && !merged.has(path) && !isThere) found.push({ path, name: path, [whose]: to })
+    }
+  }
+  return found
+}
+
+/** Where a side has moved files to, by where they were. */
+async function movesIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
+  const args = ["diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", base, side]
+  const records = await gitList(args, { ...at(checkout), timeLimit: 300_000 })
+  const moves = new Map<string, string>()
+  for (let at = 0; at + 2 < records.length; at += 3) moves.set(records[at + 1] ?? "", records[at + 2] ?? "")
+  return moves
 }
