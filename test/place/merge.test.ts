@@ -95,7 +95,7 @@ describe("a merge", () => {
       }
       await bench.places.putAway(ID, user.top)
       const before = user.state()
-      expect(await merge()).toEqual({ kind: "conflict", files: ["d/y"] })
+      expect(await merge()).toEqual({ kind: "conflict", files: [who === "user" ? "d/y" : "moved/y"] })
       expect(user.state()).toEqual(before)
     },
   )
