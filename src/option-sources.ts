@@ -35,6 +35,22 @@ const lowerOfEach: Rule = (own, theirs) => {
 }
 /** Of each name the user's own. */
 const ownOfEach: Rule = (own, theirs) => ({ ...(theirs as Given), ...(own as Given) })
+/** Of each agent its limits the lower, all else the project's. */
+const ofEachAgent: Rule = (own, theirs) => {
+  const [mine, others] = [own, theirs] as [Record<string, Given>, Record<string, Given>]
+  const agents: Record<string, Given> = { ...mine, ...others }
+  for (const [name, other] of Object.entries(others)) {
+    const limits = Object.hasOwn(mine, name) ? (mine[name] ?? {}) : {}
+    const lowered = AGENT_LIMITS.filter((key) => key in limits && key in other)
+    agents[name] = {
+      ...limits,
+      ...other,
+      ...Object.fromEntries(lowered.map((key) => [key, lower(limits[key], other[key])])),
+    }
+  }
+  return agents
+}
+const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
 /** Of two lists what is in both, where null is everything. */
 const both: Rule = (own, theirs) => {
   if (own === null || theirs === null) return own ?? theirs
@@ -58,6 +74,7 @@ const RULES: Rules = {
   pollInterval: theirs,
   maxConcurrentTasks: lower,
   maxConcurrentPerModel: lowerOfEach,
+  agents: ofEachAgent,
   maxDepth: lower,
   maxLaunchesPerMinute: lower,
   taskTimeout: lower,

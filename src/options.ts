@@ -99,6 +99,21 @@ export const OptionsSchema = z.strictObject({
     .record(z.string(), count)
     .default({})
     .describe("Tasks that use one model at once, by provider/model."),
+  agents: z
+    .record(
+      z.string().min(1),
+      z.strictObject({
+        model: z.string().min(1).optional().describe("provider/model or provider/model#variant."),
+        timeout: milliseconds.optional().describe("Longest duration of a run, where the call gives none."),
+        maxCost: dollars.optional().describe("What a run may cost in US dollars, where the call gives nothing."),
+        place: z.string().min(1).optional().describe("Where it works, where the call does not say."),
+        maxConcurrent: count.optional().describe("Tasks of this agent that run at once, in all sessions."),
+      }),
+    )
+    .default({})
+    .describe(
+      'What holds for single agents where a call does not say: {"explore": {"model", "timeout", "maxCost", "place", "maxConcurrent"}}, each of them optional.',
+    ),
   maxDepth: count.default(1).describe("How deep tasks may launch tasks of their own. 1: they may not; 0: any depth."),
   maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. More are refused."),
   taskTimeout: milliseconds

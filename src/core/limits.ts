@@ -5,6 +5,8 @@ export type SlotLimits = {
   readonly maxConcurrentTasks: number
   /** By `provider/model`. */
   readonly maxConcurrentPerModel: Readonly<Record<string, number>>
+  /** What is set of single agents, by name. */
+  readonly agents?: Readonly<Record<string, { readonly maxConcurrent?: number }>>
 }
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
@@ -28,12 +30,15 @@ export function admissible(
   const byPlace = new Map<string, number>()
   const bySession = new Map<string, number>()
   const byModel = new Map<string, number>()
+  const byAgent = new Map<string, number>()
   const queued: Task[] = []
   const take = (task: Task) => {
     if (task.team) return
     add(bySession, slotsOf(task))
     if (task.place) add(byPlace, task.place.kind)
-    if (task.model && !waitsForOwn(task)) add(byModel, modelKey(task.model))
+    if (waitsForOwn(task)) return
+    add(byAgent, task.agent)
+    if (task.model) add(byModel, modelKey(task.model))
   }
   for (const task of active) {
     if (!isQueued(task)) take(task)
@@ -46,9 +51,11 @@ export function admissible(
     // Those that nobody launched are no session's: whoever starts them counts them.
     if (!isUnattended(task) && !below(bySession.get(slotsOf(task)), limits.maxConcurrentTasks)) return false
     const key = task.model && modelKey(task.model)
-    const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key)
+    const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
     if (key !== undefined && !below(byModel.get(key), limit)) return false
     if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return false
+    const { maxConcurrent = 0 } = own(limits.agents ?? {}, task.agent, {})
+    if (!below(byAgent.get(task.agent), maxConcurrent)) return false
     take(task)
     return true
   })
@@ -85,8 +92,9 @@ const byAge = (a: Task, b: Task): number => a.run.createdAt - b.run.createdAt ||
 
 const below = (count: number | undefined, limit: number): boolean => limit === 0 || (count ?? 0) < limit
 
-const own = (record: Readonly<Record<string, number>>, key: string): number =>
-  Object.hasOwn(record, key) ? (record[key] ?? 0) : 0
+/** `otherwise` where there is none of that name, whatever every object has. */
+const own = <Value>(record: Readonly<Record<string, Value>>, key: string, otherwise: Value): Value =>
+  Object.hasOwn(record, key) ? (record[key] ?? otherwise) : otherwise
 
 function add(map: Map<string, number>, key: string) {
   map.set(key, (map.get(key) ?? 0) + 1)

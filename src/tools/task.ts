@@ -1,5 +1,6 @@
 import { z } from "zod"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
+import { defaultsOf } from "../engine/launch/checks.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { remember } from "../lib/remember.ts"
@@ -64,17 +65,22 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     remember(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
     return isKnown ? [] : limits
   }
+  /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
+  const withPlace = (args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> => {
+    const { place } = args.merge === true ? defaultsOf(options, String(args.agent)) : {}
+    return place === undefined || args.place ? args : { ...args, place }
+  }
   return defineTool({
     description: descriptionOf(options),
     args: argumentsOf(options, manager.kinds),
     // Who asks for it all the same is told of the option.
     narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
-    refuse: refusalOf,
+    refuse: (given) => refusalOf(withPlace(given)),
     async run(args, caller) {
       const { prompt = "", timeout, max_cost: maxCost, check, schema } = args
       const merge = args.merge === true
-      const mode = modeOf(args)
+      const mode = modeOf(withPlace(args))
       if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
       if (mode === "unpark") return renderUnparked(manager.unpark(args.unpark ?? "", caller.sessionID))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
@@ -130,7 +136,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     resume: id.optional().describe("Task id."),
     tell: id.optional().describe("Task id."),
     unpark: id.optional().describe("Task id: try now what is parked at a provider's limit."),
-    model: text(200).optional().describe("provider/model, if not the agent's or yours."),
+    model: text(200).optional().describe("provider/model or provider/model#variant, if not the agent's or yours."),
     place: z
       .enum(kinds.flatMap(({ names }) => names))
       .optional()

@@ -95,8 +95,14 @@ describe("a merge", () => {
       }
       await bench.places.putAway(ID, user.top)
       const before = user.state()
-      expect(await merge()).toEqual({ kind: "conflict", files: [who === "user" ? "d/y" : "moved/y"] })
-      expect(user.state()).toEqual(before)
+      const result = await merge()
+      if (who === "user") {
+        expect(result).toEqual({ kind: "conflict", files: ["d/y"] })
+        return expect(user.state()).toEqual(before)
+      }
+      // The agent's is taken along to where the user has it now.
+      expect(result).toMatchObject({ kind: "merged", files: ["moved/y"] })
+      expect(user.read("moved/y")).toContain("new here")
     },
   )
 

@@ -16,7 +16,7 @@ import { Repository } from "./repository.ts"
 
 /** Random repositories, and hands that change files in them at random: whatever a user or an agent may do. */
 
-export const PATHS = [
+const PATHS = [
   "a",
   "b.txt",
   "c.sh",
@@ -253,7 +253,7 @@ function isWithin(top: string, path: string): boolean {
   return parts.some((_part, depth) => depth > 0 && existsSync(join(top, ...parts.slice(0, depth), ".git")))
 }
 
-export const isExecutable = ({ mode = 0 }: Seen): boolean => (mode & 0o100) !== 0
+const isExecutable = ({ mode = 0 }: Seen): boolean => (mode & 0o100) !== 0
 
 /** The same to git. */
 export const isAlike = (one: Seen | undefined, other: Seen | undefined): boolean =>

@@ -8,6 +8,7 @@ describe("options", () => {
       pollInterval: null,
       maxConcurrentTasks: 10,
       maxConcurrentPerModel: {},
+      agents: {},
       maxDepth: 1,
       maxLaunchesPerMinute: 60,
       taskTimeout: 1_800_000,

@@ -81,6 +81,13 @@ function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
 }
 
+/** What the user has set for an agent where a call does not say. A time is never longer than any run may take. */
+export function defaultsOf({ agents, taskTimeout }: Options, agent = ""): Options["agents"][string] {
+  const { timeout, ...set } = Object.hasOwn(agents, agent) ? (agents[agent] ?? {}) : {}
+  if (!timeout) return set
+  return { ...set, timeout: taskTimeout === 0 ? timeout : Math.min(timeout, taskTimeout) }
+}
+
 /** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
 export async function depthBelow(
   ports: CheckPorts,

@@ -25,11 +25,13 @@ import {
   authorize,
   type Caller,
   chooseModel,
+  defaultsOf,
   deniedAt,
   depthBelow,
   findAgent,
   fingerprint,
   modelNamed,
+  modelOf,
   permit,
   refuseUnlessMerging,
   refuseUnlessResumable,
@@ -117,11 +119,12 @@ export class Launcher {
 
   /** `batch` resolves when all of the batch that it waits for are there, as far as they came before it. */
   async #launch(
-    given: LaunchRequest,
+    called: LaunchRequest,
     caller: Caller,
     batch: () => Promise<void>,
   ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
+    const given = withDefaults(called, options)
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
     // Each part of a team is told for itself, and has a place of its own.
     const isTeam = given.tries !== undefined
@@ -158,7 +161,10 @@ export class Launcher {
       return { agent: name, model: model === undefined ? own : modelNamed(this.#parts, model) }
     }
     const agent = findAgent(name, agents)
-    return { agent: agent.name, model: model ? await chooseModel(this.#parts, model) : (agent.model ?? persona?.model) }
+    if (model) return { agent: agent.name, model: await chooseModel(this.#parts, model) }
+    const { model: set } = defaultsOf(this.#parts.options, agent.name)
+    const own = set === undefined ? agent.model : await modelOf(this.#parts, set, `option agents.${agent.name}.model`)
+    return { agent: agent.name, model: own ?? persona?.model }
   }
 
   #refuseUnpaid(model: Model | undefined): void {
@@ -224,13 +230,14 @@ export class Launcher {
     if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
+    const set = defaultsOf(options, task.agent)
     const promptID = messageID("prompt", task.id, generation, now)
     const next: Run = {
       generation,
       promptID,
       createdAt: now,
-      timeout: task.team ? 0 : (request.timeout ?? options.taskTimeout),
-      budget: this.#ports.allowance.budget(request.maxCost, task.id),
+      timeout: task.team ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
+      budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
       ...checkOf({ check }),
       ...(task.run.guard && task.team && { guard: task.run.guard }),
       ...(schema && { schema }),
@@ -417,6 +424,17 @@ export class Launcher {
 
 const NO_FORK =
   "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
+
+/** With what the user has set for the agent, where the call does not say. A whole fork works where its parent does. */
+function withDefaults(request: LaunchRequest, options: Options): LaunchRequest {
+  const { timeout, maxCost, place } = defaultsOf(options, request.agent)
+  return {
+    ...request,
+    timeout: request.timeout ?? timeout,
+    maxCost: request.maxCost ?? maxCost,
+    place: request.place ?? (request.fork === "whole" ? undefined : place),
+  }
+}
 
 /** 0 turns a limit off. */
 const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({

@@ -1,0 +1,96 @@
+import { describe, expect, test } from "vitest"
+import { meet } from "../../src/option-sources.ts"
+import { DEFAULTS, parseOptions } from "../../src/options.ts"
+import type { Place } from "../../src/place/place.ts"
+import { toolsFor } from "../../src/tools/index.ts"
+import { Rig } from "../support/rig.ts"
+
+const PLACES = {
+  capture: async () => {},
+  enter: async () => ({ directory: "/place", preface: "" }),
+  putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+} as never as Place
+
+const rigWith = (general: object, options = {}) => {
+  const rig = new Rig({ options: { agents: { general }, ...options }, worktrees: async () => PLACES })
+  rig.host.move = async () => {}
+  return rig
+}
+
+describe("what the user has set for an agent", () => {
+  test("holds where a call does not say, for a launch and a resume", async () => {
+    const rig = rigWith({ timeout: 60_000, maxCost: 0.5, place: "worktree", model: "scripted/beta" })
+    const { id } = await rig.launch()
+    const task = await rig.ended(id)
+    expect(task.outcome?.reason?.text).toBe(undefined)
+    expect(task).toMatchObject({
+      model: { provider: "scripted", id: "beta" },
+      place: { kind: "worktree" },
+      run: { timeout: 60_000, budget: { max: 0.5 } },
+    })
+    const { task: again } = await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    expect(again.run).toMatchObject({ timeout: 60_000, budget: { max: 0.5 } })
+  })
+
+  test("gives way to what a call says", async () => {
+    const rig = rigWith({ timeout: 60_000, maxCost: 0.5, place: "worktree", model: "scripted/beta" })
+    const request = { timeout: 90_000, maxCost: 2, place: "here", model: "scripted/alpha" } as const
+    const { model, place, run } = await rig.launch(request)
+    expect([model?.id, place, run.timeout, run.budget?.max]).toEqual(["alpha", undefined, 90_000, 2])
+  })
+
+  test("leaves other agents as they are, whatever they are called", async () => {
+    const rig = rigWith({ timeout: 60_000 })
+    rig.host.agentList = [...rig.host.agentList, { name: "toString", description: "", mode: "all" }]
+    const { run } = await rig.launch({ agent: "toString" })
+    expect(run.timeout).toBe(DEFAULTS.taskTimeout)
+  })
+
+  test("allows no run more time than any may take", async () => {
+    expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 5000 }).launch()).run.timeout).toBe(5000)
+    expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 0 }).launch()).run.timeout).toBe(60_000)
+  })
+
+  test("names the option where its model is none", async () => {
+    await expect(rigWith({ model: "scripted/none" }).launch()).rejects.toThrow(
+      /No model "scripted\/none" \(option agents\.general\.model, /,
+    )
+  })
+
+  test("lets so many of them run at once, in all sessions", async () => {
+    const rig = rigWith({ maxConcurrent: 1 })
+    rig.onPrompt("FIND", { hang: true })
+    const first = await rig.launch()
+    const second = await rig.launch({}, rig.openParent())
+    const other = await rig.launch({ agent: "plan" })
+    expect([first, second, other].map(({ run }) => run.startedAt !== undefined)).toEqual([true, false, true])
+    await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+    await rig.clock.until(() => rig.task(second.id, second.parentID).run.startedAt !== undefined)
+  })
+
+  test("lets a call have its work merged that does not say where it works", async () => {
+    const rig = rigWith({ place: "worktree" })
+    const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
+    const args = { description: "d", prompt: "p", agent: "general", merge: true }
+    expect((await tool?.execute(args, rig.caller))?.output).toContain("merged by itself when completed")
+    await expect(tool?.execute({ ...args, agent: "plan" }, rig.caller)).rejects.toThrow(/goes with `place: "worktree"`/)
+  })
+})
+
+test("of an agent that user and project both set, the stricter limits hold and else the project's", () => {
+  const own = { agents: { explore: { timeout: 1000, maxCost: 0.5, place: "here" }, plan: { maxConcurrent: 2 } } }
+  const project = { agents: { explore: { timeout: 5000, maxCost: 0.2, place: "worktree" }, toString: { timeout: 1 } } }
+  const { options, held, problems } = meet(own, project)
+  expect(problems).toEqual([])
+  expect(options.agents).toEqual({
+    explore: { timeout: 1000, maxCost: 0.2, place: "worktree" },
+    plan: { maxConcurrent: 2 },
+    toString: { timeout: 1 },
+  })
+  expect(held.join()).toContain("agents: your")
+})
+
+test("a wrong word in them is told, and nothing of them is used", () => {
+  const { options, problems } = parseOptions({ agents: { explore: { budget: 1 } } })
+  expect([options.agents, problems]).toEqual([{}, [expect.stringContaining('Option "agents" is')]])
+})
