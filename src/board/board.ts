@@ -45,7 +45,7 @@ export type BoardSetup = {
   /** OpenCode's state folder, in which this installation keeps what is its own. */
   readonly state: string
   readonly signer: Signer
-  readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt">
+  readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock

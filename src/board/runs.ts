@@ -1,4 +1,3 @@
-import { taskOfMessage } from "../core/ids.ts"
 import type { Clock } from "../core/ports.ts"
 import { receiptLine } from "../core/receipt.ts"
 import { isActive, isUnattended, type Usage } from "../core/task.ts"
@@ -104,7 +103,9 @@ export class ManagerRuns implements Runs {
 
   of(sessionID: string): RunView | undefined {
     const view = this.#manager.taskIn(sessionID)
-    return view && isUnattended(view.task) ? toRun(view, this.#manager.overview.isForeign(view.task.id)) : undefined
+    return view && isUnattended(view.task)
+      ? toRun(view, this.#manager.overview.isForeign(view.task.id), !this.#manager.wrote(view.task.run.promptID))
+      : undefined
   }
 
   async start(request: RunRequest): Promise<void> {
@@ -159,9 +160,8 @@ export class ManagerRuns implements Runs {
   }
 }
 
-function toRun({ task, phase, asks }: TaskView, elsewhere: boolean): RunView {
+function toRun({ task, phase, asks }: TaskView, elsewhere: boolean, byPerson: boolean): RunView {
   const { run, outcome, status } = task
-  const byPerson = taskOfMessage(run.promptID) !== task.id
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
   const { parked } = run
   if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(parked && { parked }) }

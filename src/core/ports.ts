@@ -1,3 +1,4 @@
+import type { NameMessage } from "./ids.ts"
 import type { Ran } from "./receipt.ts"
 import type { Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
@@ -141,7 +142,7 @@ export type Prompt = {
   /** Left out only where nobody has spoken in the session yet: the host then takes its defaults. */
   readonly agent?: string
   readonly model?: Model
-  readonly parts: readonly { readonly id: string; readonly text: string; readonly synthetic?: boolean }[]
+  readonly parts: readonly { readonly text: string; readonly synthetic?: boolean }[]
   /** Only store the message; do not start the model. */
   readonly noReply?: boolean
 }
@@ -177,6 +178,10 @@ export interface Host {
   session(sessionID: string): Promise<SessionInfo | undefined>
   /** The same as the host last told it by itself, where it did: may be a little old. */
   parent(sessionID: string): Promise<SessionInfo | undefined>
+  /** Names the messages that are said for tasks. */
+  readonly messageID: NameMessage
+  /** The task for which a message was named; undefined for an id of another form. */
+  taskOf(messageID: string): string | undefined
   /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
   prompt(prompt: Prompt): Promise<void>
   /** Where a session works, as far as it was moved here; else where this plugin's instance does. */

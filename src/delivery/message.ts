@@ -1,4 +1,4 @@
-import { messageID, partID } from "../core/ids.ts"
+import type { NameMessage } from "../core/ids.ts"
 import type { Message, Persona, Prompt } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { Notice } from "./compose.ts"
@@ -11,26 +11,23 @@ export function isUnread(since: readonly Message[]): boolean {
 }
 
 /** The id of a run's notification: from the run alone, so that all who tell of it tell the same message. */
-export const notificationID = ({ id, run }: Task): string =>
-  messageID("notification", id, run.generation, run.createdAt)
+export const notificationID = (name: NameMessage, { id, run }: Task): string =>
+  name("notification", id, run.generation, run.createdAt)
 
 /** The notification of a run as a message of whoever speaks in its parent. */
 export function promptOf(
+  name: NameMessage,
   task: Task,
   { visible, hidden }: Pick<Notice, "visible" | "hidden">,
   persona: Persona | undefined,
   noReply: boolean,
 ): Prompt {
-  const part = (index: number) => partID("notification", task.id, task.run.generation, task.run.createdAt, index)
   return {
     sessionID: task.parentID,
-    messageID: notificationID(task),
+    messageID: notificationID(name, task),
     agent: persona?.agent,
     model: persona?.model,
     noReply,
-    parts: [
-      { id: part(0), text: visible },
-      { id: part(1), text: hidden, synthetic: true },
-    ],
+    parts: [{ text: visible }, { text: hidden, synthetic: true }],
   }
 }

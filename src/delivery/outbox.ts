@@ -200,12 +200,12 @@ export class Outbox {
   /** What is stored is sent once more, as it stands there, unless it was answered. */
   async #rouse(task: Task, lane: Lane): Promise<void> {
     const { parentID } = task
-    const since = await this.#ports.host.messagesSince(parentID, notificationID(task))
+    const since = await this.#ports.host.messagesSince(parentID, notificationID(this.#ports.host.messageID, task))
     const [stored] = since
     if (!stored || !isUnread(since) || !this.#isOpen(parentID, lane)) return
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
     const persona = await this.#persona(parentID, 0)
-    lane.owed ??= { prompt: promptOf(task, { visible, hidden }, persona, false), task }
+    lane.owed ??= { prompt: promptOf(this.#ports.host.messageID, task, { visible, hidden }, persona, false), task }
     if (lane.state !== "resting") return
     lane.state = "sending"
     await this.#drain(parentID, lane)
@@ -261,7 +261,7 @@ export class Outbox {
     const { wake, maybeTold } = item
     item.notice ??= await this.#ports.compose(task)
     const { notice } = item
-    const id = notificationID(task)
+    const id = notificationID(this.#ports.host.messageID, task)
     if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS))) {
       await told(task, "confirmed", notice.handsOver)
       return true
@@ -277,7 +277,7 @@ export class Outbox {
     const last = lane.items.length === 1
     const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !this.#ports.isClosed(task, persona)
     lane.idled = false
-    const prompt = promptOf(task, notice, persona, !(last && wakes))
+    const prompt = promptOf(this.#ports.host.messageID, task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)
     else await this.#start({ prompt, task }, lane)
     await this.#confirm(prompt)

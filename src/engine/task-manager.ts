@@ -1,5 +1,4 @@
 import { CallError } from "../core/errors.ts"
-import { taskOfMessage } from "../core/ids.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
@@ -331,7 +330,7 @@ export class TaskManager {
 
   /** Whether a message is one that was written by or for a task. */
   wrote(messageID: string): boolean {
-    const id = taskOfMessage(messageID)
+    const id = this.#parts.host.taskOf(messageID)
     return id !== undefined && this.#parts.store.get(id) !== undefined
   }
 

@@ -1,4 +1,3 @@
-import { messageID, partID } from "../core/ids.ts"
 import type { Host, Rule } from "../core/ports.ts"
 import type { ForkInfo, Model, TaskDraft } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
@@ -52,7 +51,7 @@ export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
 export type ForkPorts = {
   readonly forks: ForkHost
-  readonly host: Pick<Host, "prompt" | "deleteSession">
+  readonly host: Pick<Host, "prompt" | "deleteSession" | "messageID">
   /** True where a session's system prompt has what is of this session alone: nobody else's requests begin like it. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
 }
@@ -70,8 +69,8 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   const sessionID = await forks.fork({ parentID, title, agent, model, rules, ...inherited })
   try {
     const id = [draft.id, draft.run.generation, draft.run.createdAt] as const
-    const parts = [{ id: partID("preamble", ...id, 0), text, synthetic: true }]
-    await host.prompt({ sessionID, messageID: messageID("preamble", ...id), agent, model, noReply: true, parts })
+    const parts = [{ text, synthetic: true }]
+    await host.prompt({ sessionID, messageID: host.messageID("preamble", ...id), agent, model, noReply: true, parts })
   } catch (error) {
     await host.deleteSession(sessionID).catch(() => {})
     throw error

@@ -59,7 +59,7 @@ export function driverOf(world: () => World) {
       messageID: newID("msg"),
       agent: "general",
       model: ALPHA,
-      parts: [{ id: newID("prt"), text }],
+      parts: [{ text }],
       ...more,
     }),
     async send(sessionID: string, text: string, more: Partial<Prompt> = {}): Promise<Prompt> {

@@ -149,8 +149,8 @@ export function workContract(driver: Driver): void {
       const told = since.map(({ role, finish, summary }) => `${role} ${finish ?? ""} ${summary}`)
       const [asked, step, compaction, summary, goOn, answer] = told
       expect([asked, step]).toEqual(["user  false", "assistant called false"])
-      expect([compaction, summary]).toEqual(["user  false", "assistant stop true"])
-      expect([goOn, answer, ...told.slice(6)]).toEqual(["user  false", "assistant stop false"])
+      expect([compaction, summary]).toEqual(["user  false", "assistant done true"])
+      expect([goOn, answer, ...told.slice(6)]).toEqual(["user  false", "assistant done false"])
       const [first] = since[4]?.parts ?? []
       expect([since[2]?.parts, first]).toEqual([[], expect.objectContaining({ type: "text", synthetic: true })])
     })

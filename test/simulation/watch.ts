@@ -1,6 +1,6 @@
-import { messageID } from "../../src/core/ids.ts"
 import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isParked, isQueued, type Task } from "../../src/core/task.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"
 import type { World } from "./world.ts"

@@ -12,6 +12,7 @@ import type { FoundThread, NewThread, Threads } from "../../src/board/threads.ts
 import type { Clock, Prompt } from "../../src/core/ports.ts"
 import { NO_USAGE, type Usage } from "../../src/core/task.ts"
 import type { Purse } from "../../src/engine/limits/ledger.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { SIGNER } from "./records.ts"
 
@@ -202,6 +203,7 @@ const threadsOf = (project: string): Map<string, string> => {
 }
 
 class FakeSurroundings {
+  readonly messageID = messageID
   names: string[] = ["build", "librarian", "tester"]
   fails = false
   readonly toasts: string[] = []

@@ -17,6 +17,7 @@ import {
   type Unbelieved,
 } from "../../src/core/ports.ts"
 import { type Ask, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
+import { messageID, taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { callOf, errorOf, finishOf } from "../../src/host/opencode/words.ts"
 import {
   decodeRecord,
@@ -110,6 +111,9 @@ export class FakeHost extends FakeProcess implements Host {
   parent(sessionID: string): Promise<SessionInfo | undefined> {
     return this.session(sessionID)
   }
+
+  readonly messageID = messageID
+  readonly taskOf = taskOfMessage
 
   prompt(prompt: Prompt): Promise<void> {
     const accept = () => {

@@ -1,5 +1,6 @@
 import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
 import type { Ask } from "../../src/core/task.ts"
+import { partID } from "../../src/host/opencode/ids.ts"
 import { errorOf } from "../../src/host/opencode/words.ts"
 import { decodeRequest } from "../../src/host/record/codec.ts"
 import type { FakeTool } from "./fake-calls.ts"
@@ -88,7 +89,7 @@ export class FakeProcess {
       messageID,
       agent: persona.agent ?? "build",
       model: persona.model,
-      parts: [{ id: this.database.nextID("prt"), text }],
+      parts: [{ text }],
     })
     return messageID
   }
@@ -256,7 +257,12 @@ export class FakeProcess {
       createdAt: this.clock.now(),
       agent,
       model,
-      parts: parts.map((part) => ({ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true })),
+      parts: parts.map((part, index) => ({
+        type: "text",
+        id: partID(messageID, index),
+        text: part.text,
+        synthetic: part.synthetic === true,
+      })),
     }
   }
 

@@ -5,6 +5,7 @@ import { type ActiveRun, newRun, type Stage, type Word } from "../../src/engine/
 import { reopened } from "../../src/engine/run/ending.ts"
 import type { Command, Input, World } from "../../src/engine/run/inputs.ts"
 import { step } from "../../src/engine/run/step.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import { DEFAULTS, type Options } from "../../src/options.ts"
 import { taskOf } from "./tasks.ts"
 
@@ -23,6 +24,7 @@ export type Scene = {
 
 const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   now: NOW,
+  messageID,
   options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, ...options },
   task,
   ownTasks: false,

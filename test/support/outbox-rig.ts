@@ -1,6 +1,7 @@
 import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import { Outbox, type OutboxPorts } from "../../src/delivery/outbox.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { deliveryOf, taskOf } from "./tasks.ts"
 
@@ -76,6 +77,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       world.meanwhile()
       return activity
     },
+    messageID,
     prompt: async (prompt: Prompt) => {
       sent.push(prompt)
       const failure = world.failures.shift()

@@ -281,7 +281,7 @@ describe("a run fails", () => {
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     const { id, sessionID } = await rig.launch()
     await rig.clock.until(() => rig.host.stored(sessionID).messages.at(-1)?.finish === "stop")
-    await rig.host.prompt({ sessionID, messageID: "msg_x", noReply: true, parts: [{ id: "p", text: "by the way" }] })
+    await rig.host.prompt({ sessionID, messageID: "msg_x", noReply: true, parts: [{ text: "by the way" }] })
     const task = await rig.ended(id)
     expect(task.status).toBe("completed")
   })

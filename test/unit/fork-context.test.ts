@@ -3,6 +3,7 @@ import { HostError, type Prompt } from "../../src/core/ports.ts"
 import type { TaskDraft } from "../../src/core/task.ts"
 import { type ForkPorts, forkContext } from "../../src/fork/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../../src/fork/ports.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import { agent, call, user } from "../support/histories.ts"
 
 const DRAFT = {
@@ -45,6 +46,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     },
   }
   const host: ForkPorts["host"] = {
+    messageID,
     async prompt(message) {
       if (faults.preamble) throw faults.preamble
       asked.preambles.push(message)

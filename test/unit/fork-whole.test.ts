@@ -4,6 +4,7 @@ import type { TaskDraft } from "../../src/core/task.ts"
 import { forkContext, type WholeRequest } from "../../src/fork/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/fork/ports.ts"
 import { isCheaper } from "../../src/fork/whole.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
 import { agent, call, counted, READER, user } from "../support/histories.ts"
 
 const DRAFT = {
@@ -49,7 +50,7 @@ const fork = async (messages: readonly HistoryMessage[], { room, prices, thread 
       return "ses_fork"
     },
   }
-  const host = { prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
+  const host = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
   const request = { draft: DRAFT, title: "t", rules: OURS, limits: LIMITS }
   const { info } = await forkContext(
     { forks, host, isThread: async () => thread },

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { messageID, promptedBy } from "../../src/core/ids.ts"
 import type { Stored } from "../../src/host/opencode/history.ts"
+import { messageID, promptedBy } from "../../src/host/opencode/ids.ts"
 import { runsIn } from "../../src/host/opencode/story.ts"
 
 const TASK = "bg_story000"

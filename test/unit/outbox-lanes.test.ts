@@ -2,6 +2,7 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
+import { partID } from "../../src/host/opencode/ids.ts"
 import { flush } from "../support/fake-clock.ts"
 import { GONE, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
 
@@ -403,7 +404,7 @@ test("a run's message has the same ids in every version: after an update nothing
   const { clock, outbox, sent } = setUp()
   outbox.post(owing(A))
   await clock.advance(100)
-  expect([sent[0]?.messageID, ...(sent[0]?.parts.map(({ id }) => id) ?? [])]).toEqual([
+  expect([sent[0]?.messageID, ...(sent[0]?.parts.map((_, at) => partID(sent[0]?.messageID ?? "", at)) ?? [])]).toEqual([
     "msg_0000003e8000aaaaaaaaN00000",
     "prt_0000003e8000aaaaaaaaN00000",
     "prt_0000003e9000aaaaaaaaN00000",

@@ -6,7 +6,7 @@ import { deliveryOf } from "../support/tasks.ts"
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
 
 describe("a message", () => {
-  test("has two parts with ids of their own, the second hidden", async () => {
+  test("has two parts, the second hidden", async () => {
     const { clock, outbox, sent, states } = setUp()
     outbox.post(owing("bg_aaaaaaaa"))
     await clock.advance(100)
@@ -14,8 +14,6 @@ describe("a message", () => {
       { text: "visible bg_aaaaaaaa" },
       { text: "hidden bg_aaaaaaaa", synthetic: true },
     ])
-    expect(sent[0]?.parts.map(({ id }) => /^prt_[0-9a-f]{12}\w+$/.test(id))).toEqual([true, true])
-    expect(sent[0]?.parts[0]?.id).not.toBe(sent[0]?.parts[1]?.id)
     expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken"])
   })
 
@@ -118,13 +116,13 @@ describe("a message", () => {
     expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken", "bg_aaaaaaaa confirmed", "drained, woken"])
   })
 
-  test("has the same ids whoever tells it, and whenever the run ended", async () => {
+  test("has the same id whoever tells it, and whenever the run ended", async () => {
     const ids = []
     for (const endedAt of [5000, 6000]) {
       const { clock, outbox, sent } = setUp()
       outbox.post(owing("bg_aaaaaaaa", true, { run: { endedAt } }))
       await clock.advance(100)
-      ids.push([sent[0]?.messageID, ...(sent[0]?.parts.map(({ id }) => id) ?? [])].join())
+      ids.push(sent[0]?.messageID)
     }
     expect(ids[0]).toBe(ids[1])
   })

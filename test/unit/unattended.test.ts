@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../src/board/runs.ts"
-import { taskOfMessage } from "../../src/core/ids.ts"
+import { taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { flush } from "../support/fake-clock.ts"
 import { Rig } from "../support/rig.ts"
 

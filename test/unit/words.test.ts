@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { batchFor, batchName, batchProgress, namedBatch } from "../../src/core/batch.ts"
 import { CallError, listed, messageOf, nearest } from "../../src/core/errors.ts"
-import { messageID, partID, taskID } from "../../src/core/ids.ts"
+import { taskID } from "../../src/core/ids.ts"
+import { messageID, partID } from "../../src/host/opencode/ids.ts"
 import { duration, ticking } from "../../src/lib/duration.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -45,9 +46,10 @@ describe("ids", () => {
   test("are the same for the same thing and ascend in time", () => {
     expect(messageID("prompt", "bg_k3x9f2q1", 0, 1000.7)).toBe(messageID("prompt", "bg_k3x9f2q1", 0, 1000))
     expect(messageID("prompt", "bg_k3x9f2q1", 0, 1000) < messageID("prompt", "bg_a3x9f2q1", 0, 1001)).toBe(true)
-    const [first, second] = [0, 1].map((index) => partID("prompt", "bg_k3x9f2q1", 0, 1000, index))
+    const [first, second] = [0, 1].map((index) => partID(messageID("prompt", "bg_k3x9f2q1", 0, 1000), index))
     expect(String(first) < String(second)).toBe(true)
     expect(first).toMatch(/^prt_[0-9a-f]{12}k3x9f2q1P00000$/)
+    expect([0, 1].map((index) => partID("msg_another", index))).toEqual(["prt_another0", "prt_another1"])
   })
 })
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { AUTOMATIC } from "../../core/account.ts"
 import { messageOf } from "../../core/errors.ts"
-import { messageID, partID } from "../../core/ids.ts"
+import type { NameMessage } from "../../core/ids.ts"
 import type { Clock, Host } from "../../core/ports.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { moment as timeText } from "../../lib/moment.ts"
@@ -20,7 +20,7 @@ import { countsOf, type NamedReport, type Report, type ReportTask, reportOf, rep
 export type KeeperPorts = {
   readonly store: Pick<Store, "read" | "find">
   readonly runs: Runs
-  readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt">
+  readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: Command) => Promise<unknown>
   readonly reports: Reports
@@ -218,7 +218,8 @@ export class PurseKeeper {
       const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
       // What is stored in mid-turn makes the host take another step; what comes after an undone message deletes that.
       if (parent && (parent.reverted || activity.has(sessionID))) return
-      if (parent) await host.prompt(messageFor(sessionID, await reports.get(name), await host.persona(sessionID)))
+      if (parent)
+        await host.prompt(messageFor(host.messageID, sessionID, await reports.get(name), await host.persona(sessionID)))
       await this.#do({ type: "purse told" })
     } catch (error) {
       host.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
@@ -247,19 +248,23 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
 }
 
 /** In two parts, as all that is told: a line for the person, the whole for the model. */
-function messageFor(sessionID: string, report: NamedReport, persona: Awaited<ReturnType<Host["persona"]>>) {
+function messageFor(
+  name: NameMessage,
+  sessionID: string,
+  report: NamedReport,
+  persona: Awaited<ReturnType<Host["persona"]>>,
+) {
   const at = Date.parse(report.endedAt)
   const id = `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`
-  const part = (index: number) => partID("report", id, 0, at, index)
   return {
     sessionID,
-    messageID: messageID("report", id, 0, at),
+    messageID: name("report", id, 0, at),
     agent: persona?.agent,
     model: persona?.model,
     noReply: true,
     parts: [
-      { id: part(0), text: `**${titleOf(report)}.** ${countsOf(report)}.` },
-      { id: part(1), synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${report.text.trim()}` },
+      { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
+      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${report.text.trim()}` },
     ],
   }
 }

@@ -160,7 +160,7 @@ export class Conductor {
     host.log("info", "task notified", {
       task: task.id,
       session: task.parentID,
-      message: notificationID(task),
+      message: notificationID(this.#parts.host.messageID, task),
       state,
       handedOver,
     })
@@ -177,11 +177,12 @@ export class Conductor {
 
   /** What the machine may know of the world now. */
   worldOf({ task }: Entry): World {
-    const { clock, options, store } = this.#parts
+    const { clock, options, store, host } = this.#parts
     return {
       now: clock.now(),
       options,
       task,
+      messageID: host.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       owed: this.#ports.outbox.owes(task.sessionID),

@@ -1,5 +1,4 @@
 import { AUTOMATIC } from "../../core/account.ts"
-import { messageID, partID } from "../../core/ids.ts"
 import type { Host } from "../../core/ports.ts"
 import { slotsOf } from "../../core/task.ts"
 import type { Note } from "../talk/notes.ts"
@@ -16,14 +15,13 @@ export async function tellIdle(host: Host, { task, kind, at, visible, text }: No
   const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
   if (parent?.reverted || activity.has(parentID)) return false
   const hidden = { text: `${AUTOMATIC} ${text}`, synthetic: true }
-  const texts = visible === undefined ? [hidden] : [{ text: visible }, hidden]
   await host.prompt({
     sessionID: parentID,
-    messageID: messageID(kind, id, run.generation, at),
+    messageID: host.messageID(kind, id, run.generation, at),
     agent: persona?.agent,
     model: persona?.model,
     noReply: true,
-    parts: texts.map((part, index) => ({ id: partID(kind, id, run.generation, at, index), ...part })),
+    parts: visible === undefined ? [hidden] : [{ text: visible }, hidden],
   })
   return true
 }

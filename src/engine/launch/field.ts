@@ -1,5 +1,5 @@
 import { CallError } from "../../core/errors.ts"
-import { messageID, taskID } from "../../core/ids.ts"
+import { taskID } from "../../core/ids.ts"
 import { modelKey } from "../../core/limits.ts"
 import { type Model, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Team } from "../../core/team.ts"
@@ -101,7 +101,7 @@ export class Field {
       status: "running",
       run: {
         generation: 0,
-        promptID: messageID("prompt", id, 0, now),
+        promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: team.timeout,
         ...(check !== undefined && { check }),

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util"
 import { batchFor } from "../../core/batch.ts"
 import { recentRuns } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
-import { messageID, taskID } from "../../core/ids.ts"
+import { taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
 import type { Model, Schema } from "../../core/task.ts"
 import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
@@ -231,7 +231,7 @@ export class Launcher {
     const now = clock.now()
     const generation = current.run.generation + 1
     const set = defaultsOf(options, task.agent)
-    const promptID = messageID("prompt", task.id, generation, now)
+    const promptID = this.#parts.host.messageID("prompt", task.id, generation, now)
     const next: Run = {
       generation,
       promptID,
@@ -353,7 +353,7 @@ export class Launcher {
       { forks, host, isThread },
       { draft, title, ...session, limits: limitsOf(options.fork) },
     )
-    const promptID = messageID("prompt", draft.id, 0, clock.now())
+    const promptID = this.#parts.host.messageID("prompt", draft.id, 0, clock.now())
     return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
   }
 
@@ -381,7 +381,7 @@ export class Launcher {
       status: "running",
       run: {
         generation: 0,
-        promptID: messageID("prompt", id, 0, now),
+        promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: request.tries === undefined ? (request.timeout ?? options.taskTimeout) : 0,
         budget: this.#ports.allowance.budget(request.maxCost, id),

@@ -1,6 +1,6 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import { messageID, taskID } from "../../core/ids.ts"
+import { taskID } from "../../core/ids.ts"
 import { type Ending, isActive, isUnattended, NO_FIGURES, NOBODY, type Run, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
@@ -116,7 +116,7 @@ export class Unattended {
     const now = clock.now()
     return {
       generation,
-      promptID: messageID("prompt", id, generation, now),
+      promptID: this.#parts.host.messageID("prompt", id, generation, now),
       createdAt: now,
       timeout: options.taskTimeout,
     }

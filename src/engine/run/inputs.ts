@@ -1,4 +1,5 @@
 import type { Answered } from "../../core/after.ts"
+import type { NameMessage } from "../../core/ids.ts"
 import type { Activity, HostEvent, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { PurseLimit, Spent } from "../../core/spending.ts"
@@ -13,6 +14,7 @@ import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run
 export type World = {
   readonly now: number
   readonly options: Options
+  readonly messageID: NameMessage
   /** The board's purse, where it pays the run. */
   readonly purse?: PurseLimit
   /** The record of the run's task. */

@@ -1,5 +1,5 @@
 import { AUTOMATIC } from "../../core/account.ts"
-import { type MessageKind, messageID } from "../../core/ids.ts"
+import type { MessageKind } from "../../core/ids.ts"
 import { lastWordRequest } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
@@ -14,7 +14,12 @@ import { also, type Handler, looks, stay } from "./moves.ts"
 type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
 
 /** From here on the run does not end before this was read. */
-function spoken(run: ActiveRun, { kind, text, reply }: Saying, now: number, held = false): [ActiveRun, Word] {
+function spoken(
+  run: ActiveRun,
+  { kind, text, reply }: Saying,
+  { now, messageID }: World,
+  held = false,
+): [ActiveRun, Word] {
   const at = Math.max(now, run.wordAt + 1)
   const id = messageID(kind, run.taskID, run.generation, at)
   const word = { id, kind, text, at, expected: true, held, taken: false, reply }
@@ -26,8 +31,8 @@ const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
   commands,
 })
 
-function say(run: ActiveRun, saying: Saying, { now }: World, interrupts?: readonly Ask[]): Step {
-  const [next, word] = spoken(run, saying, now)
+function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
+  const [next, word] = spoken(run, saying, world)
   return sending(next, [{ do: "say", word, ...(interrupts && { interrupts }) }])
 }
 
@@ -50,11 +55,11 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
   const saying = { kind: "word", text, reply } as const
   if (stage === "parked") {
-    const [next, word] = spoken(run, saying, world.now)
+    const [next, word] = spoken(run, saying, world)
     return sending(next, [{ do: "store", word }])
   }
   // The host answers what stands last, in the order of coming: the prompt comes first.
-  return stage === "prompting" ? stay(spoken(run, saying, world.now, true)[0]) : say(run, saying, world)
+  return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : say(run, saying, world)
 }
 
 /** The prompt is with the host: what was said meanwhile may follow. */

@@ -28,6 +28,7 @@ import { picksAgent, toAgent, toMessage } from "./convert.ts"
 import { Elsewhere } from "./elsewhere.ts"
 import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
+import { messageID, partID, taskOfMessage } from "./ids.ts"
 import { OpencodeLog } from "./log.ts"
 import { storedMessages } from "./messages.ts"
 import { OpencodeRecords } from "./records.ts"
@@ -176,8 +177,11 @@ export class OpencodeHost implements Host {
   }
 
   /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */
+  readonly messageID = messageID
+  readonly taskOf = taskOfMessage
+
   async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
-    const texts = parts.map((part) => ({ type: "text" as const, ...part }))
+    const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
     const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: texts }
     if (noReply) {
       const stored = await call("store a message", this.#client.session.prompt(message))

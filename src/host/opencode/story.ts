@@ -1,9 +1,9 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Part, ToolPart } from "@opencode-ai/sdk/v2/types"
-import { promptedBy } from "../../core/ids.ts"
 import { head, oneLine } from "../../lib/text.ts"
 import type { StoryRun, StoryStep } from "../person.ts"
 import type { Stored } from "./history.ts"
+import { promptedBy } from "./ids.ts"
 import { storedMessages } from "./messages.ts"
 
 const MOST_STEPS = 300

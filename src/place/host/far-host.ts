@@ -1,4 +1,3 @@
-import { messageID, partID } from "../../core/ids.ts"
 import {
   type Activity,
   type Host,
@@ -231,10 +230,10 @@ export class FarHost {
     const generation = read.messages.length === 0 ? 0 : generationOf(read.since)
     const message = {
       sessionID,
-      messageID: messageID("answer", taskID, generation, at),
+      messageID: this.#near.messageID("answer", taskID, generation, at),
       agent: stub.agent,
       model: stub.model,
-      parts: [{ id: partID("answer", taskID, generation, at, 0), text }],
+      parts: [{ text }],
     }
     await this.#stored(message)
   }
@@ -267,7 +266,6 @@ const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt =>
   ...prompt,
   sessionID,
   messageID: movedID(prompt.messageID, skew),
-  parts: prompt.parts.map((part) => ({ ...part, id: movedID(part.id, skew) })),
 })
 
 /** What was kept of an answer is a user's message to the host here: to whoever reads it, it is the answer. */
