@@ -5,7 +5,7 @@ import { join } from "node:path"
 const MOST_CHARS = 8000
 
 /** Where results of tasks lie, in the project's main checkout; git ignores it. */
-const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
+export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
 
 /** Keeps a long value in a file of its task's name; returns that file. A short one is kept nowhere. */
 export async function keepValue(project: string, taskID: string, json: string): Promise<string | undefined> {

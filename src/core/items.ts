@@ -1,0 +1,152 @@
+import { dollars } from "../lib/money.ts"
+import { count, grouped, oneLine } from "../lib/text.ts"
+import { type Ending, isActive, type Task } from "./task.ts"
+import type { ItemsPlan, ItemsResult } from "./team.ts"
+import type { Member, Move } from "./tries.ts"
+
+/** Decides what follows from what the items of a map have come to. Pure: what each has come to stands in its own record. */
+
+/** More hang below the task's own session, so that the caller's children stay few. */
+export const MOST_NEAR = 25
+/** So many ends in a row that are not valid stop it: something is wrong with all of them. */
+const MOST_IN_A_ROW = 10
+/** How long the first goes alone at most, so that a provider's cache has what they have in common. */
+const ALONE_MS = 10_000
+
+/** What is known of a map beside its parts. `done`: items that earlier runs have settled as valid. */
+export type Course = {
+  readonly coming: readonly number[]
+  readonly done: readonly number[]
+  readonly generation: number
+  /** How many more may begin now. */
+  readonly room: number
+  readonly now: number
+}
+
+/** `until`: when it is to be looked at again if nothing comes of the first. */
+export function nextItems(plan: ItemsPlan, members: readonly Member[], course: Course): Move & { until?: number } {
+  const { coming, generation, done, now } = course
+  const own = members.filter(({ task }) => task.part?.run === generation)
+  const counts = countItems(plan.total, own, done)
+  const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
+  const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
+  if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))
+    return { begin: [], ending: failed(`${MOST_IN_A_ROW} items in a row failed: ${whyOf(latest.at(-1))}`) }
+  const begun = new Set([...done, ...coming, ...own.map(({ task }) => task.part?.nth)])
+  const waiting = Array.from({ length: plan.total }, (_none, nth) => nth).filter((nth) => !begun.has(nth))
+  if (waiting.length === 0) {
+    if (coming.length > 0 || own.some(({ closed }) => !closed)) return { begin: [] }
+    const text = `${grouped(counts.failed)} of ${count(plan.total, "item")} failed.`
+    return { begin: [], ending: counts.failed === 0 ? { type: "completed" } : failed(text) }
+  }
+  return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, course)) }
+}
+
+const failed = (text: string): Ending => ({ type: "failed", reason: { code: "items", text } })
+
+const endedAt = ({ run }: Task): number => run.endedAt ?? 0
+
+/** The first begins alone: the others have what it begins with from the provider's cache. */
+function mayBegin(own: readonly Member[], coming: readonly number[], { room, now }: Course): number {
+  if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
+  const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
+  return isUnder ? room : 0
+}
+
+const aloneUntil = ({ run }: Task): number => (run.startedAt ?? run.createdAt) + ALONE_MS
+
+function firstAlone(own: readonly Member[], coming: readonly number[], now: number): { until?: number } {
+  const [first] = own
+  if (own.length !== 1 || !first || first.began || coming.length > 0 || now >= aloneUntil(first.task)) return {}
+  return { until: aloneUntil(first.task) }
+}
+
+/** What the items of a map have come to: they always sum up to the total. */
+export type ItemCounts = {
+  readonly valid: number
+  readonly failed: number
+  readonly running: number
+  readonly notBegun: number
+  readonly total: number
+}
+
+/** `own`: the parts of the present run. */
+export function countItems(total: number, own: readonly Member[], done: readonly number[]): ItemCounts {
+  const running = own.filter(({ task }) => isActive(task)).length
+  const valid = own.filter(({ task }) => task.status === "completed").length + done.length
+  const rest = own.length + done.length
+  return { valid, failed: rest - running - valid, running, notBegun: total - rest, total }
+}
+
+/** `Items: 412 valid, 3 failed, 10 running, 575 not begun, of 1,000.` */
+export function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): string {
+  return `Items: ${grouped(valid)} valid, ${grouped(failed)} failed, ${grouped(running)} running, ${grouped(notBegun)} not begun, of ${grouped(total)}.`
+}
+
+/** A row of the ledger: `value` of a valid one, `reason` of one that failed. */
+export type ItemRow = {
+  readonly index: number
+  readonly item: unknown
+  readonly state: "running" | "valid" | "failed" | "not begun"
+  readonly value?: unknown
+  readonly reason?: string
+  readonly task?: string
+  readonly session?: string
+  readonly cost?: number
+  readonly ms?: number
+}
+
+const MOST_WHY_CHARS = 160
+const MOST_GROUPS = 10
+const MOST_INDICES = 5
+
+/** Why an item failed, in the words that those that failed alike share. */
+export const whyOf = (task: Task | undefined): string =>
+  oneLine(task?.outcome?.reason?.text ?? "it was stopped", MOST_WHY_CHARS)
+
+/** What a map has come to, from its ledger. */
+export function itemsResult({ total, file }: ItemsPlan, rows: readonly ItemRow[], cost: number): ItemsResult {
+  const states = (state: ItemRow["state"]) => rows.filter((row) => row.state === state)
+  const groups = new Map<string, number[]>()
+  for (const { reason = "", index } of states("failed")) groups.set(reason, [...(groups.get(reason) ?? []), index])
+  const [valid, failures] = [states("valid").length, states("failed").length]
+  return {
+    kind: "each",
+    total,
+    valid,
+    failed: failures,
+    notBegun: total - valid - failures,
+    cost,
+    file,
+    groups: [...groups]
+      .sort(([, one], [, other]) => other.length - one.length)
+      .slice(0, MOST_GROUPS)
+      .map(([why, all]) => ({ why, count: all.length, first: all.slice(0, MOST_INDICES) })),
+  }
+}
+
+/** What is told of an ended map: its counts, what it cost, why items failed, and where its rows lie. */
+export function itemLines(result: ItemsResult): readonly string[] {
+  const { file, cost, groups, failed: failures } = result
+  const told = groups.reduce((sum, group) => sum + group.count, 0)
+  return [
+    `${itemsLine({ ...result, running: 0 })} ${dollars(cost)} in all.`,
+    ...groups.map(({ why, count: many, first }) => {
+      const more = many > first.length ? ` and ${grouped(many - first.length)} more` : ""
+      return `- ${grouped(many)} failed (item ${first.join(", ")}${more}): ${why}`
+    }),
+    ...(failures > told ? [`- ${grouped(failures - told)} failed for other reasons`] : []),
+    `Rows, one an item, numbered from 0: ${file}`,
+  ]
+}
+
+/** The rows as they are shown: those that failed first, then the valid ones. */
+export const shownRows = (rows: readonly ItemRow[]): string =>
+  (["failed", "valid"] as const)
+    .flatMap((state) => rows.filter((row) => row.state === state))
+    .map(({ task: _task, session: _session, ms: _ms, cost: _cost, ...row }) => JSON.stringify(row))
+    .join("\n")
+
+/** The user is asked before so many items begin. */
+export const previewOf = (total: number, agent: string, model: string | undefined, mean: number | undefined): string =>
+  `${count(total, "item")} for ${agent}${model ? ` (${model})` : ""}, ${mean === undefined ? "cost not known" : `about ${dollars(mean * total)}`}`

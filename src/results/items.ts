@@ -1,0 +1,67 @@
+import { readFile, realpath } from "node:fs/promises"
+import { join, sep } from "node:path"
+import { CallError } from "../core/errors.ts"
+import { count, oneLine } from "../lib/text.ts"
+
+/** The items of a map, and the prompt that each is asked with. */
+
+const refused = (why: string): CallError => new CallError(`Argument \`each\`: ${why} Nothing was launched.`)
+
+/** `mayRead` rejects where the caller may not read this file. Throws a `CallError` where there is nothing to go through. */
+export async function itemsGiven(
+  given: readonly unknown[] | string,
+  { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
+  mayRead: (file: string) => Promise<void>,
+): Promise<readonly unknown[]> {
+  const items = typeof given === "string" ? await inFile(given, folder, mayRead) : given
+  if (items.length === 0) throw refused("there are no items.")
+  if (items.length > most)
+    throw refused(`${count(items.length, "item")}, and the option each.most allows ${most}. Give fewer at once.`)
+  const fields = fieldsIn(prompt)
+  if (fields.length === 0)
+    throw new CallError("With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.")
+  for (const [index, item] of items.entries()) {
+    const lacking = fields.find((field) => field !== undefined && valueOf(item, field) === undefined)
+    if (lacking !== undefined) throw refused(`item ${index} has no field "${lacking}".`)
+  }
+  return items
+}
+
+async function inFile(name: string, folder: string, mayRead: (file: string) => Promise<void>): Promise<readonly unknown[]> {
+  const shown = oneLine(name)
+  const [root, file] = await Promise.all([realpath(folder), realpath(join(folder, name)).catch(() => undefined)])
+  if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
+  if (!file.startsWith(root + sep)) throw refused(`${shown} lies outside of ${root}.`)
+  await mayRead(file.slice(root.length + 1))
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw refused(`${shown} cannot be read: ${oneLine(String((error as Error).message))}.`)
+  })
+  const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")
+  if (name.endsWith(".jsonl")) return lines.map((line, at) => parsed(line, `line ${at + 1} of ${shown}`))
+  if (!name.endsWith(".json")) return lines
+  const items = parsed(text, shown)
+  if (!Array.isArray(items)) throw refused(`${shown} holds no array.`)
+  return items
+}
+
+function parsed(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw refused(`${what} is no JSON: ${oneLine(String((error as Error).message))}.`)
+  }
+}
+
+const PLACE = /\{\{\s*item(?:\.([^{}]+?))?\s*\}\}/g
+
+/** The fields that a prompt names; undefined for an item as a whole. */
+const fieldsIn = (prompt: string): readonly (string | undefined)[] => [...prompt.matchAll(PLACE)].map(([, field]) => field)
+
+const valueOf = (item: unknown, field: string): unknown =>
+  typeof item === "object" && item !== null && Object.hasOwn(item, field) ? (item as Record<string, unknown>)[field] : undefined
+
+/** The prompt for an item; nothing within the item is looked at again. */
+export const filled = (prompt: string, item: unknown): string =>
+  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : valueOf(item, field)))
+
+const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))

@@ -1,0 +1,50 @@
+import { appendFile, mkdir, readFile, rename, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import type { ItemRow } from "../core/items.ts"
+import { resultsFolder } from "./keep.ts"
+
+/** The ledgers of maps: a row an item, in the project's main checkout; git ignores them. */
+export class Ledgers {
+  readonly #folder: string
+
+  constructor(project: string) {
+    this.#folder = resultsFolder(project)
+  }
+
+  fileOf(taskID: string): string {
+    return join(this.#folder, `${taskID}.jsonl`)
+  }
+
+  /** Writes it whole, in order. */
+  async write(file: string, rows: readonly ItemRow[]): Promise<void> {
+    await mkdir(this.#folder, { recursive: true })
+    await writeFile(join(this.#folder, ".gitignore"), "*\n")
+    await writeFile(`${file}.new`, rows.map((row) => `${JSON.stringify(row)}\n`).join(""), { mode: 0o600 })
+    await rename(`${file}.new`, file)
+  }
+
+  /** Behind a line that a crash has torn, a row begins its own. */
+  append(file: string, row: ItemRow): Promise<void> {
+    return appendFile(file, `\n${JSON.stringify(row)}\n`, { mode: 0o600 })
+  }
+
+  /** The last row of each item, in order; a torn line does not count. */
+  async read(file: string): Promise<readonly ItemRow[]> {
+    const rows = new Map<number, ItemRow>()
+    for (const line of (await readFile(file, "utf8")).split("\n")) {
+      const row = rowIn(line)
+      if (row) rows.set(row.index, row)
+    }
+    return [...rows.values()].sort((one, other) => one.index - other.index)
+  }
+}
+
+function rowIn(line: string): ItemRow | undefined {
+  if (line.trim() === "") return undefined
+  try {
+    const row: unknown = JSON.parse(line)
+    return typeof row === "object" && row !== null && "index" in row ? (row as ItemRow) : undefined
+  } catch {
+    return undefined
+  }
+}
