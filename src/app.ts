@@ -15,6 +15,7 @@ import type { OpenHosts } from "./place/host/open.ts"
 import { kindOf, placeKinds } from "./place/kinds.ts"
 import type { PlaceKind } from "./place/place.ts"
 import { COMMANDS } from "./place/root.ts"
+import type { Ledgers } from "./results/ledger.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
@@ -48,6 +49,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     randomID,
     development: isDevelopment(),
     kinds: others ? [...near, others.kind] : near,
+    ledgers: () => ledgersOf(connection),
     validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
     commands,
   })
@@ -119,6 +121,14 @@ function keeping({ instance }: Connection) {
 
 /** Beside the built plugin, as the thread that counts tokens is. */
 const VALIDATOR = new URL(import.meta.url.endsWith(".ts") ? "./validator.ts" : "./validator.js", import.meta.url)
+
+async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
+  const [{ Ledgers }, { mainCheckout }] = await Promise.all([
+    import("./results/ledger.ts"),
+    import("./board/project.ts"),
+  ])
+  return new Ledgers(mainCheckout(worktree, directory))
+}
 
 /** Looks for a valid value in an answer; a long one is kept in a file as well. */
 async function validate(connection: Connection, schema: Schema, text: string, taskID: string): Promise<Checked> {

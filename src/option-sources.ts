@@ -63,7 +63,7 @@ const withLower: Rule = (own, theirs) => {
   return { ...other, max: Math.min(mine.max, other.max) }
 }
 
-type Group = "fork" | "worktree" | "board" | "web"
+type Group = "fork" | "each" | "worktree" | "board" | "web"
 type Rules = { readonly [Key in Exclude<keyof Options, Group>]: Rule } & {
   readonly [Key in Group]: { readonly [Inner in keyof NonNullable<Options[Key]>]: Rule }
 }
@@ -107,6 +107,7 @@ const RULES: Rules = {
   schemaRetries: fewer,
   fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
   worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
+  each: { ask: lower, most: lower },
   board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower, purse: withLower },
   web: { port: theirs, host: theirs },
   hosts: ownOfEach,

@@ -251,6 +251,13 @@ export const OptionsSchema = z.strictObject({
   schemaRetries: count
     .default(2)
     .describe("How often an agent is asked again when its answer does not match its schema."),
+  each: z
+    .strictObject({
+      ask: count.default(25).describe("With more items than this, the user is asked before. 0: never."),
+      most: z.int().min(1).max(10_000).default(1000).describe("Most items of one task."),
+    })
+    .prefault({})
+    .describe("One prompt for many items."),
   board: z
     .strictObject({
       dir: z

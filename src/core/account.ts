@@ -1,7 +1,9 @@
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
+import { itemLines } from "./items.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
+import type { TeamResult } from "./team.ts"
 import { triesLine } from "./tries.ts"
 import { neverBegan } from "./verdict.ts"
 
@@ -32,10 +34,15 @@ export function accountOf(task: Task): string[] {
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
     ...touchedLine(task),
     ...(outcome.value ? [valueLine(outcome.value)] : []),
-    ...(outcome.team?.kind === "tries" ? [triesLine(outcome.team)] : []),
+    ...teamLines(outcome.team),
     ...workOf(task),
     ...(reason?.code === "interrupted" && !neverBegan(reason) ? [interruptedAdvice(task)] : []),
   ]
+}
+
+function teamLines(team: TeamResult | undefined): readonly string[] {
+  if (!team) return []
+  return team.kind === "tries" ? [triesLine(team)] : itemLines(team)
 }
 
 /** What has passed its check and changed what that stands on. */

@@ -1,6 +1,8 @@
 import { between, count, grouped, head } from "../lib/text.ts"
 import { nameOf as named } from "./account.ts"
+import { itemLines } from "./items.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
+import type { ItemsResult } from "./team.ts"
 
 /**
  * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
@@ -79,12 +81,21 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
     const { value } = task.outcome ?? {}
     if (value?.valid && value.file)
       return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
+    const { team } = task.outcome ?? {}
+    if (team?.kind === "each") return `${named(task)}:\n${itemsOf(team, text, share, task.id)}`
     const shown = head(text, share)
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
     return `${named(task)}${cut}:\n${body}`
   })
   return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
+}
+
+/** Of a map: its counts, where its rows lie, and as many of them as fit whole. */
+function itemsOf(team: ItemsResult, text: string, share: number, id: string): string {
+  const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
+  const all = [...itemLines(team), between("task_answer", id, fitting)]
+  return (fitting.length < text.length ? [...all, "These are not all rows."] : all).join("\n")
 }
 
 /** How much each answer may take: what short ones leave is shared among the long ones. */

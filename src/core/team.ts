@@ -27,8 +27,8 @@ export type ItemsPlan = {
   readonly timeout: number
   /** The ledger: a row for each item. */
   readonly file: string
-  /** What a resume added, behind each item's prompt. */
-  readonly more?: string
+  /** Where each works, if not in its parent's folder; `merge`: what it changed comes home when it has completed. */
+  readonly place?: { readonly kind: string; readonly folder: string; readonly merge: boolean }
 }
 
 /** Whose part a task is. */
@@ -70,7 +70,7 @@ export type TryRow = {
   readonly ref?: string
 }
 
-type ItemsResult = {
+export type ItemsResult = {
   readonly kind: "each"
   readonly total: number
   readonly valid: number

@@ -97,11 +97,16 @@ function answerOf(
   if (answer === undefined || most === 0) return { lines: [], whole: false }
   const { text, gone } = answer
   if (text === "") return { lines: [noText(task, gone)], whole: true }
-  const name = textName(task)
+  const name = task.outcome?.team?.kind === "each" ? "rows" : textName(task)
   if (text.length <= most)
     return {
       lines: [`Its whole ${name}:`, inTags("task_output", text)],
       whole: true,
+    }
+  if (name === "rows")
+    return {
+      lines: [`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`],
+      whole: false,
     }
   const beginning = head(text, Math.min(BEGINNING_CHARS, most))
   const rest = `superagents_output(task_id="${task.id}", offset=${beginning.length})`

@@ -8,6 +8,7 @@ import { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
 import type { PlaceKind } from "../place/place.ts"
+import type { Ledgers } from "../results/ledger.ts"
 import { Answers } from "./conductor/answers.ts"
 import { ComingHome } from "./conductor/coming-home.ts"
 import { Conductor } from "./conductor/conductor.ts"
@@ -51,6 +52,8 @@ export type ManagerPorts = {
   readonly development: boolean
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
+  /** Where the rows of maps lie; not called where there is none. */
+  readonly ledgers?: () => Promise<Ledgers>
   /** Validates the answers of tasks with a schema; not called where none has one. */
   readonly validate?: Validate
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
@@ -69,7 +72,8 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const { forks, isThread, randomID } = ports
   const parts = partsOf(ports, stopped)
   const { store } = parts
-  const answers = new Answers(parts)
+  const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
+  const answers = new Answers(parts, ledgers)
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
   const elsewhere = new Elsewhere(parts, ledger)
@@ -81,13 +85,14 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const field: Field = new Field(parts, {
     home,
     randomID,
+    began: (part) => teams.note(part),
     queue: {
       reserve: (task) => queue.reserve(task),
       begin: (task, prompt) => queue.begin(task, prompt),
       release: (task) => queue.release(task),
     },
   })
-  const teams = new Teams(parts, { home, field, closed: (id) => conductor.closed(id) })
+  const teams: Teams = new Teams(parts, { home, field, answers, ledgers, closed: (id) => conductor.closed(id) })
   const deeds = new Deeds(parts, { teams, field, home, places, answers, validate })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
@@ -103,6 +108,8 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     ledger,
     deeds,
     membersOf: (task) => membersOf(store, task),
+    roomFor: (task) => queue.roomFor(task),
+    settled: (part) => teams.note(part),
     freed,
     at,
   })
@@ -127,6 +134,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     forks,
     isThread,
     randomID,
+    ledgers,
     queue,
     allowance,
     elsewhere,

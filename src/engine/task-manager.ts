@@ -182,7 +182,9 @@ export class TaskManager {
    */
   async output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
-    const found = this.#find(reference, caller.sessionID)
+    const own = store.ofParent(caller.sessionID)
+    const parts = own.flatMap(({ team, sessionID }) => (team ? store.ofParent(sessionID) : []))
+    const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
     const { opensIn = 0 } = this.#view(found)
     // A parked task whose provider opens later than the call waits will not end before that.
     if (block > 0 && (!isParked(found) || opensIn <= block)) await this.#all.conductor.wait(found, block, signal)
@@ -363,6 +365,7 @@ export class TaskManager {
     if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
     this.#all.timekeeper.noticeSleep()
     this.#all.conductor.deliver(task.id, { type: "heard", event })
+    if (event.type === "began" && task.part) this.#all.conductor.deliver(task.part.of, { type: "parts" })
     if (task.sessionID === sessionID) this.#all.gates.hear(task, event)
     store.noticed(task.id)
   }

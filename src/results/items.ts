@@ -19,15 +19,21 @@ export async function itemsGiven(
     throw refused(`${count(items.length, "item")}, and the option each.most allows ${most}. Give fewer at once.`)
   const fields = fieldsIn(prompt)
   if (fields.length === 0)
-    throw new CallError("With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.")
+    throw new CallError(
+      "With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.",
+    )
   for (const [index, item] of items.entries()) {
-    const lacking = fields.find((field) => field !== undefined && valueOf(item, field) === undefined)
+    const lacking = fields.find((field) => field !== undefined && fieldOf(item, field) === undefined)
     if (lacking !== undefined) throw refused(`item ${index} has no field "${lacking}".`)
   }
   return items
 }
 
-async function inFile(name: string, folder: string, mayRead: (file: string) => Promise<void>): Promise<readonly unknown[]> {
+async function inFile(
+  name: string,
+  folder: string,
+  mayRead: (file: string) => Promise<void>,
+): Promise<readonly unknown[]> {
   const shown = oneLine(name)
   const [root, file] = await Promise.all([realpath(folder), realpath(join(folder, name)).catch(() => undefined)])
   if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
@@ -55,13 +61,16 @@ function parsed(text: string, what: string): unknown {
 const PLACE = /\{\{\s*item(?:\.([^{}]+?))?\s*\}\}/g
 
 /** The fields that a prompt names; undefined for an item as a whole. */
-const fieldsIn = (prompt: string): readonly (string | undefined)[] => [...prompt.matchAll(PLACE)].map(([, field]) => field)
+const fieldsIn = (prompt: string): readonly (string | undefined)[] =>
+  [...prompt.matchAll(PLACE)].map(([, field]) => field)
 
-const valueOf = (item: unknown, field: string): unknown =>
-  typeof item === "object" && item !== null && Object.hasOwn(item, field) ? (item as Record<string, unknown>)[field] : undefined
+const fieldOf = (item: unknown, field: string): unknown =>
+  typeof item === "object" && item !== null && Object.hasOwn(item, field)
+    ? (item as Record<string, unknown>)[field]
+    : undefined
 
 /** The prompt for an item; nothing within the item is looked at again. */
 export const filled = (prompt: string, item: unknown): string =>
-  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : valueOf(item, field)))
+  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field)))
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))

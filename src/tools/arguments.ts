@@ -48,7 +48,7 @@ export function parseArguments<Shape extends z.ZodRawShape>(
 }
 
 /** Data of the caller's in which a `null` means something. */
-const AS_GIVEN = new Set(["schema"])
+const AS_GIVEN = new Set(["schema", "each"])
 
 function withoutAbsent(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutAbsent)

@@ -93,8 +93,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const { agent } = args
       const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
-      const { guard, tries } = args
-      const own = { place, merge, check, schema, guard, tries }
+      const { guard, tries, each } = args
+      const own = { place, merge, check, schema, guard, tries, each }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
       const terms = {
@@ -164,6 +164,12 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       .optional()
       .describe(
         "Several at once, each in a worktree, or a list of models, cheap first, in turn: the first to pass `check` comes home.",
+      ),
+    each: z
+      .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])
+      .optional()
+      .describe(
+        "Items, or a file of them (.json, .jsonl, lines): one run each, `prompt` with {{item}} or {{item.field}}.",
       ),
     schema: z
       .union([z.looseObject({}), text(1000)])

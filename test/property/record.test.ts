@@ -122,7 +122,7 @@ const team: fc.Arbitrary<Team> = fc.oneof(
     total: whole,
     timeout: whole,
     file: text,
-    more: some(text),
+    place: some(fc.record({ kind: text, folder: text, merge: fc.boolean() })),
   }) as fc.Arbitrary<Team>,
 )
 const part = fc.record<Whole<Part>>({

@@ -1,3 +1,5 @@
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { CallError } from "../../src/core/errors.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
@@ -7,6 +9,7 @@ import { type Options, parseOptions } from "../../src/options.ts"
 import { placeKinds } from "../../src/place/kinds.ts"
 import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
+import { Ledgers } from "../../src/results/ledger.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
@@ -23,6 +26,7 @@ export type RigOptions = {
 }
 
 let processes = 0
+let projects = 0
 
 export const CALL = "msg_call"
 
@@ -38,6 +42,8 @@ export class Rig {
   readonly options: Options
   readonly #development: boolean
   readonly #worktrees: RigOptions["worktrees"]
+  /** Where results lie: a folder that is made when there is one. */
+  readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #scripts: FakeScript[] = []
   #ids = 0
   /** Ids of two processes differ. */
@@ -196,6 +202,7 @@ export class Rig {
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
       kinds: this.#kinds(),
+      ledgers: async () => new Ledgers(this.project),
       validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))

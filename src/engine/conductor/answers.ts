@@ -1,8 +1,10 @@
+import { shownRows } from "../../core/items.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import type { Team } from "../../core/team.ts"
 import { valueIn } from "../../core/value.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Answer } from "../../delivery/compose.ts"
+import type { Ledgers } from "../../results/ledger.ts"
 import type { Parts } from "../parts.ts"
 
 /** Waits before a further look at whether the host has closed the message that it was stopped in. */
@@ -17,8 +19,11 @@ const MOST_KEPT_CHARS = 1_000_000
 export class Answers {
   readonly #parts: Parts
 
-  constructor(parts: Parts) {
+  readonly #ledgers: () => Promise<Ledgers>
+
+  constructor(parts: Parts, ledgers: () => Promise<Ledgers>) {
     this.#parts = parts
+    this.#ledgers = ledgers
   }
 
   /**
@@ -58,9 +63,13 @@ export class Answers {
     return { answer, closed }
   }
 
-  /** Of tries, the winner's. */
+  /** Of tries, the winner's; of a map, the rows of its ledger. */
   async #ofTeam(team: Team): Promise<{ answer: Answer; closed: boolean }> {
-    const winner = team.kind === "tries" && team.winner ? this.#parts.store.get(team.winner) : undefined
+    if (team.kind === "each") {
+      const ledgers = await this.#ledgers()
+      return { answer: { text: shownRows(await ledgers.read(team.file)), gone: false }, closed: true }
+    }
+    const winner = team.winner ? this.#parts.store.get(team.winner) : undefined
     return winner ? this.#read(winner) : { answer: { text: "", gone: false }, closed: true }
   }
 

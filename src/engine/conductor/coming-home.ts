@@ -22,6 +22,11 @@ export class ComingHome {
     await shared.beginAs(part.id, teamID, part.place?.folder ?? "")
   }
 
+  /** Keeps what an item begins with. */
+  capture(part: Pick<Task, "id" | "place">, folder: string): Promise<void> {
+    return this.#places.capture(part, folder)
+  }
+
   /** A check's result with what is known of the files that it stands on; it has not passed where a guarded one changed. */
   async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
     if (!task.place) return result

@@ -31,8 +31,11 @@ export type ConductorPorts = {
   readonly answers: Answers
   readonly ledger: Ledger
   readonly deeds: Deeds
-  /** What the parts of a team have come to. */
+  /** What the parts of a team have come to, and how many more may begin. */
   readonly membersOf: (task: Task) => readonly Member[]
+  readonly roomFor: (task: Task) => number
+  /** An item of a map is closed. */
+  readonly settled: (part: Task) => void
   /** A slot may have become free, and some may wait for a task that has ended. */
   readonly freed: () => void
   /** Something is due at this time. */
@@ -188,6 +191,7 @@ export class Conductor {
       owed: this.#ports.outbox.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => this.#ports.membersOf(task),
+      room: () => this.#ports.roomFor(task),
       delivery: (how) => this.#deliveryOf(task, how),
     }
   }
@@ -261,6 +265,7 @@ export class Conductor {
         return this.#ports.freed()
       case "post":
         this.#announce(entry, command)
+        this.#ports.settled(task)
         this.#tellTeam(task)
         return entry.letGo()
       case "write":

@@ -27,6 +27,7 @@ export type DeedPorts = {
 
 /** What is done for teams. */
 type TeamDeeds = {
+  open(task: Task): Promise<readonly number[]>
   leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
 type FieldDeeds = { make(task: Task, nth: number, text: string): Promise<void> }
@@ -121,7 +122,8 @@ export class Deeds {
     )
     // Its parts enter places of their own; one that waited for others is to see what they have done.
     if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
-    if (!this.#parts.store.runs(task) || task.team || !(task.place || task.depth > 1))
+    if (task.team) return { type: "entered", answers, preface: "", done: await this.#ports.teams.open(task) }
+    if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
       return { type: "entered", answers, preface: "" }
     const stop = new AbortController()
     entry.stop = stop

@@ -1,16 +1,21 @@
+import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Outcome, Task } from "../../core/task.ts"
-import type { TriesPlan } from "../../core/team.ts"
+import { elapsed, isActive, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
+import type { ItemsPlan, ItemsResult, TriesPlan } from "../../core/team.ts"
 import { triesResult } from "../../core/tries.ts"
+import type { Ledgers } from "../../results/ledger.ts"
 import type { Field } from "../launch/field.ts"
 import type { Parts } from "../parts.ts"
 import { membersOf } from "../tasks/members.ts"
+import type { Answers } from "./answers.ts"
 import type { ComingHome } from "./coming-home.ts"
 import type { Merging } from "./places.ts"
 
 export type TeamPorts = {
   readonly home: ComingHome
   readonly field: Field
+  readonly answers: Answers
+  readonly ledgers: () => Promise<Ledgers>
   /** Resolves when a task's last end has been closed. */
   readonly closed: (taskID: string) => Promise<void>
 }
@@ -30,7 +35,76 @@ export class Teams {
     const { field, closed } = this.#ports
     await field.made(task.id)
     for (const { task: part } of membersOf(this.#parts.store, task)) await closed(part.id)
-    return task.team?.kind === "tries" ? this.#leaveTries(task, task.team, merging) : { found: {} }
+    const { team } = task
+    if (team?.kind === "tries") return this.#leaveTries(task, team, merging)
+    return { found: team ? { team: await this.#leaveItems(task, team) } : {} }
+  }
+
+  /** What a map's run begins with: its items are known, and what earlier runs have settled of them. */
+  async open(task: Task): Promise<readonly number[]> {
+    const { team } = task
+    const entry = this.#parts.store.entry(task.id)
+    if (team?.kind !== "each" || !entry) return []
+    const ledgers = await this.#ports.ledgers()
+    if (task.run.generation > 0) {
+      const rows = await ledgers.read(team.file)
+      entry.items = rows.map(({ item }) => item)
+      return rows.flatMap(({ state, index }) => (state === "valid" ? [index] : []))
+    }
+    const rows = (entry.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
+    await ledgers.write(team.file, rows)
+    return []
+  }
+
+  /** A part is at work, or is closed: what it has come to stands in the ledger, while its map is at work. */
+  note(part: Task): void {
+    const { store, background } = this.#parts
+    const { of = "", nth = 0 } = part.part ?? {}
+    const entry = store.entry(of)
+    const { team } = entry?.task ?? {}
+    if (team?.kind !== "each" || entry?.run?.stage !== "leading") return
+    const noting = (async () => {
+      const ledgers = await this.#ports.ledgers()
+      await ledgers.append(team.file, await this.#rowOf(part, nth, entry.items?.[nth]))
+    })()
+    entry.fielding = Promise.allSettled([entry.fielding, noting])
+    background.run("write a row", () => noting)
+  }
+
+  async #rowOf(given: Task, index: number, item: unknown): Promise<ItemRow> {
+    const task = this.#parts.store.get(given.id) ?? given
+    const of = { task: task.id, session: task.sessionID }
+    if (isActive(task)) return { index, item, state: "running", ...of }
+    const { usage, value } = task.outcome ?? (NO_FIGURES as Outcome)
+    const figures = { ...of, cost: usage.cost, ms: elapsed(task, 0) }
+    if (task.status !== "completed") return { index, item, state: "failed", reason: whyOf(task), ...figures }
+    const { text } = await this.#ports.answers.of(task)
+    return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...figures }
+  }
+
+  /** Each item has its row, in order, before anything of it is told. */
+  async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
+    const members = membersOf(this.#parts.store, task)
+    const cost = members.reduce(
+      (sum, { task: part }) => sum + part.earlier.usage.cost + (part.outcome?.usage.cost ?? 0),
+      0,
+    )
+    const ledgers = await this.#ports.ledgers()
+    const known = await ledgers.read(plan.file)
+    const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
+    const rows = await Promise.all(
+      known.map((row) => {
+        const part = latest.get(row.index)
+        const isSettled = row.state === "valid" || (row.state === "failed" && row.task === part?.id)
+        if (isSettled) return row
+        if (part) return this.#rowOf(part, row.index, row.item)
+        return row.state === "running" ? { ...row, state: "failed" as const, reason: "It was interrupted." } : row
+      }),
+    )
+    await ledgers.write(plan.file, rows)
+    const entry = this.#parts.store.entry(task.id)
+    if (entry) entry.items = undefined
+    return itemsResult(plan, rows, cost)
   }
 
   async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {

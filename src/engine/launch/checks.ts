@@ -20,7 +20,7 @@ export type Caller = {
   readonly abort?: AbortSignal
   /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
   readonly authorize?: (agent: string, description: string) => Promise<void>
-  /** Rejects where they do not allow the caller to run this command, or to edit files. */
+  /** Rejects where they do not allow the caller to do this. */
   readonly permit?: (what: Permit) => Promise<void>
 }
 
@@ -28,6 +28,9 @@ export type Caller = {
 export type Permit =
   | { readonly kind: "run"; readonly command: string }
   | { readonly kind: "edit"; readonly files: readonly string[] }
+  | { readonly kind: "read"; readonly file: string }
+  /** `what`: so many items, for whom, at what cost. */
+  | { readonly kind: "each"; readonly what: string }
 
 /** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
 const USELESS_AT_LIMIT = [

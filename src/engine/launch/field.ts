@@ -1,5 +1,6 @@
 import { CallError } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
+import { MOST_NEAR } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
 import { type Model, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Team } from "../../core/team.ts"
@@ -13,9 +14,11 @@ import { deniedAt, rulesFor } from "./checks.ts"
 import type { Queue } from "./queue.ts"
 
 export type FieldPorts = {
-  readonly home: ComingHome
+  readonly home: Pick<ComingHome, "share" | "capture">
   readonly queue: Pick<Queue, "reserve" | "begin" | "release">
   readonly randomID: () => string
+  /** A part is at work, or waits for its slot. */
+  readonly began: (part: Task) => void
 }
 
 /** Makes the parts of teams: runs like any other, of which nobody but the team is told. */
@@ -44,11 +47,12 @@ export class Field {
   async #make(task: Task, nth: number, text: string): Promise<void> {
     const { team } = task
     if (!team) return
-    const { queue, home } = this.#ports
+    const { queue, home, began } = this.#ports
     const { host, store, background } = this.#parts
     const draft = this.#draft(task, team, nth)
     const { caller = "", under = "" } = draft.part ?? {}
-    if (draft.place) await home.share(draft, task.id)
+    if (draft.place)
+      await (team.kind === "tries" ? home.share(draft, task.id) : home.capture(draft, draft.place.folder))
     const reserved = queue.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
@@ -60,7 +64,9 @@ export class Field {
         await host.deleteSession(sessionID)
         throw new CallError("it was stopped")
       }
-      await queue.begin({ ...made, sessionID }, this.#promptOf(task, nth, text))
+      const part = { ...made, sessionID }
+      await queue.begin(part, await this.#promptOf(task, nth, text))
+      began(part)
     } catch (error) {
       queue.release(reserved)
       if (!store.get(draft.id)) background.run("sweep up after a part", () => this.#sweep(draft.id, under))
@@ -68,8 +74,12 @@ export class Field {
     }
   }
 
-  #promptOf(task: Task, nth: number, text: string): string {
+  async #promptOf(task: Task, nth: number, text: string): Promise<string> {
     const { team, run } = task
+    if (team?.kind === "each") {
+      const { filled } = await import("../../results/items.ts")
+      return withSchema(filled(text, this.#parts.store.entry(task.id)?.items?.[nth]), run.schema)
+    }
     const earlier = membersOf(this.#parts.store, task).flatMap(({ task: part }) =>
       (part.part?.nth ?? nth) < nth ? [part] : [],
     )
@@ -88,13 +98,23 @@ export class Field {
       id,
       parentID: task.sessionID,
       parentMessageID,
-      description: `${description} (try ${nth + 1} of ${team.kind === "tries" ? team.count : team.total}${model ? `, ${modelKey(model)}` : ""})`,
+      description:
+        team.kind === "tries"
+          ? `${description} (try ${nth + 1} of ${team.count}${model ? `, ${modelKey(model)}` : ""})`
+          : `${description} (item ${nth} of ${team.total})`,
       agent,
       ...(model && { model }),
       batch: `auto:${id}`,
       depth,
-      ...(place && { place: { ...place, merge: false } }),
-      part: { kind: team.kind, of: task.id, nth, run: generation, caller: parentID, under: parentID },
+      ...placeOf(place, team),
+      part: {
+        kind: team.kind,
+        of: task.id,
+        nth,
+        run: generation,
+        caller: parentID,
+        under: hasFew(team) ? parentID : task.sessionID,
+      },
       createdAt: now,
       earlier: NO_FIGURES,
       fingerprint: "",
@@ -121,6 +141,15 @@ export class Field {
     })
   }
 }
+
+/** Of tries, a place of the same kind as the team's; of an item, the one that the plan says. */
+function placeOf(place: Task["place"], team: Team): Pick<Task, "place"> {
+  if (team.kind === "each") return team.place ? { place: team.place } : {}
+  return place ? { place: { ...place, merge: false } } : {}
+}
+
+/** A few are the caller's own children, so that their questions are shown to its user. */
+const hasFew = (team: Team): boolean => team.kind === "tries" || team.total <= MOST_NEAR
 
 /** The rung's model; else the team's. */
 function modelOf({ model }: Task, team: Team, nth: number): Model | undefined {

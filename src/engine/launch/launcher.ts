@@ -6,7 +6,6 @@ import { taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
 import type { Model, Schema } from "../../core/task.ts"
 import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
-import type { Team } from "../../core/team.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
@@ -15,6 +14,7 @@ import type { Options } from "../../options.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind } from "../../place/place.ts"
+import type { Ledgers } from "../../results/ledger.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Places } from "../conductor/places.ts"
@@ -38,6 +38,7 @@ import {
   riderOf,
   rulesFor,
 } from "./checks.ts"
+import { askedAgain, itemsOf, permitItems, refuseUnlessUnwon, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
 import { Siblings } from "./siblings.ts"
 import { resolveAfter } from "./waiting.ts"
@@ -66,6 +67,10 @@ export type LaunchRequest = {
   readonly guard?: readonly string[]
   /** So many at the same thing, or one after the other with these models: the first whose check passes comes home. */
   readonly tries?: number | readonly string[]
+  /** Items, or a file of them: the prompt, with each in its place, is a run of its own. */
+  readonly each?: readonly unknown[] | string
+  /** Those that it comes to. */
+  readonly items?: readonly unknown[]
   /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
   readonly schema?: Schema | string
 }
@@ -96,6 +101,7 @@ export type LauncherPorts = {
   readonly randomID: () => string
   /** Why nobody is to ask this model: nothing is paid for it. */
   readonly unpaid: (model: Model | undefined) => string | undefined
+  readonly ledgers: () => Promise<Ledgers>
   readonly queue: Queue
   readonly allowance: Allowance
   readonly elsewhere: Elsewhere
@@ -127,9 +133,10 @@ export class Launcher {
     const given = withDefaults(called, options)
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
     // Each part of a team is told for itself, and has a place of its own.
-    const isTeam = given.tries !== undefined
+    const isTeam = given.tries !== undefined || given.each !== undefined
     const place = this.#placeIn(given)
-    const request = { ...given, place, schema, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
+    const items = await itemsOf(given, caller, this.#parts)
+    const request = { ...given, place, schema, items, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
       host.agents(),
       host.parent(caller.sessionID),
@@ -295,13 +302,16 @@ export class Launcher {
     waitsFor()
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)
+    if (request.items) await permitItems(this.#parts, caller, request.items.length, found)
     // While the user was asked, others may have spent what there was, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
-    const draft = this.#draft(request, caller, found, after)
+    const draft = this.#draft(request, caller, found, after, request.items && (await this.#ports.ledgers()))
     // From here on those of the same message know it, and its batch.
     const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
+    const entry = this.#parts.store.entry(draft.id)
+    if (entry && request.items) entry.items = request.items
     try {
       if (draft.place) await this.#ports.places.capture(draft, draft.place.folder)
     } catch (error) {
@@ -362,6 +372,7 @@ export class Launcher {
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     after: readonly string[] | undefined,
+    ledgers: Ledgers | undefined,
   ): TaskDraft {
     const { clock, store, options } = this.#parts
     const now = clock.now()
@@ -374,8 +385,7 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
-      ...this.#placeOf(request, caller),
-      ...teamOf(request, options),
+      ...teamOf(request, this.#placeOf(request, caller), ledgers?.fileOf(id), options),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",
@@ -383,7 +393,7 @@ export class Launcher {
         generation: 0,
         promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
-        timeout: request.tries === undefined ? (request.timeout ?? options.taskTimeout) : 0,
+        timeout: (request.tries ?? request.items) ? 0 : (request.timeout ?? options.taskTimeout),
         budget: this.#ports.allowance.budget(request.maxCost, id),
         after,
         ...checkOf(request),
@@ -444,29 +454,8 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
 
 const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
 
-/** The plan of several that stand as this one. */
-function teamOf({ tries, prompt, timeout }: LaunchRequest, { taskTimeout }: Options): Pick<TaskDraft, "team"> {
-  if (tries === undefined) return {}
-  const all = { kind: "tries", prompt, timeout: timeout ?? taskTimeout } as const
-  return { team: typeof tries === "number" ? { ...all, count: tries } : { ...all, count: tries.length, ladder: tries } }
-}
-
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
 const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)
-
-/** What the parts of a team are asked in a later run. */
-const askedAgain = ({ prompt }: Team, more: string): string => (more === "" ? prompt : `${prompt}\n\n${more}`)
-
-/** Tries go on with those that have not failed, until one has won; which have, the team sees for itself. */
-function refuseUnlessUnwon({ id, team, outcome }: Task): void {
-  if (team?.kind === "tries" && team.winner)
-    throw new CallError(`Task ${id} is won by one of its tries: there is nothing to go on with. Launch a new task.`)
-  const rows = outcome?.team?.kind === "tries" ? outcome.team.rows : []
-  if (outcome?.reason?.code === "check" && rows.length > 0)
-    throw new CallError(
-      `All ${rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`,
-    )
-}
 
 /** What a schema is, before anything is made. Throws a `CallError` where it is none. */
 async function schemaOf(given: Schema | string | undefined, folder: string): Promise<Schema | undefined> {
@@ -476,13 +465,14 @@ async function schemaOf(given: Schema | string | undefined, folder: string): Pro
 }
 
 /** Nothing goes with it but agent, model and prompt: one such is like another. */
-const isPlain = ({ fork, after, place, check, schema, tries }: LaunchRequest): boolean =>
+const isPlain = ({ fork, after, place, check, schema, tries, each }: LaunchRequest): boolean =>
   !fork &&
   after === undefined &&
   place === undefined &&
   check === undefined &&
   schema === undefined &&
-  tries === undefined
+  tries === undefined &&
+  each === undefined
 
 function refuseIfAborted(abort: AbortSignal | undefined): void {
   if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")

@@ -1,5 +1,5 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isPart, isQueued, type Model, type Task } from "../../core/task.ts"
+import { isParked, isPart, isQueued, type Model, slotsOf, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
@@ -107,6 +107,22 @@ export class Queue {
       conductor.deliver(id, { type: "admitted" })
       watch()
     }
+    // What is left is for the items of maps.
+    for (const { id, team } of store.active()) if (team?.kind === "each") conductor.deliver(id, { type: "parts" })
+  }
+
+  /** How many more parts of a team may begin at once: any other launch goes before them. */
+  roomFor(team: Task): number {
+    const { store } = this.#parts
+    const before = [...store.active(), ...store.making()]
+    const others = before.filter((task) => isQueued(task) && !task.team && slotsOf(task) === team.parentID)
+    if (others.some((task) => this.#ports.waiting.waitsFor(task).length === 0)) return 0
+    const { startedAt: _slot, ...run } = team.run
+    const next = Array.from({ length: MOST_AT_ONCE }, (_none, nth): Task => {
+      const { team: _plan, ...task } = team
+      return { ...task, id: `${team.id}/${nth}`, run: { ...run, createdAt: LONG_MS * 1000 } }
+    })
+    return this.#admissible([...before, ...next]).filter((task) => next.includes(task)).length
   }
 
   /** Whether a task could have a slot now if its model were open. */
@@ -163,6 +179,9 @@ export class Queue {
     })
   }
 }
+
+/** Parts that are begun in one go where no limit says less. */
+const MOST_AT_ONCE = 50
 
 /** Longer than anything has been queued. */
 const LONG_MS = 365 * 24 * 3_600_000

@@ -155,6 +155,8 @@ export type ActiveRun = {
   readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
   /** When its session's model was last asked. */
   readonly requestedAt?: number
+  /** Of a map: the items that earlier runs have settled as valid. */
+  readonly done: readonly number[]
   /** Of a team: the numbers of the parts that are being made. */
   readonly coming: readonly number[]
   /** It may go on where it was parked, as soon as it has a slot. */
@@ -193,6 +195,7 @@ export const newRun = (task: Task, stage: Stage, now: number, custody: ActiveRun
   asleep: 0,
   calls: 0,
   coming: [],
+  done: [],
   goesOn: false,
 })
 

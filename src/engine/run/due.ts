@@ -13,7 +13,12 @@ const MIN_TICK_MS = 100
 /** Whether time counts for a run: it has its slot, and has not ended. */
 const isTimed = ({ stage, custody }: ActiveRun): boolean =>
   custody === "ours" &&
-  (stage === "held" || stage === "entering" || stage === "prompting" || stage === "working" || stage === "checking")
+  (stage === "held" ||
+    stage === "entering" ||
+    stage === "prompting" ||
+    stage === "working" ||
+    stage === "leading" ||
+    stage === "checking")
 
 /**
  * When the run has to be looked at if nothing more is heard of it. No part of the engine keeps a timer of its own: every

@@ -27,6 +27,8 @@ export type World = {
   readonly spent: () => Spent
   /** Of a team: what its parts have come to by now. */
   readonly members: () => readonly Member[]
+  /** How many more of its parts may begin now. */
+  readonly room: () => number
   /** The notification that the run owes if it ends now. */
   readonly delivery: (how: Circumstances) => Delivery
 }
@@ -74,7 +76,12 @@ export type Input =
   /** What is done to make its place ready; undefined: that is over. */
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
   // What came of a command.
-  | { readonly type: "entered"; readonly answers: readonly Answered[]; readonly preface: string }
+  | {
+      readonly type: "entered"
+      readonly answers: readonly Answered[]
+      readonly preface: string
+      readonly done?: readonly number[]
+    }
   /** A part was made, or could not be. */
   | { readonly type: "fielded"; readonly nth: number; readonly problem?: string }
   | { readonly type: "shut out"; readonly code: "place" | "host"; readonly problem: string }

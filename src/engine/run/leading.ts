@@ -1,3 +1,5 @@
+import { nextItems } from "../../core/items.ts"
+import type { ItemsPlan } from "../../core/team.ts"
 import { nextTries } from "../../core/tries.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
@@ -8,22 +10,32 @@ import { stay } from "./moves.ts"
 /** Does what follows from what its parts have come to. */
 export function lead(run: ActiveRun, world: World): Step {
   const { team } = world.task
-  if (team?.kind !== "tries" || team.winner) return stay(run)
-  const { generation, coming, prompt = "" } = run
+  if (team?.kind === "each") return leadItems(run, team, world)
+  if (!team || team.winner) return stay(run)
+  const { generation, coming } = run
   const { begin, winner, ending } = nextTries(team, world.members(), coming, generation)
   if (ending) return end(run, ending, {}, world)
-  if (winner) {
-    const event = { type: "won", generation, winner } as const
-    return {
-      run,
-      commands: [
-        { do: "record", event, write: false },
-        { do: "write", later: false },
-      ],
-    }
+  if (!winner) return fielding(run, begin)
+  const event = { type: "won", generation, winner } as const
+  return {
+    run,
+    commands: [
+      { do: "record", event, write: false },
+      { do: "write", later: false },
+    ],
   }
-  const commands = begin.map((nth): Command => ({ do: "field", nth, text: prompt }))
-  return { run: { ...run, coming: [...coming, ...begin] }, commands }
+}
+
+function leadItems(run: ActiveRun, team: ItemsPlan, world: World): Step {
+  const { generation, coming, done } = run
+  const course = { coming, done, generation, room: world.room(), now: world.now }
+  const { begin, ending, until } = nextItems(team, world.members(), course)
+  return ending ? end(run, ending, {}, world) : fielding({ ...run, heldUntil: until }, begin)
+}
+
+function fielding(run: ActiveRun, begin: readonly number[]): Step {
+  const commands = begin.map((nth): Command => ({ do: "field", nth, text: run.prompt ?? "" }))
+  return { run: { ...run, coming: [...run.coming, ...begin] }, commands }
 }
 
 export const parts: Handler<"parts"> = (run, _input, world) => lead(run, world)

@@ -46,12 +46,12 @@ function prompt(run: ActiveRun): Step {
   return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
 }
 
-export const entered: Handler<"entered"> = ({ reenters, ...run }, { answers, preface }, world) => {
+export const entered: Handler<"entered"> = ({ reenters, ...run }, { answers, preface, done = [] }, world) => {
   const { now, task } = world
   // It goes on with what it was asked, word for word.
   if (reenters) return prompt(sign(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
-  if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text }, world)
+  if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text, done }, world)
   return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
 }
 

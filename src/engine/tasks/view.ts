@@ -1,4 +1,5 @@
 import { waitsFor } from "../../core/after.ts"
+import { countItems, type ItemCounts } from "../../core/items.ts"
 import { placeInQueue } from "../../core/limits.ts"
 import {
   type Ask,
@@ -14,7 +15,9 @@ import {
   type Task,
   waited,
 } from "../../core/task.ts"
+import type { Team } from "../../core/team.ts"
 import { progressOf as seenOf } from "../run/active-run.ts"
+import { membersOf } from "./members.ts"
 import type { TaskStore } from "./store.ts"
 
 /** What the outside sees of a task: a frozen copy with the figures of this moment. */
@@ -39,6 +42,8 @@ export type TaskView = {
   /** How long ago the last sign of life was, in ms. */
   readonly signAge?: number
   readonly asks: readonly Ask[]
+  /** Of a team: what its parts have come to. */
+  readonly counts?: ItemCounts
   /** Of a parked one whose provider told a time: in how many ms that comes. */
   readonly opensIn?: number
   /** When it was looked at. */
@@ -71,6 +76,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
+    ...(task.team && { counts: countsOf(task, task.team, store) }),
     ...opensIn(task, now),
     at: now,
     retry: progress?.retry,
@@ -79,6 +85,13 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
 
 const opensIn = ({ run: { parked } }: Task, now: number): Pick<TaskView, "opensIn"> =>
   parked?.until === undefined ? {} : { opensIn: Math.max(0, parked.until - now) }
+
+function countsOf(task: Task, team: Team, store: TaskStore): ItemCounts {
+  const { team: result } = task.outcome ?? {}
+  if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
+  const own = membersOf(store, task).filter(({ task: part }) => part.part?.run === task.run.generation)
+  return countItems(team.kind === "tries" ? team.count : team.total, own, store.run(task.id)?.done ?? [])
+}
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 

@@ -17,7 +17,7 @@ import { NativeTask } from "./native-task.ts"
 import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 import { examineHost } from "./routes.ts"
-import { type ToolSurroundings, toHostTool } from "./tool.ts"
+import { askForEach, type ToolSurroundings, toHostTool } from "./tool.ts"
 import { isFirstOf } from "./version.ts"
 
 const WRONG_HOST = "superagents: another OpenCode is needed"
@@ -65,7 +65,11 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     get tool() {
       return unsuitable ? {} : Object.fromEntries(hostTools)
     },
-    ...(board && { config: async (config) => guard(() => board.configure(config as AgentConfig)) }),
+    config: async (config) =>
+      guard(() => {
+        if (options.each.ask > 0) askForEach(config as { permission?: unknown })
+        board?.configure(config as AgentConfig)
+      }),
     ...((board || native) && {
       "chat.message": async ({ sessionID }, { message, parts }) =>
         guard(async () => {

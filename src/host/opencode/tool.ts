@@ -7,6 +7,15 @@ import { commandsIn } from "./commands.ts"
 /** The permissions that a launch asks for: our own tool's, and that of OpenCode's own one. */
 const OWN = "superagents_task"
 const NATIVE = "task"
+/** For more items than the option each.ask; asked for unless the user's own rules say otherwise. */
+const EACH = "superagents_each"
+
+/** Has the host ask for it: nothing is asked where no rule says so. The user's own rules come after it, and win. */
+export function askForEach(config: { permission?: unknown }): void {
+  const { permission = {} } = config
+  const theirs = typeof permission === "string" ? { "*": permission } : (permission as object)
+  config.permission = { [EACH]: "ask", ...theirs }
+}
 
 /** What a tool has to know of its host. */
 export type ToolSurroundings = {
@@ -53,6 +62,8 @@ function questionFor(what: Permit): Parameters<ToolContext["ask"]>[0] {
     const { command } = what
     return { permission: "bash", patterns: commandsIn(command), always: [command], metadata: { command } }
   }
+  if (what.kind === "read") return { permission: "read", patterns: [what.file], always: ["*"], metadata: {} }
+  if (what.kind === "each") return { permission: EACH, patterns: [what.what], always: ["*"], metadata: {} }
   const patterns = what.files.length > 0 ? [...what.files] : ["*"]
   return { permission: "edit", patterns, always: ["*"], metadata: { files: patterns } }
 }

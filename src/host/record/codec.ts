@@ -87,7 +87,7 @@ const Team = z.union([
     total: z.number(),
     timeout: z.number(),
     file: z.string(),
-    more: z.string().optional(),
+    place: z.object({ kind: z.string(), folder: z.string(), merge: z.boolean() }).optional(),
   }),
 ])
 

@@ -1,0 +1,339 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { ItemRow } from "../../src/core/items.ts"
+import { isActive, type Task } from "../../src/core/task.ts"
+import type { Caller } from "../../src/engine/launch/checks.ts"
+import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import { renderOutput } from "../../src/tools/render.ts"
+import { eventually } from "../support/eventually.ts"
+import { Rig } from "../support/rig.ts"
+
+/** One prompt for many items, through the manager on the fake host; ledgers are real files. */
+
+const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
+
+let rig: Rig
+let clear: (() => void)[] = []
+const open = (options: object = {}): Rig => {
+  const made = new Rig({ options: { schemaRetries: 0, ...options } })
+  clear.push(() => rmSync(made.project, { recursive: true, force: true }))
+  return made
+}
+beforeEach(() => {
+  rig = open()
+})
+afterEach(() => {
+  expect(rig.errors()).toEqual([])
+  for (const each of clear) each()
+  clear = []
+})
+
+/** What the agents answer to the item that stands in their prompt; counts what was asked. */
+function agents(answer: (item: string) => string | undefined): Map<string, number> {
+  const asked = new Map<string, number>()
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    const item = /<(.*?)>/.exec(prompt)?.[1] ?? ""
+    asked.set(item, (asked.get(item) ?? 0) + 1)
+    const text = answer(item)
+    return text === undefined ? { text: "…", delay: 3_600_000 } : { text }
+  })
+  return asked
+}
+
+const request = (more: Partial<LaunchRequest> = {}): Partial<LaunchRequest> => ({
+  prompt: "Look at <{{item}}>.",
+  ...more,
+})
+
+const ended = (id: string): Promise<Task> =>
+  eventually(
+    async () => {
+      await rig.clock.advance(50)
+      const task = rig.task(id)
+      return !isActive(task) && task.delivery.state === "confirmed" && task
+    },
+    { timeout: 20_000 },
+  )
+
+const rowsOf = ({ team }: Task): ItemRow[] => {
+  const lines = readFileSync(team?.kind === "each" ? team.file : "", "utf8")
+    .trim()
+    .split("\n")
+  return lines.filter(Boolean).map((line) => JSON.parse(line) as ItemRow)
+}
+
+const sumsUp = ({ outcome }: Task) => {
+  const team = outcome?.team
+  if (team?.kind !== "each") throw new Error("no map")
+  expect(team.valid + team.failed + team.notBegun).toBe(team.total)
+  return team
+}
+
+const numbers = (length: number) => Array.from({ length }, (_none, nth) => nth)
+
+describe("a map", () => {
+  test("of six items of which two fail tells unasked: four valid, two failed, which, and why", async () => {
+    agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
+    const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
+    const task = await ended(id)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "items", text: "2 of 6 items failed." } },
+    })
+    expect(sumsUp(task)).toMatchObject({ valid: 4, failed: 2, notBegun: 0 })
+    expect(rig.notices()).toHaveLength(1)
+    const { hidden = "" } = rig.notices()[0] ?? {}
+    expect(hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
+    expect(hidden).toMatch(/- 2 failed \(item 1, 4\): Its answer did not match the schema/)
+    expect(hidden).toMatch(/Rows, one an item, numbered from 0: .*bg_\w+\.jsonl/)
+    expect(hidden).toContain('{"index":0,"item":0,"state":"valid","value":{"n":0}}')
+    const rows = rowsOf(task)
+    expect(rows.map(({ index, state }) => `${index} ${state}`)).toEqual([
+      "0 valid",
+      "1 failed",
+      "2 valid",
+      "3 valid",
+      "4 failed",
+      "5 valid",
+    ])
+    expect(rows[5]).toMatchObject({ item: 5, value: { n: 5 }, task: expect.stringMatching(/^bg_/), cost: 0.001 })
+    expect(rows[1]?.reason).toContain("did not match the schema")
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+    const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0, 0)
+    expect(output.indexOf('"index":4')).toBeLessThan(output.indexOf('"index":0'))
+    const one = await rig.manager.output(rows[2]?.task ?? "", rig.caller)
+    expect(one.answer).toBe('{"n": 2}')
+  })
+
+  test("all of whose items are valid has completed; without a schema the value is the text", async () => {
+    agents((item) => `saw ${item}`)
+    const task = await ended((await rig.launch(request({ each: ["a", "b"] }))).id)
+    expect(task.status).toBe("completed")
+    expect(rowsOf(task).map(({ value }) => value)).toEqual(["saw a", "saw b"])
+    await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
+  })
+
+  test("has its first go alone until that has begun to answer, and then as many as there are slots", async () => {
+    rig = open({ maxConcurrentTasks: 3 })
+    const asked = agents(() => undefined)
+    const { id } = await rig.launch(request({ each: numbers(9) }))
+    const until = (many: number) =>
+      eventually(async () => {
+        await rig.clock.advance(50)
+        return asked.size >= many
+      })
+    await until(1)
+    await rig.clock.advance(1000)
+    expect([...asked.keys()]).toEqual(["0"])
+    expect(rig.view(id).counts).toEqual({ valid: 0, failed: 0, running: 1, notBegun: 8, total: 9 })
+    await rig.clock.advance(11_000)
+    await until(3)
+    await rig.clock.advance(1000)
+    expect([...asked.keys()].sort()).toEqual(["0", "1", "2"])
+    // Any other launch goes before the next item.
+    const other = await rig.launch({ prompt: "MINE" })
+    expect(rig.task(other.id).run.startedAt).toBeUndefined()
+    await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(6000)])
+    const task = await ended(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
+    expect(asked.size).toBe(3)
+  })
+
+  test("leaves its caller with one child more where there are many, and asks the user before", async () => {
+    agents((item) => item)
+    const asked: unknown[] = []
+    const permit: Caller["permit"] = async (what) => void asked.push(what)
+    const before = rig.host.database.sessions.size
+    const { view } = await rig.manager.launch(
+      { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
+      { ...rig.caller, permit },
+    )
+    const task = await ended(view.task.id)
+    expect(asked).toEqual([{ kind: "each", what: "60 items for general (scripted/alpha), cost not known" }])
+    expect(task.status).toBe("completed")
+    const children = [...rig.host.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
+    expect(children).toHaveLength(1)
+    expect(rig.host.database.sessions.size - before).toBe(61)
+    const no = async () => {
+      throw new Error("The user rejected it.")
+    }
+    const again = rig.manager.launch(
+      { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
+      { ...rig.caller, permit: no },
+    )
+    await expect(again).rejects.toThrow("So many items were not allowed: The user rejected it. Nothing was launched.")
+    expect(rig.host.database.sessions.size - before).toBe(61)
+  })
+
+  test("says no more than it may, however many there are", async () => {
+    agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
+    const items = numbers(200).map((nth) => (nth % 4 === 0 ? `bad ${nth}` : `good ${"x".repeat(500)} ${nth}`))
+    rig = open({ each: { ask: 0 } })
+    agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
+    const task = await ended((await rig.launch(request({ each: items, schema: SCHEMA }))).id)
+    expect(sumsUp(task)).toMatchObject({ valid: 150, failed: 50 })
+    const { hidden = "" } = rig.notices()[0] ?? {}
+    expect(hidden.length).toBeLessThan(3000)
+    expect(hidden).toContain("item 0, 4, 8, 12, 16 and 45 more")
+    expect(hidden).toContain(`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`)
+  })
+
+  test("ends where ten in a row fail: something is wrong with all of them", async () => {
+    const asked = agents(() => "no")
+    const task = await ended((await rig.launch(request({ each: numbers(25), schema: SCHEMA }))).id)
+    expect(task.outcome?.reason?.text).toMatch(/^10 items in a row failed: Its answer did not match/)
+    const { notBegun, failed } = sumsUp(task)
+    expect(failed).toBeGreaterThanOrEqual(10)
+    expect(notBegun).toBeGreaterThan(0)
+    expect(asked.size).toBeLessThanOrEqual(failed)
+  })
+
+  test("is told to those that wait for it as its counts, its file, and whole rows", async () => {
+    const prompts: string[] = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      prompts.push(prompt)
+      return { text: "y".repeat(3000) }
+    })
+    const { id } = await rig.launch(request({ each: numbers(4) }))
+    const next = await rig.launch({ prompt: "SUM UP", after: [id] })
+    await ended(next.id)
+    const prompt = prompts.at(-1) ?? ""
+    expect(prompt).toContain("Items: 4 valid, 0 failed, 0 running, 0 not begun, of 4.")
+    expect(prompt).toContain("These are not all rows.")
+    const rows = prompt.match(/^\{"index".*$/gm) ?? []
+    expect(rows.length).toBe(2)
+    for (const row of rows) JSON.parse(row)
+  })
+})
+
+describe("after a crash", () => {
+  test("the counts are true, what had answered is settled without a model, and a resume runs what is missing", async () => {
+    rig = open({ maxConcurrentTasks: 3 })
+    const asked = agents((item) => (Number(item) < 5 ? `{"n": ${item}}` : undefined))
+    const { id } = await rig.launch(request({ each: numbers(12), schema: SCHEMA }))
+    await eventually(async () => {
+      await rig.clock.advance(50)
+      return asked.size === 8
+    })
+    rig.restart()
+    await rig.manager.recover()
+    const task = await ended(id)
+    expect(task.outcome?.reason?.code).toBe("interrupted")
+    expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 3, notBegun: 4 })
+    expect(rig.notices()[0]?.hidden).toContain(
+      `superagents_task(resume="${id}") begins what has not failed, and nothing that is valid.`,
+    )
+    const again = agents((item) => `{"n": ${item}}`)
+    await rig.manager.resume(id, { prompt: "And be quick." }, rig.caller)
+    const done = await ended(id)
+    expect(done.status).toBe("completed")
+    expect(sumsUp(done)).toMatchObject({ valid: 12, failed: 0, notBegun: 0 })
+    expect([...again.keys()].map(Number).sort((a, b) => a - b)).toEqual([5, 6, 7, 8, 9, 10, 11])
+    expect(rowsOf(done)).toHaveLength(12)
+  })
+
+  const KILLS = Number(process.env.KILLS ?? 5)
+  test(`${KILLS} kills at any moment: no valid item is asked again, and every sum adds up`, async () => {
+    rig = open({ maxConcurrentTasks: 4 })
+    const asked = agents((item) => `{"n": ${item}}`)
+    const { id } = await rig.launch(request({ each: numbers(20), schema: SCHEMA }))
+    let seed = 28
+    const random = (most: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+      return seed % most
+    }
+    const valid = new Set<number>()
+    let runs = 0
+    for (let kill = 0; kill < KILLS; kill++) {
+      for (let step = random(8); step >= 0; step--) await rig.clock.advance(random(30))
+      if (random(2) === 0) await new Promise((resolve) => setImmediate(resolve))
+      rig.restart()
+      await rig.manager.recover()
+      await rig.manager.ready(rig.parent)
+      const task = await ended(id)
+      sumsUp(task)
+      for (const item of valid) expect(asked.has(String(item))).toBe(false)
+      asked.clear()
+      for (const { state, index } of rowsOf(task)) if (state === "valid") valid.add(index)
+      if (valid.size === 20) break
+      await rig.manager.resume(id, { prompt: "" }, rig.caller)
+      runs++
+    }
+    console.info(`each: ${runs} resumes after kills, ${valid.size} of 20 items valid by the last one`)
+    const done = isActive(rig.task(id)) ? await ended(id) : rig.task(id)
+    for (const item of valid) expect(asked.has(String(item))).toBe(false)
+    expect(sumsUp(done)).toMatchObject({ valid: 20, failed: 0 })
+  })
+
+  test("a torn line of the ledger does not count", async () => {
+    agents((item) => item)
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    const task = await ended(id)
+    const file = task.team?.kind === "each" ? task.team.file : ""
+    writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
+    const { answer } = await rig.manager.output(id, rig.caller)
+    expect(answer?.split("\n")).toHaveLength(2)
+  })
+})
+
+describe("its items", () => {
+  const launch = (more: object) => rig.launch(request(more) as Partial<LaunchRequest>)
+  const files = (name: string, text: string) => {
+    mkdirSync(rig.project, { recursive: true })
+    writeFileSync(join(rig.project, name), text)
+    rig.host.folderOf = () => rig.project
+  }
+
+  test.each<[object, RegExp]>([
+    [{ each: [] }, /there are no items/],
+    [{ each: ["a"], prompt: "no place" }, /`prompt` must contain \{\{item\}\}/],
+    [{ each: [{ a: 1 }, { b: 1 }], prompt: "{{item.a}}" }, /item 1 has no field "a"/],
+    [{ each: ["a"], prompt: "{{item.length}}" }, /item 0 has no field "length"/],
+    [{ each: numbers(1001) }, /1,001 items, and the option each\.most allows 1000/],
+    [{ each: "none.txt" }, /there is no file none\.txt/],
+    [{ each: "../../etc/hosts" }, /there is no file|lies outside/],
+  ])("that are none are errors, and nothing is made: %j", async (more, problem) => {
+    mkdirSync(rig.project, { recursive: true })
+    rig.host.folderOf = () => rig.project
+    await expect(launch(more)).rejects.toThrow(problem)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test.each<[string, string, unknown[] | RegExp]>([
+    ["a.json", '[1, "two", {"x": 3}]', [1, "two", { x: 3 }]],
+    ["a.jsonl", '1\n\n{"x": 3}\n', [1, { x: 3 }]],
+    ["a.txt", "one\n\n two \r\n", ["one", " two "]],
+    ["bad.json", "[1,", /bad\.json is no JSON/],
+    ["bad.jsonl", "1\nno\n", /line 2 of bad\.jsonl is no JSON/],
+    ["object.json", "{}", /object\.json holds no array/],
+  ])("may lie in a file of the project, which the caller may read: %s", async (name, text, expected) => {
+    files(name, text)
+    agents(() => "ok")
+    const asked: unknown[] = []
+    const caller = { ...rig.caller, permit: async (what: unknown) => void asked.push(what) }
+    const given = { description: "d", agent: "general", fork: false, ...request({ each: name }) } as LaunchRequest
+    if (expected instanceof RegExp) return expect(rig.manager.launch(given, caller)).rejects.toThrow(expected)
+    const { view } = await rig.manager.launch(given, caller)
+    const task = await ended(view.task.id)
+    expect(rowsOf(task).map(({ item }) => item)).toEqual(expected)
+    expect(asked).toEqual([{ kind: "read", file: name }])
+    const no = { ...caller, permit: () => Promise.reject(new Error("No.")) }
+    await expect(rig.manager.launch(given, no)).rejects.toThrow(`Reading ${name} was not allowed: No.`)
+  })
+
+  test("stand in the prompt as they are, and nothing in them is filled in again", async () => {
+    const prompts: string[] = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      prompts.push(prompt)
+      return { text: "ok" }
+    })
+    const item = { name: "$& {{item.other}}", other: [1, { a: "b" }] }
+    const { id } = await launch({ each: [item], prompt: "{{item.name}} / {{ item.other }} / {{item}}" })
+    await ended(id)
+    expect(prompts[0]).toBe(`$& {{item.other}} / [1,{"a":"b"}] / ${JSON.stringify(item)}`)
+  })
+})
