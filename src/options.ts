@@ -402,6 +402,7 @@ const hostProblem = ({ issues }: z.ZodError): string => {
 const GROUPS: Readonly<Record<string, z.ZodObject>> = {
   fork: OptionsSchema.shape.fork.unwrap(),
   worktree: OptionsSchema.shape.worktree.unwrap(),
+  each: OptionsSchema.shape.each.unwrap(),
   board: OptionsSchema.shape.board.unwrap(),
   web: OptionsSchema.shape.web.unwrap(),
 }

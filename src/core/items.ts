@@ -79,7 +79,7 @@ export function countItems(total: number, own: readonly Member[], done: readonly
 }
 
 /** `Items: 412 valid, 3 failed, 10 running, 575 not begun, of 1,000.` */
-export function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): string {
+function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): string {
   return `Items: ${grouped(valid)} valid, ${grouped(failed)} failed, ${grouped(running)} running, ${grouped(notBegun)} not begun, of ${grouped(total)}.`
 }
 

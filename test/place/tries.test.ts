@@ -285,6 +285,60 @@ describe("after a crash", () => {
   })
 })
 
+const KILLS = Number(process.env.KILLS ?? 2)
+
+test(`${KILLS} kills at any moment, and one resume each: one winner, one merge, no byte of the others`, async () => {
+  let seed = 28
+  const random = (most: number) => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+    return seed % most
+  }
+  let resumes = 0
+  for (let kill = 0; kill < KILLS; kill++) {
+    bench.user.write("sum.txt", "wrong\n").git("commit", "--allow-empty", "-qam", `life ${kill}`)
+    agents((nth, folder) => {
+      write(folder, "sum.txt", nth === 1 ? "nearly\n" : `right ${nth}\n`)
+      write(folder, `loser-${nth}.txt`, "x")
+      return `answer ${nth}`
+    })
+    const { id } = await launch({ tries: 3, merge: true })
+    let calls = random(60)
+    let dead = false
+    rig.host.onCall = () => {
+      if (dead || calls-- > 0) return undefined
+      dead = true
+      return "crash"
+    }
+    await eventually(
+      async () => {
+        await rig.clock.advance(20)
+        return dead || (!isActive(rig.task(id)) && rig.task(id).delivery.state === "confirmed")
+      },
+      { timeout: 30_000 },
+    )
+    rig.restart()
+    furnish(rig)
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    let task = await ended(id)
+    if (task.status !== "completed") {
+      resumes++
+      await rig.manager.resume(id, { prompt: "" }, rig.caller)
+      task = await ended(id)
+    }
+    const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
+    const won = rows.flatMap(({ how }, at) => (how === "won" ? [at + 1] : []))
+    expect(won).toHaveLength(1)
+    expect(task.outcome?.work?.merge?.kind).toBe("merged")
+    expect(sum()).toBe(`right ${won[0]}\n`)
+    const changed = bench.user.git("status", "--porcelain", "-uall").trim().split("\n")
+    expect(changed.map((line) => line.trim().split(" ").at(-1)).sort()).toEqual([`loser-${won[0]}.txt`, "sum.txt"])
+    bench.user.remove(`loser-${won[0]}.txt`)
+    expect(bench.leftovers()).toEqual([])
+  }
+  console.info(`tries: ${KILLS} kills, ${resumes} resumes: one winner and one merge each`)
+}, 3_600_000)
+
 describe("what was changed in the parent's files meanwhile", () => {
   const changing = async (text: string, check = CHECK) => {
     agents((_nth, folder) => {

@@ -6,7 +6,7 @@ import { DEFAULTS, parseOptions } from "../../src/options.ts"
 /** Options that are off unless they are there, with what they are when turned on. */
 const OPTIONAL = ["board", "web"] as const
 /** Options that consist of options. */
-const GROUPS = ["fork", "worktree"] as const
+const GROUPS = ["fork", "worktree", "each"] as const
 const turnedOn = parseOptions(Object.fromEntries(OPTIONAL.map((name) => [name, {}]))).options
 
 test("the JSON schema of the options is up to date (npm run schema)", () => {
@@ -26,7 +26,7 @@ test("the schema tells every option with its meaning and its default", () => {
 test("docs/options.md is up to date (npm run schema), and has every option with its default", () => {
   const page = readFileSync(PAGE_FILE, "utf8")
   expect(page).toBe(optionsPage())
-  const { fork: _fork, worktree: _worktree, ...plain } = DEFAULTS
+  const { fork: _fork, worktree: _worktree, each: _each, ...plain } = DEFAULTS
   const all: Record<string, unknown> = { ...plain }
   for (const group of [...GROUPS, ...OPTIONAL] as const)
     for (const [name, value] of Object.entries(turnedOn[group] ?? {})) all[`${group}.${name}`] = value

@@ -35,6 +35,7 @@ describe("options", () => {
       toasts: true,
       osNotifications: false,
       worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
+      each: { ask: 25, most: 1000 },
       checkTimeout: 600_000,
       checkRetries: 2,
       gate: true,

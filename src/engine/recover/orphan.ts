@@ -6,8 +6,9 @@ import { judge, lastSignIn } from "../../core/verdict.ts"
 /** It works in a place of its own, or where a parent does that may have one. */
 export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
 
-/** It worked in a place of its own, and what became of that was not written down. */
-export const isUnclosed = (task: Task): boolean => task.place !== undefined && task.outcome?.work === undefined
+/** It worked in a place of its own, or stands for several, and what became of that was not written down. */
+export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
+  (place !== undefined && outcome?.work === undefined) || (team !== undefined && outcome?.team === undefined)
 
 /**
  * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that last wrote;
