@@ -35,6 +35,7 @@ export class Feed {
   readonly #tasks = new Map<string, string>()
   #owners = ""
   #inFlight = ""
+  #lost = 0
   #problem = ""
   #ended = ""
   #purse = ""
@@ -197,6 +198,9 @@ export class Feed {
     if (owners !== this.#owners) change.owners = list.agents
     if (inFlight !== this.#inFlight) change.inFlight = list.inFlight
     if (ended !== this.#ended) change.ended = ended
+    const { lost = 0 } = list
+    if (lost !== this.#lost) change.lost = lost
+    this.#lost = lost
     const purse = list.purse ? JSON.stringify(list.purse) : ""
     if (purse !== this.#purse) change.purse = list.purse ?? null
     this.#purse = purse
@@ -231,6 +235,7 @@ export class Feed {
       tasks: list(this.#tasks),
       agents: this.#owners || "[]",
       inFlight: this.#inFlight || "[]",
+      lost: this.#lost > 0 ? String(this.#lost) : undefined,
       purse: this.#purse || undefined,
       problem: problem && JSON.stringify(problem),
     })

@@ -58,6 +58,13 @@ export function tasksRoutes(boardOf: () => Board | undefined): Hono {
     await present.run(id)
     return context.json(taskRow(await present.get(id), present))
   })
+  /** What a person says of the board as a whole. */
+  for (const what of ["accept", "restore", "forget"] as const)
+    routes.post(`/${what}`, async (context) => {
+      const present = board()
+      await present[what]()
+      return context.json(await listOf(present))
+    })
   return routes
 
   function board(): Board {
@@ -71,7 +78,8 @@ export function tasksRoutes(boardOf: () => Board | undefined): Hono {
 export async function listOf(board: Board): Promise<TaskList> {
   const [tasks, agents, purse] = await Promise.all([board.list(), board.agents(), board.purse.view()])
   const rows = tasks.map((task) => taskRow(task, board))
-  return { tasks: rows, agents, inFlight: board.inFlight(), ...(purse && { purse }) }
+  const lost = board.lost().length
+  return { tasks: rows, agents, inFlight: board.inFlight(), ...(lost > 0 && { lost }), ...(purse && { purse }) }
 }
 
 function ended({ task, canceled, open }: Archived, board: Board): Ended {

@@ -114,6 +114,8 @@ export type TaskList = {
   readonly tasks: readonly TaskRow[]
   readonly agents: readonly BoardAgent[]
   readonly inFlight: readonly string[]
+  /** Tasks of a board whose file has gone: a copy is kept until a person wants them back or not. */
+  readonly lost?: number
   /** The purse that is open. */
   readonly purse?: PurseView
 }
@@ -147,6 +149,7 @@ export type Delta = {
   readonly tasksGone?: readonly string[]
   readonly owners?: readonly BoardAgent[]
   readonly inFlight?: readonly string[]
+  readonly lost?: number
   /** Null: none is open any more. */
   readonly purse?: PurseView | null
   /** Another than before: a task has been archived, which may have come and gone between two events. */

@@ -69,6 +69,33 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
   })
 
+  test("brings back the tasks of a board whose file has gone, or lets them go, and believes what was changed", async () => {
+    const board = new FakeBoard()
+    const tasks = ["5", "6"].map((id) => board.put({ id, title: `Task ${id}` }))
+    board.tasks.clear()
+    board.gone = [...tasks]
+    const web = await serve({ board })
+    const { page } = await open(web.link)
+    await live(page)
+    const needs = page.locator(".needs-panel")
+    await needs.getByText("The board's file has gone, with 2 open tasks.").waitFor()
+    await needs.getByRole("button", { name: "Bring back" }).click()
+    await needs.getByText("Nothing waits for you.").waitFor()
+    expect([...board.tasks.keys()]).toEqual(["5", "6"])
+    board.tasks.clear()
+    board.gone = [...tasks]
+    board.put({ id: "7" }, { state: "waiting for a person", text: "waiting for a person" })
+    board.put({ id: "8" }, { state: "waiting for a person", text: "waiting for a person" })
+    await needs.getByRole("button", { name: "Let go …" }).click()
+    await page.getByRole("button", { name: "Let them go" }).click()
+    await needs.getByText("A copy is kept.").waitFor({ state: "detached" })
+    expect(board.gone).toEqual([])
+    await needs.getByRole("button", { name: "Believe all …" }).click()
+    await page.getByRole("button", { name: "Believe them" }).click()
+    await needs.getByText("Nothing waits for you.").waitFor()
+    expect(board.accepted).toBe(1)
+  })
+
   test("shows as ended what came and went between two events of the stream", async () => {
     const board = new FakeBoard()
     // The stream's clock stands still: it tells of changes when the test lets it.

@@ -152,11 +152,24 @@ export class FakeBoard implements Board {
 
   async accept() {
     this.accepted++
+    for (const { id } of this.tasks.values()) this.states.delete(id)
+    this.#tell()
   }
 
-  lost = () => []
-  restore = () => this.#unused()
-  forget = () => this.#unused()
+  /** Those of a board whose file has gone. */
+  gone: BoardTask[] = []
+  lost = () => this.gone
+
+  async restore() {
+    if (this.gone.length === 0) throw new BoardError("conflict", "No task of this board has gone.")
+    for (const task of this.gone.splice(0)) this.put(task)
+  }
+
+  async forget() {
+    this.gone = []
+    this.#tell()
+  }
+
   updateSteps = () => this.#unused()
   updateStep = () => this.#unused()
   createSubtask = () => this.#unused()

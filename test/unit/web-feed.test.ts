@@ -111,6 +111,16 @@ test("what goes away is told of, and what comes", async () => {
   })
 })
 
+test("how many tasks have gone with the board's file is told, and that they are back", async () => {
+  board.gone = [board.put({ id: "9" })]
+  board.tasks.clear()
+  const { heard, changes } = await join()
+  expect(heard[0]).toMatchObject({ data: { board: { lost: 1 } } })
+  await board.restore()
+  await clock.advance(1000)
+  expect(changes()[0]?.data).toMatchObject({ lost: 0, tasks: [{ id: "9" }] })
+})
+
 test("that a task has ended is told, though it came and went between two events", async () => {
   const { changes } = await join()
   board.put({ id: "9" })

@@ -234,6 +234,29 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
   })
 })
 
+describe("POST /api/tasks/accept, restore and forget", () => {
+  test("accept believes what was changed outside", async () => {
+    board.put({ id: "5" }, { state: "waiting for a person" })
+    expect(await ask("POST", "/api/tasks/accept")).toMatchObject({ status: 200, json: { tasks: [{ id: "5" }] } })
+    expect(board.accepted).toBe(1)
+  })
+
+  test("restore brings the tasks of a board back whose file has gone, once", async () => {
+    board.gone = [board.put({ id: "5" })]
+    board.tasks.clear()
+    expect((await ask("GET", "/api/tasks")).json).toMatchObject({ tasks: [], lost: 1 })
+    const { status, json } = await ask("POST", "/api/tasks/restore")
+    expect([status, json.tasks.length, json.lost]).toEqual([200, 1, undefined])
+    expect((await ask("POST", "/api/tasks/restore")).status).toBe(409)
+  })
+
+  test("forget lets them go", async () => {
+    board.gone = [board.put({ id: "5" })]
+    board.tasks.clear()
+    expect((await ask("POST", "/api/tasks/forget")).json).toEqual({ tasks: [], agents: board.owners, inFlight: [] })
+  })
+})
+
 test("without a board its routes answer 404, and the others go on", async () => {
   source = { agents }
   for (const [method, path] of [

@@ -1,6 +1,6 @@
 import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
 import type { Conversation, Question, Reply } from "../../host/person.ts"
-import type { AgentDetail, AgentRow, Choices, Done, Ended, PurseState, TaskRow } from "../wire.ts"
+import type { AgentDetail, AgentRow, Choices, Done, Ended, PurseState, TaskList, TaskRow } from "../wire.ts"
 import { type Entry, Stranger } from "./pass.ts"
 import { errorIn } from "./response.ts"
 
@@ -53,6 +53,7 @@ export const api = {
   complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
   cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
+  ofBoard: (what: "accept" | "restore" | "forget") => call<TaskList>("POST", `/api/tasks/${what}`),
   openPurse: (max: number, until: string) => call<PurseState>("PUT", "/api/purse", { max, until }),
   closePurse: () => call<PurseState>("DELETE", "/api/purse"),
   reports: () => call<{ reports: readonly ReportHead[] }>("GET", "/api/reports"),

@@ -2,10 +2,11 @@ import { createMemo, createRoot, createSignal, For, Show } from "solid-js"
 import type { AgentRow, TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Answer, Patience } from "./ask.tsx"
-import { ago } from "./format.ts"
+import { ago, plural } from "./format.ts"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
 import { agentLink, launchLink, taskLink } from "./route.ts"
 import { adviceFor, isOutside, waitingFor } from "./select.ts"
+import { createConfirm } from "./sheet.tsx"
 import { now, runningNow, state, tasks } from "./state.ts"
 import { failures, see } from "./unread.ts"
 import { WordForm } from "./word-form.tsx"
@@ -13,7 +14,7 @@ import { WordForm } from "./word-form.tsx"
 const MOST_SHOWN = 30
 
 /** What goes no further without a person. */
-export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures())))
+export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures(), state.lost)))
 
 /** Comes first, and stays where it is while it is empty. */
 export function NeedsYou() {
@@ -21,6 +22,7 @@ export function NeedsYou() {
   const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
   const keyed = createMemo(() => new Map(asks().map((each) => [each.ask.id, each])))
   const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))
+  const outside = createMemo(() => all().resting.filter(isOutside))
   const hidden = () => asks().length - ids().length + Math.max(0, all().failed.length - MOST_SHOWN)
   return (
     <section class="panel needs-panel" aria-labelledby="needs-title" data-state={all().count > 0 ? "needs" : undefined}>
@@ -39,6 +41,12 @@ export function NeedsYou() {
           <For each={ids()}>
             {(id) => <Show when={keyed().get(id)}>{(each) => <AskNeed agent={each().agent} ask={each().ask} />}</Show>}
           </For>
+          <Show when={all().lost > 0}>
+            <LostNeed count={all().lost} />
+          </Show>
+          <Show when={outside().length > 1}>
+            <OutsideNeed count={outside().length} />
+          </Show>
           <For each={all().waiting}>{(task) => <TaskNeed task={task} />}</For>
           <For each={all().resting}>{(task) => <RestNeed task={task} />}</For>
           <For each={all().failed.slice(0, MOST_SHOWN)}>{(agent) => <FailureNeed agent={agent} />}</For>
@@ -110,6 +118,53 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
       send="Reply"
       run={(text) => api.reply(props.task.id, text)}
     />
+  )
+}
+
+/** The board's file has gone, and its tasks with it, but for the copy of them that is kept. */
+function LostNeed(props: { count: number }) {
+  const [problem, setProblem] = createSignal("")
+  const confirm = createConfirm()
+  const forget = async () => {
+    const text = `Let ${plural(props.count, "task")} of the board go? The copy of them is deleted.`
+    if (await confirm.ask(text, "Let them go")) await api.ofBoard("forget")
+  }
+  return (
+    <li class="need-row">
+      <Badge tone="fail" text="gone" />
+      <div>
+        <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
+        <div class="button-row">
+          <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
+          <Action label="Let go …" kind="danger" run={forget} onError={setProblem} />
+        </div>
+        <Problem text={problem()} />
+        {confirm.view()}
+      </div>
+    </li>
+  )
+}
+
+/** Several tasks were changed by another hand, and can be believed together. */
+function OutsideNeed(props: { count: number }) {
+  const [problem, setProblem] = createSignal("")
+  const confirm = createConfirm()
+  const accept = async () => {
+    const text = `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`
+    if (await confirm.ask(text, "Believe them")) await api.ofBoard("accept")
+  }
+  return (
+    <li class="need-row">
+      <Badge tone="fail" text="changed" />
+      <div>
+        <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
+        <div class="button-row">
+          <Action label="Believe all …" run={accept} onError={setProblem} />
+        </div>
+        <Problem text={problem()} />
+        {confirm.view()}
+      </div>
+    </li>
   )
 }
 

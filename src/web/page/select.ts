@@ -9,7 +9,12 @@ export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => statu
  * What goes no further without a person: what asks, what waits for an answer, and what failed. A board task whose run
  * asks is that run's question, and no second one; a failed run of a task that rests is that task's.
  */
-export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[], failures: readonly AgentRow[] = []) {
+export function waitingFor(
+  agents: readonly AgentRow[],
+  tasks: readonly TaskRow[],
+  failures: readonly AgentRow[] = [],
+  lost = 0,
+) {
   const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
   const asked = new Set(asking.map(({ boardTask }) => boardTask))
   const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
@@ -17,7 +22,8 @@ export function waitingFor(agents: readonly AgentRow[], tasks: readonly TaskRow[
   const told = new Set([...waiting, ...resting].map(({ id }) => id))
   const failed = failures.filter(({ boardTask }) => boardTask === undefined || !told.has(boardTask))
   const asks = asking.reduce((sum, agent) => sum + agent.asks.length, 0)
-  return { asking, waiting, resting, failed, count: asks + waiting.length + resting.length + failed.length }
+  const count = asks + waiting.length + resting.length + failed.length + (lost > 0 ? 1 : 0)
+  return { asking, waiting, resting, failed, lost, count }
 }
 
 /** What the board says of a task that the clock will not wake again: it rests, and nothing is wrong with it. */

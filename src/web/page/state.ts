@@ -23,6 +23,8 @@ type State = {
   /** How often tasks have left the board, or may have. */
   leavings: number
   owners: readonly BoardAgent[]
+  /** Tasks of a board whose file has gone. */
+  lost: number
   /** The board's purse that is open, and how often one has ended. */
   purse?: PurseView
   purseEnds: number
@@ -40,6 +42,7 @@ const [state, setState] = createStore<State>({
   problem: "",
   leavings: 0,
   purseEnds: 0,
+  lost: 0,
   owners: [],
 })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
@@ -99,6 +102,7 @@ function begin({ project, now, agents, board, threadBase, limits, spent }: Snaps
     board: board !== undefined,
     problem: board?.problem ?? "",
     owners: board?.agents ?? [],
+    lost: board?.lost ?? 0,
     purse: board?.purse,
     threadBase,
     limits,
@@ -117,6 +121,7 @@ function change(delta: Delta): void {
   if (delta.purse === null) setState({ purse: undefined, purseEnds: state.purseEnds + 1 })
   else if (delta.purse) setState("purse", delta.purse)
   if (delta.owners) setState("owners", delta.owners)
+  if (delta.lost !== undefined) setState("lost", delta.lost)
   if (delta.problem !== undefined) setState("problem", delta.problem)
   if (delta.spent) setState("spent", delta.spent)
 }
