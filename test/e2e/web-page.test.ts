@@ -43,7 +43,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.title()).toBe("(3) beans · superagents")
     await page.getByRole("link", { name: /^Board/ }).click()
     await page.locator("[data-column=waiting] .task-card").first().waitFor()
-    expect(await headings()).toEqual(["Board"])
+    expect(await headings()).toEqual(["Board", "Purse"])
     expect(await page.locator("[data-column=waiting] .task-card").count()).toBe(2)
     expect(await page.locator('[data-column="needs you"] .task-state[data-state=fail]').textContent()).toContain(
       "rests",
@@ -385,6 +385,101 @@ describe.skipIf(!browser)("the page", () => {
     await show(first, true)
     await go(first, "#/board")
     await first.locator(".task-card", { hasText: "Made meanwhile" }).waitFor({ timeout: 5000 })
+  })
+
+  test("finds agents, answers and board tasks by one search, which stands in the address with the filters", async () => {
+    const web = await serve(workingDay())
+    const { page } = await open(web.link)
+    await live(page)
+    await page.keyboard.press("/")
+    await page.keyboard.type("loader")
+    await page
+      .getByRole("status")
+      .getByText(/^\d+ found for/)
+      .waitFor()
+    const found = async () => (await page.locator("main h2").allInnerTexts()).map((text) => text.replace(/\s*\d+$/, ""))
+    expect(await found()).toEqual(["At work", "Board", "Answers"])
+    expect(await page.evaluate(() => location.hash)).toBe("#/find?q=loader")
+    await page.locator("main a", { hasText: "Map the loader's callers" }).click()
+    await page.locator(".sheet .patch").waitFor()
+    expect(await page.evaluate(() => location.hash)).toBe("#/find/agent/bg_past0000?q=loader")
+    await page.reload()
+    await page.locator(".sheet h2", { hasText: "Map the loader's callers" }).waitFor()
+    await page.keyboard.press("Escape")
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+    expect(await page.locator("#search").inputValue()).toBe("loader")
+    await page.locator("#search").focus()
+    await page.keyboard.press("Escape")
+    await page.locator("#needs-title").waitFor()
+    await go(page, "#/answers?outcome=failed")
+    await page.locator(".ended-row").first().waitFor()
+    expect(await page.locator(".ended-row").allInnerTexts()).toEqual([
+      expect.stringContaining("Compare the three parsers"),
+    ])
+    await page.getByLabel("Outcome").selectOption("completed")
+    await eventually(async () => (await page.locator(".ended-row").count()) === 6)
+    expect(await page.evaluate(() => location.hash)).toBe("#/answers?outcome=completed")
+  })
+
+  test("goes by its keys from view to view, and from one answer to the next", async () => {
+    const day = workingDay()
+    const web = await serve(day)
+    const { page } = await open(web.link)
+    await live(page)
+    await page.keyboard.press("2")
+    await page.locator("#board-title").waitFor()
+    await page.keyboard.press("3")
+    await page.locator("#ended-title").waitFor()
+    const focused = () => page.evaluate(() => document.activeElement?.getAttribute("href"))
+    const links = await page.locator(".ended-row").evaluateAll((rows) => rows.map((row) => row.getAttribute("href")))
+    for (const [key, index] of [
+      ["j", 0],
+      ["j", 1],
+      ["j", 2],
+      ["k", 1],
+    ] as const) {
+      await page.keyboard.press(key)
+      expect(await focused()).toBe(links[index])
+    }
+    await page.keyboard.press("Enter")
+    const title = page.locator(".sheet h2")
+    await title.waitFor()
+    const second = await title.textContent()
+    await page.keyboard.press("j")
+    await eventually(async () => (await title.textContent()) !== second)
+    await page.getByRole("button", { name: "Previous" }).click()
+    await eventually(async () => (await title.textContent()) === second)
+    await page.keyboard.press("Escape")
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+    await page.keyboard.press("?")
+    await page.getByRole("dialog", { name: "Keys and help" }).waitFor()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("n")
+    await page.locator(".sheet textarea").first().waitFor()
+    await page.keyboard.press("Escape")
+    await page.locator(".sheet[open]").waitFor({ state: "detached" })
+    await page.keyboard.press("t")
+    await page.locator(".sheet").getByRole("heading", { name: "New task" }).waitFor()
+  })
+
+  test("marks what has ended since as unread, until it was looked at", async () => {
+    const { agents, ...day } = workingDay()
+    const web = await serve({ agents, ...day })
+    const { page } = await open(web.link, { hash: "#/answers" })
+    const unread = page.locator("[data-unread]")
+    expect(await unread.count()).toBe(0)
+    agents.set(
+      viewOf({
+        task: { id: "bg_fresh000", description: "Fresh", status: "completed", run: { endedAt: Date.now() + 60_000 } },
+      }),
+    )
+    agents.answers.set("bg_fresh000", "There it is.")
+    await unread.waitFor()
+    expect(await page.locator(".tab", { hasText: "Answers" }).textContent()).toMatch(/1$/)
+    await unread.click()
+    await page.locator(".sheet", { hasText: "There it is." }).waitFor()
+    await page.keyboard.press("Escape")
+    await unread.waitFor({ state: "detached" })
   })
 
   test("is used by keyboard alone", async () => {

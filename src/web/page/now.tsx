@@ -3,7 +3,7 @@ import { StopMany } from "./acts.tsx"
 import { WorkCard } from "./agent-rows.tsx"
 import { GroupChoice, Groups } from "./groups.tsx"
 import { Money } from "./money.tsx"
-import { NeedsYou } from "./needs.tsx"
+import { NeedsYou, needs } from "./needs.tsx"
 import { Problem } from "./parts.tsx"
 import { launchLink, NEW_TASK } from "./route.ts"
 import { ended, running, state } from "./state.ts"
@@ -13,7 +13,7 @@ const FIRST_SHOWN = 24
 
 /** What matters now: what needs a person, what runs, how the day went, what it cost. */
 export function NowView() {
-  const empty = () => running().length + ended().length + Object.keys(state.tasks).length === 0
+  const empty = () => running().length + ended().length + Object.keys(state.tasks).length + needs().count === 0
   return (
     <Show when={!empty()} fallback={<Beginning />}>
       <NeedsYou />

@@ -33,7 +33,9 @@ export function Day() {
       <Show when={agents().length > 0} fallback={<p class="u-quiet">No agent has worked in the last 24 hours.</p>}>
         <div class="day-lanes" onKeyDown={(event) => move(event)}>
           <div class="day-axis" aria-hidden="true">
-            <For each={ticksOf(span())}>{(at) => <span style={{ left: left(at) }}>{clockTime(at)}</span>}</For>
+            <For each={ticksOf(span())}>
+              {(at) => <span style={{ left: `min(${left(at)}, 100% - 18px)` }}>{clockTime(at)}</span>}
+            </For>
           </div>
           <For each={names()}>
             {(name, index) => (
