@@ -48,8 +48,11 @@ function run(binary: string, files: readonly string[]): Counts {
     [
       "vitest",
       "run",
+      // Some of them are of the long ones.
       "--project",
       "e2e",
+      "--project",
+      "long",
       "--reporter=default",
       "--reporter=json",
       `--outputFile.json=${report}`,
@@ -63,22 +66,26 @@ function run(binary: string, files: readonly string[]): Counts {
 const cell = ({ numPassedTests: passed, numFailedTests: failed }: Counts): string =>
   failed === 0 ? `${passed} passed` : `**${failed} failed**, ${passed} passed`
 
+/** What came of the versions that were run so far. */
+function tableOf(versions: readonly string[], results: readonly (readonly Counts[])[]): string {
+  const rows = Object.keys(FEATURES).map((feature, index) =>
+    ["", feature, ...results.map((counts) => cell(counts[index] as Counts)), ""].join(" | ").trim(),
+  )
+  return [`| OpenCode | ${versions.join(" | ")} |`, `| --- |${" --- |".repeat(versions.length)}`, ...rows].join("\n")
+}
+
 const only = process.argv.slice(2)
 const versions = only.length > 0 ? only : VERSIONS
-const results = versions.map((version) => {
+const results: Counts[][] = []
+for (const version of versions) {
   const binary = binaryOf(version)
   const found = execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()
   if (found !== version) throw new Error(`The package of ${version} holds OpenCode ${found}.`)
-  return Object.values(FEATURES).map((files) => run(binary, files))
-})
-const rows = Object.keys(FEATURES).map((feature, index) =>
-  ["", feature, ...results.map((counts) => cell(counts[index] as Counts)), ""].join(" | ").trim(),
-)
-const table = [`| OpenCode | ${versions.join(" | ")} |`, `| --- |${" --- |".repeat(versions.length)}`, ...rows].join(
-  "\n",
-)
-console.log(`\n${table}`)
-if (only.length === 0) {
+  results.push(Object.values(FEATURES).map((files) => run(binary, files)))
+  // After each of them: a run takes long, and what is known stays known.
+  const table = tableOf(versions.slice(0, results.length), results)
+  console.log(`\n${table}`)
+  if (only.length > 0) continue
   const readme = readFileSync(README, "utf8")
   writeFileSync(
     README,
