@@ -25,7 +25,7 @@ import type { Purse } from "./limits/ledger.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { DELETED } from "./run/looked.ts"
-import { type CancelSelector, findBatch, findTask, selectRunning } from "./tasks/lookup.ts"
+import { type CancelSelector, findBatch, findTask, findTasks, selectRunning } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
 /** What goes along with a request to a session's model. */
@@ -176,6 +176,11 @@ export class TaskManager {
     return this.#all.ledger.spentBefore(sessionID)
   }
 
+  /** The ids of the tasks that a reference names: one task, or all of a batch by its name. */
+  idsOf(reference: string, sessionID: string): readonly string[] {
+    return findTasks(reference, this.#parts.store.ofParent(sessionID)).map(({ id }) => id)
+  }
+
   /**
    * A task as it is, with its answer if it has ended. `block`: wait up to so many ms for the end. The first look at an
    * ended task stamps it as retrieved.
@@ -187,13 +192,14 @@ export class TaskManager {
     const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
     const { opensIn = 0 } = this.#view(found)
     // A parked task whose provider opens later than the call waits will not end before that.
-    if (block > 0 && (!isParked(found) || opensIn <= block)) await this.#all.conductor.wait(found, block, signal)
+    const waits = block > 0 && (!isParked(found) || opensIn <= block)
+    if (waits) await this.#all.conductor.wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // The host stores what an aborted answer had so far when the abort is done.
     await this.#all.conductor.quiet(found.id)
     const task = store.get(found.id) ?? seen
-    if (isActive(task)) return { view: this.#view(task), firstLook: false, ...(block > 0 && { waited: block }) }
+    if (isActive(task)) return { view: this.#view(task), firstLook: false, ...(waits && { waited: block }) }
     const { text: answer, gone } = await this.#all.answers.of(task)
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)

@@ -1,7 +1,10 @@
 import { z } from "zod"
+import { CallError } from "../core/errors.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
+import { oneLine } from "../lib/text.ts"
 import { MOST_ID_CHARS } from "./arguments.ts"
 import { renderOutput } from "./render.ts"
+import { renderOutputs } from "./render-several.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const DEFAULT_BLOCK_MS = 60_000
@@ -18,7 +21,7 @@ export function outputTool(manager: TaskManager, patience: number): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning."),
+      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning; or a batch: all its answers."),
       block: z.boolean().optional(),
       timeout: z
         .int()
@@ -29,8 +32,14 @@ export function outputTool(manager: TaskManager, patience: number): Tool {
       offset: z.int().min(0).max(MOST_OFFSET).optional().describe("First character to show."),
     },
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
-      const report = await manager.output(task_id, context, block ? timeout : 0, context.abort)
-      return renderOutput(report, offset, patience)
+      const ids = manager.idsOf(task_id, context.sessionID)
+      const [only, ...others] = await Promise.all(
+        ids.map((id) => manager.output(id, context, block ? timeout : 0, context.abort)),
+      )
+      if (only && others.length === 0) return renderOutput(only, offset, patience)
+      if (offset > 0)
+        throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${ids.length}.`)
+      return renderOutputs(only ? [only, ...others] : [], patience)
     },
   })
 }

@@ -17,7 +17,7 @@ import type { ToolResult } from "./tool.ts"
 /** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
 export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
-const MOST_ANSWER_BYTES = 46_000
+export const MOST_ANSWER_BYTES = 46_000
 /** However much is told before it. */
 const LEAST_ANSWER_BYTES = 4000
 const LATEST_TEXT_CHARS = 1000
@@ -306,7 +306,7 @@ function slice(answer: string, offset: number, before: string): string {
 }
 
 /** As much of the text as the byte limit allows: scripts other than Latin take several bytes a character. */
-function withinBytes(text: string, most: number): string {
+export function withinBytes(text: string, most: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)
 }

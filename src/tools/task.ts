@@ -1,4 +1,5 @@
 import { z } from "zod"
+import { CallError } from "../core/errors.ts"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
 import { defaultsOf } from "../engine/launch/checks.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
@@ -10,8 +11,9 @@ import { kindOf } from "../place/kinds.ts"
 import type { PlaceKind } from "../place/place.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderLaunch, renderMerge, renderResume, renderTold, renderUnparked } from "./render.ts"
+import { renderMerges } from "./render-several.ts"
 import { modeOf, refusalOf } from "./task-modes.ts"
-import { defineTool, type Tool } from "./tool.ts"
+import { type CallContext, defineTool, type Tool, type ToolResult } from "./tool.ts"
 
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
@@ -81,7 +83,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const { prompt = "", timeout, max_cost: maxCost, check, schema } = args
       const merge = args.merge === true
       const mode = modeOf(withPlace(args))
-      if (mode === "merge") return renderMerge(await manager.merge(String(args.merge), caller))
+      if (mode === "merge") return mergeAll(manager, String(args.merge), caller)
       if (mode === "unpark") return renderUnparked(manager.unpark(args.unpark ?? "", caller.sessionID))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
@@ -105,6 +107,23 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       return renderLaunch({ ...launched, ...terms }, model !== undefined)
     },
   })
+}
+
+/** Merges a task's work, or that of all of a batch, one after the other: what one brings, the next is merged with. */
+async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
+  const ids = manager.idsOf(reference, caller.sessionID)
+  const [only] = ids
+  if (only !== undefined && ids.length === 1) return renderMerge(await manager.merge(only, caller))
+  const results: (TaskView | CallError)[] = []
+  for (const id of ids) {
+    try {
+      results.push(await manager.merge(id, caller))
+    } catch (error) {
+      if (!(error instanceof CallError)) throw error
+      results.push(error)
+    }
+  }
+  return renderMerges(results)
 }
 
 /** The tool's text with the agents there are, in an order that does not change, for the host to show to the model. */
@@ -144,7 +163,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     merge: z
       .union([z.boolean(), text(MOST_ID_CHARS)])
       .optional()
-      .describe("true with a worktree: merge when completed. Task id: merge that now."),
+      .describe("true with a worktree: merge when completed. Task id or batch: merge that now."),
     check: text(MOST_CHECK_CHARS)
       .optional()
       .describe(

@@ -24,6 +24,17 @@ export function findTask(reference: string, own: readonly Task[]): Task {
 }
 
 /**
+ * The tasks among `own` that `reference` names: one, as `findTask` has it, or all of a batch by its name. Throws a
+ * `CallError` where it is neither.
+ */
+export function findTasks(reference: string, own: readonly Task[]): readonly Task[] {
+  const wanted = reference.trim()
+  const named = own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
+  const isTask = own.some(({ id, sessionID }) => id === wanted || sessionID === wanted)
+  return named.length > 0 && !isTask ? named : [findTask(reference, own)]
+}
+
+/**
  * The key of the batch among `own` that `reference` names: by its name, or by the id of any of its tasks or a
  * beginning of it that fits one batch alone. Undefined where there is none.
  */

@@ -1,0 +1,53 @@
+import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
+import { CallError } from "../core/errors.ts"
+import { usageText } from "../core/figures.ts"
+import { isUnmerged } from "../core/task.ts"
+import type { Report } from "../engine/task-manager.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
+import { duration } from "../lib/duration.ts"
+import { between, count } from "../lib/text.ts"
+import { MOST_ANSWER_BYTES, statusOf, withinBytes } from "./render.ts"
+import type { ToolResult } from "./tool.ts"
+
+/** However many share one result. */
+const LEAST_SHARE_BYTES = 400
+
+/** What is told of a whole batch: of each task its account and, as far as its share of the room goes, its answer. */
+export function renderOutputs(reports: readonly Report[], patience: number): ToolResult {
+  const heads = reports.map(headOf)
+  const facts = heads.reduce((sum, lines) => sum + Buffer.byteLength(lines.join("\n")), 0)
+  const share = Math.max(
+    LEAST_SHARE_BYTES,
+    Math.floor((MOST_ANSWER_BYTES - facts) / reports.length) - LEAST_SHARE_BYTES,
+  )
+  const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share, patience)].join("\n"))
+  const running = reports.filter(({ answer }) => answer === undefined).length
+  const title = `${count(reports.length, "task")}, ${running} running`
+  return { title, output: parts.join("\n\n") }
+}
+
+function headOf({ view }: Report): string[] {
+  const { task, elapsed, whole } = view
+  return [`${nameOf(task)}: ${statusOf(view)}, ${duration(elapsed)}, ${usageText(whole)}`, ...accountOf(task)]
+}
+
+function answerOf({ view, answer, gone, waited }: Report, share: number, patience: number): string[] {
+  const { task, asks } = view
+  if (answer === undefined) {
+    const open = asks.length > 0 && patience > 0 ? " It waits for an answer from the user." : ""
+    return [`It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}.${open}`]
+  }
+  if (answer === "") return [noText(task, gone)]
+  const shown = withinBytes(answer, share)
+  const rest = `The answer goes on: superagents_output(task_id="${task.id}", offset=${shown.length}).`
+  return [between("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
+}
+
+/** How the merges of a batch came out, one after the other. */
+export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
+  const lines = results.map((result) =>
+    result instanceof CallError ? result.message : [`Task: ${nameOf(result.task)}`, ...workOf(result.task)].join("\n"),
+  )
+  const merged = results.filter((result) => !(result instanceof CallError) && !isUnmerged(result.task)).length
+  return { title: `Merged ${merged} of ${results.length}`, output: lines.join("\n\n") }
+}

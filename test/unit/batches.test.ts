@@ -1,0 +1,79 @@
+import { beforeEach, describe, expect, test } from "vitest"
+import type { Place } from "../../src/place/place.ts"
+import { toolsFor } from "../../src/tools/index.ts"
+import { Rig } from "../support/rig.ts"
+
+const CHANGED = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+
+let rig: Rig
+let merged: string[]
+beforeEach(() => {
+  merged = []
+  const places = {
+    capture: async () => {},
+    enter: async () => ({ directory: "/place", told: "" }),
+    putAway: async () => CHANGED,
+    show: async () => ({ ...CHANGED, diff: "", cut: false, command: "git diff" }),
+    merge: async (id: string) => {
+      merged.push(id)
+      return merged.length === 2 ? { kind: "conflict", files: ["a"] } : { kind: "merged", files: ["a"], submodules: [] }
+    },
+  } as never as Place
+  rig = new Rig({ worktrees: async () => places })
+  rig.host.move = async () => {}
+})
+
+const call = async (name: "superagents_output" | "superagents_task", args: object) =>
+  (await toolsFor(rig.manager, rig.options)[name]?.execute(args, rig.caller)) ?? { title: "", output: "" }
+
+describe("a batch by its name", () => {
+  test("is looked at as a whole: each answer, what failed, and what still runs", async () => {
+    rig.onPrompt("HANG", { hang: true })
+    rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })
+    rig.onPrompt("LONG", { text: "x".repeat(60_000) })
+    const batch = "map"
+    const done = await rig.ended((await rig.launch({ batch })).id)
+    const failed = await rig.ended((await rig.launch({ batch, prompt: "FAIL" })).id)
+    const long = await rig.ended((await rig.launch({ batch, prompt: "LONG" })).id)
+    const runs = await rig.launch({ batch, prompt: "HANG" })
+    await rig.launch({ prompt: "HANG TOO" })
+    const { title, output } = await call("superagents_output", { task_id: "map" })
+    expect(title).toBe("4 tasks, 1 running")
+    expect(output).toContain(`<task_output id="${done.id}">\nok\n</task_output>`)
+    expect(output).toMatch(new RegExp(`${failed.id} .*: error, .*\\nReason: .*no credit`))
+    expect(output).toMatch(new RegExp(`superagents_output\\(task_id="${long.id}", offset=\\d+\\)`))
+    expect(output).toMatch(new RegExp(`${runs.id} .*: running, working, .*\\nIt is still running\\.$`))
+    expect(Buffer.byteLength(output)).toBeLessThan(50_000)
+    expect(rig.task(done.id).retrievedAt).toBeDefined()
+    await expect(call("superagents_output", { task_id: "map", offset: 5 })).rejects.toThrow(
+      '`offset` goes with one task; "map" is a batch of 4.',
+    )
+  })
+
+  test("is waited for as a whole", async () => {
+    const batch = "map"
+    const [one, two] = [await rig.launch({ batch }), await rig.launch({ batch, prompt: "TWO" })]
+    const waiting = call("superagents_output", { task_id: "map", block: true })
+    await rig.clock.until(() => [one, two].every(({ id }) => rig.task(id).status === "completed"))
+    expect((await waiting).title).toBe("2 tasks, 0 running")
+  })
+
+  test("is merged one after the other, and what does not fit is named", async () => {
+    const work = { batch: "write", place: "worktree" } as const
+    const ids = [(await rig.launch(work)).id, (await rig.launch({ ...work, prompt: "TWO" })).id]
+    const here = await rig.launch({ batch: "write", prompt: "HERE" })
+    for (const id of [...ids, here.id]) await rig.ended(id)
+    const { title, output } = await call("superagents_task", { merge: "write" })
+    expect(merged).toEqual(ids)
+    expect(title).toBe("Merged 1 of 3")
+    expect(output).toContain("Merged into your files, uncommitted.")
+    expect(output).toContain("Not merged, and nothing was touched: conflict in a.")
+    expect(output).toContain(`Task ${here.id} works in your own folder`)
+  })
+
+  test("gives way to a task of that id", async () => {
+    const { id } = await rig.ended((await rig.launch()).id)
+    await rig.ended((await rig.launch({ batch: id, prompt: "NAMED LIKE IT" })).id)
+    expect((await call("superagents_output", { task_id: id })).output).toContain(`Task: ${id} `)
+  })
+})
