@@ -103,6 +103,7 @@ const RULES: Rules = {
   checkTimeout: lower,
   checkRetries: fewer,
   gate: theirs,
+  fallbackModels: theirs,
   maxParked: lower,
   schemaRetries: fewer,
   fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },

@@ -245,6 +245,12 @@ export const OptionsSchema = z.strictObject({
     .describe(
       "Park tasks whose provider is at its limit, and let them go on when it opens. false: they end as failed.",
     ),
+  fallbackModels: z
+    .record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model")))
+    .default({})
+    .describe(
+      'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. {"general": ["openai/gpt-5-mini"]}',
+    ),
   maxParked: milliseconds
     .default(86_400_000)
     .describe("How long a task may be parked in all before it ends as failed."),

@@ -1,6 +1,7 @@
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
+import { modelKey } from "./limits.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
 import type { TeamResult } from "./team.ts"
@@ -24,6 +25,7 @@ export function accountOf(task: Task): string[] {
   if (!outcome) return []
   const { reason, note, openTodos, receipt } = outcome
   return [
+    ...modelLine(task),
     ...(reason
       ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
       : []),
@@ -50,6 +52,13 @@ function touchedLine({ team, outcome }: Task): string[] {
   const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
   if (!passed || touched.length === 0) return []
   return [`${team ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
+}
+
+/** `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Nothing where it kept its own. */
+export function modelLine({ model, run: { switches = [] } }: Task): string[] {
+  if (switches.length === 0) return []
+  const then = switches.map(({ model: name, step, why }) => `then ${oneLine(name)} from step ${step} (${oneLine(why)})`)
+  return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
 }
 
 function valueLine(value: Value): string {

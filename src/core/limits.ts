@@ -1,4 +1,4 @@
-import { isQueued, isUnattended, type Model, slotsOf, type Task } from "./task.ts"
+import { isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from "./task.ts"
 
 /** The limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
@@ -38,7 +38,8 @@ export function admissible(
     if (task.place) add(byPlace, task.place.kind)
     if (waitsForOwn(task)) return
     add(byAgent, task.agent)
-    if (task.model) add(byModel, modelKey(task.model))
+    const model = modelOf(task)
+    if (model) add(byModel, modelKey(model))
   }
   for (const task of active) {
     if (!isQueued(task)) take(task)
@@ -50,7 +51,8 @@ export function admissible(
     if (task.team) return true
     // Those that nobody launched are no session's: whoever starts them counts them.
     if (!isUnattended(task) && !below(bySession.get(slotsOf(task)), limits.maxConcurrentTasks)) return false
-    const key = task.model && modelKey(task.model)
+    const model = modelOf(task)
+    const key = model && modelKey(model)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
     if (key !== undefined && !below(byModel.get(key), limit)) return false
     if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return false

@@ -145,6 +145,10 @@ export type Run = {
   /** How long it was parked before, in all, and how often. */
   readonly parkedMs?: number
   readonly parkedTimes?: number
+  /** The model that it goes on with in place of its task's, since that was at its limit. */
+  readonly model?: Model
+  /** Each time that it was given another: as `provider/model`, from which of its steps on, and why. */
+  readonly switches?: readonly { readonly model: string; readonly step: number; readonly why: string }[]
 }
 
 /** Why a run is parked: the model that refused it, in whose words, and until when if that was told. */
@@ -388,6 +392,9 @@ export const isQueued = (task: Task): boolean => isActive(task) && task.run.star
 /** True while the parent is still to be told how the last run ended. */
 export const isOwed = (task: Task): task is Task & { delivery: { state: "pending" } } =>
   task.delivery.state === "pending"
+
+/** The model that is asked now. */
+export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model
 
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 

@@ -1,7 +1,9 @@
+import { modelKey } from "./limits.ts"
 import {
   addFigures,
   type Delivery,
   isActive,
+  type Model,
   NO_FIGURES,
   type Outcome,
   type Parked,
@@ -33,6 +35,14 @@ export type TaskEvent =
   | ({ readonly type: "parked"; readonly generation: number } & Parked)
   /** One of its parts has passed first. */
   | { readonly type: "won"; readonly generation: number; readonly winner: string }
+  /** It goes on with another model. */
+  | {
+      readonly type: "switched"
+      readonly generation: number
+      readonly model: Model
+      readonly step: number
+      readonly why: string
+    }
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
@@ -76,6 +86,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return warn(task, event)
     case "parked":
       return park(task, event)
+    case "switched":
+      return switchTo(task, event)
     case "unparked":
       return unpark(task, event)
     case "won":
@@ -119,6 +131,13 @@ function win(task: Task, { generation, winner }: { generation: number; winner: s
   const { team, run } = task
   if (!isActive(task) || run.generation !== generation || team?.kind !== "tries" || team.winner) return task
   return { ...task, team: { ...team, winner } }
+}
+
+function switchTo(task: Task, { generation, model, step, why }: Extract<TaskEvent, { type: "switched" }>): Task {
+  const { run } = task
+  if (!isActive(task) || run.generation !== generation) return task
+  const switches = [...(run.switches ?? []), { model: modelKey(model), step, why }]
+  return { ...task, run: { ...run, model, switches } }
 }
 
 /** The run without its parking, which is added to what it was parked before. */

@@ -18,7 +18,7 @@ import {
 import type { PlaceKind, PlaceNews, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
-import { type Caller, permitEdit, refusalTo } from "./launch/checks.ts"
+import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
 import type { Purse } from "./limits/ledger.ts"
@@ -146,9 +146,14 @@ export class TaskManager {
   }
 
   /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */
-  unpark(reference: string, sessionID: string): { view: TaskView; model: string; others: number } {
+  async unpark(
+    reference: string,
+    sessionID: string,
+    model?: string,
+  ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
-    const found = this.#all.gates.tryNow(task, this.#view(task).phase)
+    const wanted = model === undefined ? undefined : await chooseModel(this.#parts, model)
+    const found = this.#all.gates.tryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
 

@@ -1,4 +1,4 @@
-import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
+import { accountOf, modelLine, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { modelKey } from "../core/limits.ts"
@@ -143,6 +143,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
+    ...(isActive(task) ? modelLine(task) : []),
     ...parkedLines(view),
     ...forkLines(task),
     ...cacheLines(task),

@@ -38,7 +38,7 @@ const MODES = {
   },
   unpark: {
     needs: [],
-    takes: [],
+    takes: ["model"],
     because: "it only tries a parked task now",
   },
   merge: {

@@ -84,7 +84,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const merge = args.merge === true
       const mode = modeOf(withPlace(args))
       if (mode === "merge") return mergeAll(manager, String(args.merge), caller)
-      if (mode === "unpark") return renderUnparked(manager.unpark(args.unpark ?? "", caller.sessionID))
+      if (mode === "unpark")
+        return renderUnparked(await manager.unpark(args.unpark ?? "", caller.sessionID, args.model))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume")
         return resumed(

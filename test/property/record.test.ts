@@ -106,6 +106,8 @@ const run = fc.record<Whole<Run>>({
   parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
   parkedMs: some(whole),
   parkedTimes: some(whole),
+  model: some(fc.record({ provider: text, id: text })),
+  switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })
 const team: fc.Arbitrary<Team> = fc.oneof(
   fc.record<Whole<TriesPlan>>({

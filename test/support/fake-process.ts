@@ -201,7 +201,8 @@ export class FakeProcess {
     }
     this.#deleteUndone(session)
     const stored = session.messages.find(({ id }) => id === prompt.messageID)
-    if (stored) stored.parts = this.#userMessage(prompt).parts
+    const { parts, model } = this.#userMessage(prompt)
+    if (stored) Object.assign(stored, { parts, ...(prompt.model && { model }) })
     else session.messages.push(this.#userMessage(prompt))
     if (prompt.noReply || this.working.has(session.id)) return
     this.working.set(session.id, { type: "busy" })

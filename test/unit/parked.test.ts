@@ -162,7 +162,7 @@ describe("a provider's limit", () => {
     await rig.clock.until(() => rig.view(task.id).phase?.startsWith("parked") === true)
     isSlow = false
     provider.left = 100
-    rig.manager.unpark(task.id, rig.parent)
+    await rig.manager.unpark(task.id, rig.parent)
     expect((await rig.ended(task.id)).status).toBe("completed")
   })
 
@@ -202,7 +202,7 @@ describe("a provider's limit", () => {
     if (!task) throw new Error("not launched")
     await rig.clock.until(() => rig.manager.list(rig.parent).every(({ phase }) => phase?.startsWith("parked")))
     const before = provider.requests
-    expect(rig.manager.unpark(task.id, rig.parent)).toMatchObject({ model: "scripted/alpha", others: 2 })
+    await expect(rig.manager.unpark(task.id, rig.parent)).resolves.toMatchObject({ model: "scripted/alpha", others: 2 })
     await rig.clock.advance(1000)
     expect(provider.requests).toBe(before + 1)
     expect(rig.view(task.id).phase).toMatch(/^parked/)
@@ -421,6 +421,84 @@ describe("while the parent's own model is at its limit", () => {
   })
 })
 
+describe("other models that the user named", () => {
+  const named = { ...settings, fallbackModels: { general: ["scripted/gone", "scripted/beta"] } }
+  /** Answers every model but alpha, which is closed. */
+  const launchOn = async (options: object, bucket = 1) => {
+    const provider = new Provider({ bucket, shutMs: 30 * MINUTE_MS }, options)
+    const { rig } = provider
+    const models: string[] = []
+    rig.script(({ sessionID, toolResults }) => {
+      const prompt = rig.host.stored(sessionID).messages.findLast(({ role }) => role === "user")
+      const model = `${prompt?.model?.provider}/${prompt?.model?.id}`
+      if (sessionID === rig.parent) return undefined
+      models.push(model)
+      if (model === "scripted/alpha") return undefined
+      return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { text: "done by beta" }
+    })
+    const [task] = await provider.launchAll(1)
+    return { provider, rig, models, id: task?.id ?? "" }
+  }
+
+  test("are asked at once where its own is closed for over a minute; steps are kept, and it is told", async () => {
+    const { rig, models, id } = await launchOn(named)
+    const { status } = await rig.ended(id)
+    expect(status).toBe("completed")
+    expect(models).toEqual(["scripted/alpha", "scripted/alpha", "scripted/beta", "scripted/beta"])
+    const asked = rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
+    expect(asked).toHaveLength(1)
+    const line = /Model: scripted\/alpha, then scripted\/beta from step 2 \(limit until \d\d:\d\d\)\./
+    expect(rig.notices().find(({ visible }) => visible.includes("finished"))?.hidden).toMatch(line)
+    const output = await (toolsFor(rig.manager, rig.options).superagents_output as Tool).execute(
+      { task_id: id },
+      rig.caller,
+    )
+    expect(output.output).toMatch(line)
+    expect(rig.host.toasts.filter(({ message }) => message.includes("scripted/gone"))).toHaveLength(1)
+  })
+
+  test("are not asked for a minute, nor where none is named", async () => {
+    const short = new Provider({ bucket: 0, shutMs: 50_000 }, named)
+    const [brief] = await short.launchAll(1)
+    await short.rig.clock.advance(20_000)
+    expect(short.rig.view(brief?.id ?? "").phase).toMatch(/^parked/)
+    expect(short.rig.task(brief?.id ?? "").run).not.toHaveProperty("model")
+    const { rig, models, id } = await launchOn({ ...settings, fallbackModels: { explore: ["scripted/beta"] } })
+    await rig.clock.advance(20_000)
+    expect([isParkedNow(rig, id), models.includes("scripted/beta")]).toEqual([true, false])
+  })
+
+  test("are asked after a minute by the clock, where no time is told", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 60 * MINUTE_MS, tells: false }, named)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    await rig.clock.advance(3 * MINUTE_MS)
+    expect(rig.task(task?.id ?? "").run.switches?.[0]).toMatchObject({ model: "scripted/beta", why: "limit" })
+  })
+
+  test("go with the run: a resume begins with its own", async () => {
+    const { provider, rig, models, id } = await launchOn({ ...named, resumable: ["completed"] })
+    await rig.ended(id)
+    models.length = 0
+    provider.left = 100
+    await rig.clock.advance(31 * MINUTE_MS)
+    await rig.manager.resume(id, { prompt: "FIND more" }, rig.caller)
+    await rig.ended(id)
+    expect(new Set(models)).toEqual(new Set(["scripted/alpha"]))
+  })
+
+  test("may be named by whoever lets a parked task go on", async () => {
+    const { rig, models, id } = await launchOn(settings)
+    await rig.clock.until(() => isParkedNow(rig, id))
+    const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
+    const { output } = await tool.execute({ unpark: id, model: "scripted/beta" }, rig.caller)
+    expect(output).toBe(`${id} (find it) tries scripted/beta now.`)
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(models.at(-1)).toBe("scripted/beta")
+    await expect(rig.manager.unpark(id, rig.parent, "scripted/nothing")).rejects.toThrow('No model "scripted/nothing"')
+  })
+})
+
 describe("what is said of a parked task", () => {
   const closed = async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
@@ -459,7 +537,7 @@ describe("what is said of a parked task", () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
     const { id } = await rig.launch()
     await flush()
-    expect(() => rig.manager.unpark(id, rig.parent)).toThrow(`${id} is not parked: it is working.`)
+    await expect(rig.manager.unpark(id, rig.parent)).rejects.toThrow(`${id} is not parked: it is working.`)
   })
 })
 

@@ -3,12 +3,22 @@ import { answered, close, type Gate, isClosedFor, mayGo, nextProbe, probed, unpr
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
-import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
+import {
+  isActive,
+  isParked,
+  isQueued,
+  type Model,
+  modelOf,
+  type Parked,
+  type Reason,
+  type Task,
+} from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Parts } from "../parts.ts"
+import { Instead, LONG_CLOSED_MS } from "./instead.ts"
 import { announce } from "./notice.ts"
 import { Unpaid } from "./unpaid.ts"
 
@@ -41,18 +51,30 @@ export class Gates {
   /** Models that have answered in this process: a connection to them that fails is no wrong address. */
   readonly #answering = new Set<string>()
   readonly #unpaid = new Unpaid()
+  readonly #instead: Instead
   /** By model: the last that was told to each session whose model was not started for it. */
   readonly #unwoken = new Map<string, readonly Task[]>()
 
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
     this.#ports = ports
+    this.#instead = new Instead(parts, {
+      isOpen: (model) => {
+        const gate = this.#gates.get(model)
+        return gate === undefined || gate.opening !== undefined || mayGo(gate, parts.clock.now()) > 0
+      },
+      switched: (task) => {
+        if (isParked(task)) ports.conductor.deliver(task.id, { type: "opened" })
+        ports.pump()
+      },
+    })
   }
 
   /** What its own session's host tells of a run: a refusal that passes closes its model's gate, an answer opens it. */
   hear(task: Task, event: HostEvent): void {
-    if (!this.#parts.options.gate || !task.model) return
-    const key = modelKey(task.model)
+    const model = modelOf(task)
+    if (!this.#parts.options.gate || !model) return
+    const key = modelKey(model)
     if (event.type === "answered") return this.#heardAnswer(task, key)
     const refusal = refusalOf(event)
     if (refusal) this.#heardRefusal(task, key, refusal)
@@ -101,7 +123,7 @@ export class Gates {
 
   /** A request of a run is about to be sent. True where it must not be: then the run is parked. */
   holds(task: Task): boolean {
-    const key = task.model && modelKey(task.model)
+    const key = keyOf(task)
     const gate = key === undefined ? undefined : this.#gates.get(key)
     if (key === undefined || !gate || !isClosedFor(gate, task.id)) return false
     this.#park(task, key, gate)
@@ -110,15 +132,16 @@ export class Gates {
 
   /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. */
   closedFor(task: Task): boolean {
-    return task.model !== undefined && isClosedFor(this.#gates.get(modelKey(task.model)), task.id)
+    const key = keyOf(task)
+    return key !== undefined && isClosedFor(this.#gates.get(key), task.id)
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
   limitOf(task: Task): { readonly model: string; readonly until?: string; readonly opensIn?: number } | undefined {
-    const gate = task.model && this.#gates.get(modelKey(task.model))
-    if (!gate || !task.model || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
+    const model = keyOf(task)
+    const gate = model && this.#gates.get(model)
+    if (!gate || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
     const now = this.#parts.clock.now()
-    const model = modelKey(task.model)
     return gate.told ? { model, until: moment(gate.opensAt, now), opensIn: Math.max(0, gate.opensAt - now) } : { model }
   }
 
@@ -131,9 +154,14 @@ export class Gates {
   }
 
   /** Somebody wants it tried now. Throws a `CallError` where the task is not parked. */
-  tryNow(task: Task, doing: string = task.status): { readonly model: string; readonly others: number } {
+  tryNow(task: Task, doing: string = task.status, model?: Model): { readonly model: string; readonly others: number } {
     const { parked } = task.run
     if (!isActive(task) || !parked) throw new CallError(`${task.id} is not parked: it is ${doing}.`)
+    if (model) {
+      const others = this.#waiting(parked.model).length - 1
+      this.#instead.give(task, model, "limit")
+      return { model: modelKey(model), others: modelKey(model) === parked.model ? others : 0 }
+    }
     const gate = this.#gates.get(parked.model)
     if (gate) this.#gates.set(parked.model, probed(gate, task.id, this.#parts.clock.now()))
     this.#ports.conductor.deliver(task.id, { type: "opened" })
@@ -168,10 +196,14 @@ export class Gates {
     const now = clock.now()
     const parked = { at: now, model, why: gate.why, ...(gate.told && { until: gate.opensAt }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    if (options.maxParked > 0 && gate.told && gate.opensAt - now > patience)
+    if (options.maxParked > 0 && gate.told && gate.opensAt - now > patience && !this.#instead.isDue(task))
       return void this.#end(task, { code: "limit", text: beyond(model, gate, now) })
     this.#ports.conductor.deliver(task.id, { type: "refused", parked })
     if (options.maxParked > 0) this.#ports.at(now + patience)
+    if (this.#instead.has(task)) {
+      this.#ports.at(now + LONG_CLOSED_MS)
+      this.#goRound(model, gate, now)
+    }
     // Another may see whether it has opened.
     const next = unprobed(this.#gates.get(model) ?? gate, task.id)
     this.#gates.set(model, next)
@@ -186,6 +218,7 @@ export class Gates {
     if (probe && (!probing || !isActive(probing) || this.#waitsForOthers(probing))) gate = unprobed(gate, probe.taskID)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
+    this.#goRound(key, gate, now)
     // Where nobody is parked who could try, a session that is woken does.
     const isOpen = gate.opening !== undefined || (waiting.length === 0 && now >= gate.opensAt && this.#unwoken.has(key))
     if (isOpen) this.#wakeAll(key)
@@ -207,6 +240,15 @@ export class Gates {
     if (going.length > 0) this.#ports.pump()
   }
 
+  /** Those for whom the user named other models do not wait for one that stays closed for long. */
+  #goRound(key: string, gate: Gate, now: number): void {
+    if (gate.opening) return
+    const isLong = gate.told && gate.opensAt - now > LONG_CLOSED_MS
+    const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
+    const tired = this.#waiting(key).filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
+    this.#instead.choose(tired, gate.told ? `limit until ${moment(gate.opensAt, now)}` : "limit")
+  }
+
   #wakeAll(key: string): void {
     const unwoken = this.#unwoken.get(key) ?? []
     this.#unwoken.delete(key)
@@ -219,7 +261,7 @@ export class Gates {
    */
   #waiting(key: string): readonly Task[] {
     const { store } = this.#parts
-    const own = store.active().filter(({ model }) => model && modelKey(model) === key)
+    const own = store.active().filter((task) => keyOf(task) === key)
     const isOpening = this.#gates.get(key)?.opening !== undefined
     const parked = own.filter((task) => isParked(task) && !(isOpening && store.run(task.id)?.goesOn))
     parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
@@ -244,6 +286,11 @@ export class Gates {
   #end({ id, run }: Task, reason: Reason): boolean {
     return this.#ports.conductor.end(id, run.generation, { type: "failed", reason })
   }
+}
+
+const keyOf = (task: Task): string | undefined => {
+  const model = modelOf(task)
+  return model && modelKey(model)
 }
 
 const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>

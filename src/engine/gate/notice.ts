@@ -1,6 +1,6 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKey } from "../../core/limits.ts"
-import { isUnattended, type Task } from "../../core/task.ts"
+import { isUnattended, modelOf, type Task } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { count } from "../../lib/text.ts"
 import { tellIdle } from "../conductor/telling.ts"
@@ -35,7 +35,10 @@ const concerned = ({ store }: Parts, model: string): readonly Task[] =>
 
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
 
-const keyOf = ({ model }: Task): string => (model ? modelKey(model) : "")
+const keyOf = (task: Task): string => {
+  const model = modelOf(task)
+  return model ? modelKey(model) : ""
+}
 
 const headline = (model: string, gate: Gate, now: number): string =>
   gate.told ? `${model} is at its limit until ${moment(gate.opensAt, now)}` : `${model} is at its limit`

@@ -1,5 +1,5 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isPart, isQueued, type Model, slotsOf, type Task } from "../../core/task.ts"
+import { isParked, isPart, isQueued, type Model, modelOf, slotsOf, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
@@ -154,9 +154,10 @@ export class Queue {
   }
 
   /** A run that waited for its slot while others spent what there was ends. */
-  #endBeyondLimits({ id, parentID, run, model }: Task): boolean {
+  #endBeyondLimits(task: Task): boolean {
+    const { id, parentID, run } = task
     const { allowance, conductor, unpaid } = this.#ports
-    const unasked = run.startedAt === undefined ? unpaid(model) : undefined
+    const unasked = run.startedAt === undefined ? unpaid(modelOf(task)) : undefined
     if (unasked !== undefined) {
       const reason = { code: "provider", text: `Not begun: ${unasked}` } as const
       return conductor.end(id, run.generation, { type: "failed", reason })

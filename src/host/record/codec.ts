@@ -27,6 +27,8 @@ const Schema = z.custom<Readonly<Record<string, unknown>>>(
   (given) => typeof given === "object" && given !== null && !Array.isArray(given),
 )
 
+const Model = z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() })
+
 const Run = z.object({
   generation: z.int().min(0),
   promptID: z.string(),
@@ -46,6 +48,8 @@ const Run = z.object({
   parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
   parkedMs: z.number().optional(),
   parkedTimes: z.number().optional(),
+  model: Model.optional(),
+  switches: z.array(z.object({ model: z.string(), step: z.number(), why: z.string() })).optional(),
 })
 
 const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })
@@ -189,7 +193,7 @@ const Draft = z.object({
   parentMessageID: z.string(),
   description: z.string(),
   agent: z.string(),
-  model: z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() }).optional(),
+  model: Model.optional(),
   batch: z.string(),
   depth: z.int().min(0),
   fork: z
