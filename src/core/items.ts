@@ -83,6 +83,28 @@ function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): str
   return `Items: ${grouped(valid)} valid, ${grouped(failed)} failed, ${grouped(running)} running, ${grouped(notBegun)} not begun, of ${grouped(total)}.`
 }
 
+/** The same in a few words, without what there is none of: `4 valid, 1 running of 6`. */
+export function countsText({ valid, failed, running, notBegun, total }: ItemCounts): string {
+  const all = [
+    [valid, "valid"],
+    [failed, "failed"],
+    [running, "running"],
+    [notBegun, "not begun"],
+  ] as const
+  const shown = all.filter(([many]) => many > 0).map(([many, what]) => `${grouped(many)} ${what}`)
+  return `${shown.join(", ")} of ${grouped(total)}`
+}
+
+/** What the parts of a team have come to, as far as these are known. */
+export function teamText({ id, team, outcome, run }: Task, members: readonly Member[]): string | undefined {
+  if (!team) return undefined
+  const { team: result } = outcome ?? {}
+  if (result?.kind === "each") return countsText({ ...result, running: 0 })
+  if (result) return result.won === undefined ? "none passed" : `won by ${oneLine(result.won)}`
+  const own = members.filter(({ task: { part } }) => part?.of === id && part.run === run.generation)
+  return countsText(countItems(team.kind === "tries" ? team.count : team.total, own, []))
+}
+
 /** A row of the ledger: `value` of a valid one, `reason` of one that failed. */
 export type ItemRow = {
   readonly index: number

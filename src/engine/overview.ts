@@ -83,6 +83,8 @@ export class Overview {
 
   /** `listener` is called with the id of a task that may look different now; it must not throw. Returns the end of it. */
   subscribe(listener: (id: string) => void): () => void {
-    return this.#parts.store.subscribe(listener)
+    const { store } = this.#parts
+    // What a part comes to is seen of its team.
+    return store.subscribe((id) => listener(store.get(id)?.part?.of ?? id))
   }
 }

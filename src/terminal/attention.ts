@@ -1,6 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { type BoardTask, headOf } from "../board/task.ts"
-import { type Ask, isActive, isUnattended } from "../core/task.ts"
+import { type Ask, isActive, isPart, isUnattended } from "../core/task.ts"
 import { askToast, endToast } from "../delivery/toast.ts"
 import { oneLine } from "../lib/text.ts"
 import type { Change } from "./source.ts"
@@ -17,7 +17,7 @@ export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
   }
   return {
     onChange: ({ seen: { task }, before }: Change) => {
-      if (!isUnattended(task) && before && isActive(before) && !isActive(task)) notify(endToast(task))
+      if (!isUnattended(task) && !isPart(task) && before && isActive(before) && !isActive(task)) notify(endToast(task))
     },
     onNeed: (task: BoardTask, what: string) => notify({ title: headOf(task), message: oneLine(what) }),
     onAsk: (ask: Ask, { seen: { task } }: Change) => {

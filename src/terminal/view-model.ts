@@ -1,6 +1,7 @@
 import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { payer } from "../core/bill.ts"
+import { teamText } from "../core/items.ts"
 import {
   addUsage,
   billedTokens,
@@ -111,14 +112,21 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
     tone,
     icon: ICONS[tone],
     title: oneLine(task.description),
-    facts: [timeOf(task, now), ...(phase ? [] : callsText(seen, all))].join(" · "),
+    facts: [timeOf(task, now), ...(phase ? [] : [...teamTexts(task, all), ...callsText(seen, all)])].join(" · "),
     detail: phase && detailOf(seen, phase, all),
   }
 }
 
 /** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
 export const stateText = (seen: Seen, all: readonly Seen[]): string =>
-  `${seen.task.agent}, ${phaseIn(seen, all) ?? seen.task.status}`
+  [seen.task.agent, phaseIn(seen, all) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
+
+/** Of one that stands for several: what its parts have come to, as far as they are known. */
+function teamTexts(task: Task, all: readonly Seen[]): readonly string[] {
+  const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
+  const text = teamText(task, members)
+  return text === undefined ? [] : [text]
+}
 
 /** In a few words, for where there is no room for more; undefined while nothing runs. */
 export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
@@ -244,7 +252,12 @@ function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
   if (progress?.retry && phase === "retrying") {
     return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
   }
-  return [phase, ...callsText(seen, all), ...(progress?.recentTools.slice(-1) ?? [])].join(" · ")
+  return [
+    phase,
+    ...teamTexts(seen.task, all),
+    ...callsText(seen, all),
+    ...(progress?.recentTools.slice(-1) ?? []),
+  ].join(" · ")
 }
 
 function callsText(seen: Seen, all: readonly Seen[]): string[] {

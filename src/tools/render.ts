@@ -1,6 +1,7 @@
 import { accountOf, modelLine, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
+import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
 import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
@@ -158,7 +159,10 @@ export const marked = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
 /** The status, and what a task that has not ended is doing. */
-export function statusOf(view: TaskView): string {
+export const statusOf = (view: TaskView): string =>
+  view.counts ? `${stateOf(view)}, ${countsText(view.counts)}` : stateOf(view)
+
+function stateOf(view: TaskView): string {
   const { task, phase, retry } = view
   if (phase === undefined) return view.merging ? `${task.status}, ${MERGING}` : task.status
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`

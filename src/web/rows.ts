@@ -1,9 +1,12 @@
 import type { Board, BoardTask } from "../board/service.ts"
 import { batchName } from "../core/batch.ts"
 import { costOfDay } from "../core/bill.ts"
+import { countsText, itemLines } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
+import type { TeamResult } from "../core/team.ts"
+import { tryLines } from "../core/tries.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
 
@@ -13,7 +16,8 @@ const LAST_TEXT_CHARS = 400
 export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
   const { task } = view
   const { run, outcome, model } = task
-  const day = costOfDay(task, view.thisRun.usage, now)
+  // Of a team its parts have cost what there is: they have no rows.
+  const day = costOfDay(task, task.team ? view.whole.usage : view.thisRun.usage, now)
   return {
     id: task.id,
     sessionID: task.sessionID,
@@ -24,6 +28,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
+    counts: view.counts && countsText(view.counts),
     merging: view.merging,
     forked: task.fork !== undefined,
     place: task.place?.kind,
@@ -63,11 +68,15 @@ export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
     filesMeanwhile: work ? [] : (outcome?.meanwhile?.files ?? []),
     merge: work?.merge,
     receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
+    parts: partsOf(outcome?.team),
     check: run.check,
     checkOutput: receipt?.check?.output,
     openTodos: outcome?.openTodos ?? 0,
   }
 }
+
+const partsOf = (team: TeamResult | undefined): readonly string[] | undefined =>
+  team && (team.kind === "tries" ? tryLines(team) : itemLines(team))
 
 /** The board task whose thread this is a run of. */
 export const boardTaskOf = (task: Task): string | undefined =>

@@ -27,6 +27,8 @@ export type AgentRow = {
   readonly batch?: string
   readonly status: Status
   readonly phase?: Phase
+  /** Of one that stands for several: what its parts have come to, in a few words. */
+  readonly counts?: string
   /** It has completed, and its work is checked once more and brought home: that can be stopped. */
   readonly merging?: true
   readonly forked: boolean
@@ -78,6 +80,8 @@ export type AgentFacts = {
   readonly merge?: Merge
   /** What was really done: the commands that ran, what the tests reported, the check. */
   readonly receipt?: readonly string[]
+  /** Of one that stands for several: a line for each try, or for why items failed. */
+  readonly parts?: readonly string[]
   /** The command that had to pass, and the end of what it wrote where it did not. */
   readonly check?: string
   readonly checkOutput?: string

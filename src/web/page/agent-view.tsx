@@ -75,6 +75,7 @@ function Agent(props: { agent: AgentRow }) {
       </For>
       <Ending agent={props.agent} note={known()?.note} />
       <Figures agent={props.agent} detail={known()} />
+      <Parts lines={known()?.parts ?? []} />
       <Receipt lines={known()?.receipt ?? []} output={known()?.checkOutput} />
       <Asked run={known()?.runs.at(-1)} />
       <Said agent={props.agent} answer={known()?.answer} error={detail.error as Error | undefined} again={refetch} />
@@ -172,6 +173,20 @@ function Retry(props: { message: string; again: () => unknown }) {
         Try again
       </button>
     </p>
+  )
+}
+
+/** Of one that stands for several: what each try came to, or why items failed. */
+function Parts(props: { lines: readonly string[] }) {
+  return (
+    <Show when={props.lines.length > 0}>
+      <section aria-label="What it stands for">
+        <h3>What it stands for</h3>
+        <ul class="u-plain file-list">
+          <For each={props.lines}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
+        </ul>
+      </section>
+    </Show>
   )
 }
 

@@ -99,8 +99,13 @@ export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] 
 /** Its model's provider is at its limit, and it waits for that. */
 export const isParked = ({ phase }: Pick<AgentRow, "phase">): boolean => phase?.startsWith("parked") === true
 
-/** A word for what an agent is doing or how it ended. */
+/** A word for what an agent is doing or how it ended; of one that stands for several, with what they have come to. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+  const { tone, text } = ownState(agent)
+  return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
+}
+
+function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
     const waits = agent.phase === "queued" || isParked(agent)

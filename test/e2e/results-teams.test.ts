@@ -1,0 +1,124 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+
+/** Several agents at one thing, and one prompt for many items, on the real host. */
+
+let model: ScriptedModel
+let host: Host
+let user: Repository
+let session: string
+
+beforeAll(async () => {
+  model = await startModel()
+  host = await startPlugged(model, { schemaRetries: 0 }, { permission: { bash: "allow" } })
+  user = new Repository(host.directory)
+}, 90_000)
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(async () => {
+  model.reset()
+  session = await openSession(host)
+})
+
+const task = (args: Record<string, unknown>) =>
+  callTool(
+    host,
+    model,
+    session,
+    "superagents_task",
+    { description: "do it", agent: "general", ...args },
+    { timeout: 90_000 },
+  )
+const output = async (id: string) =>
+  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
+const children = async () => (await unwrap(host.client.session.children({ sessionID: session }))).length
+const told = async () => (await notified(host, session, 1, 120_000))[0]
+
+test("a ladder is won by its second rung, which reads what became of the first, and merged once", async () => {
+  user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit("before")
+  const asked: string[] = []
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.includes("MEND-IT")) return undefined
+    if (sinceUser.length > 0) return { text: "done" }
+    asked.push(firstUser)
+    const word = asked.length === 1 ? "nearly" : "right"
+    return { tools: [{ name: "bash", args: { command: `echo ${word} > sum.txt`, description: "works" } }] }
+  })
+  const rungs = ["scripted/alpha", "scripted/beta"]
+  const launched = await task({
+    prompt: "MEND-IT",
+    tries: rungs,
+    check: "sh test/sum.test.sh",
+    guard: ["test/**"],
+    merge: true,
+  })
+  const { id } = launchedFrom(launched)
+  const notice = await told()
+  expect(notice?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)
+  expect(notice?.hidden).toContain("Merged into your files, uncommitted.")
+  expect(asked).toHaveLength(2)
+  expect(asked[1]).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")
+  expect(readFileSync(join(host.directory, "sum.txt"), "utf8")).toBe("right\n")
+  const text = await output(id)
+  expect(text).toMatch(/^1 scripted\/alpha: check did not pass \(exit code 1\), .*refs\/superagents-cleared\//m)
+  expect(text).toMatch(/^2 scripted\/beta: won, /m)
+  expect(user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
+  const list = (await callTool(host, model, session, "superagents_list", {})).output ?? ""
+  expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
+  expect(list).toContain("1 valid, 1 failed of 2")
+}, 180_000)
+
+test("tries without a check are refused, and nothing is launched", async () => {
+  const { error } = await task({ prompt: "X", tries: 3 })
+  expect(error).toContain("`tries` needs `check`")
+  expect(await children()).toBe(0)
+})
+
+const answers = () =>
+  model.use(({ sessionID, firstUser }) => {
+    const item = /LOOK-AT (\d+)/.exec(firstUser)?.[1]
+    if (sessionID === session || item === undefined) return undefined
+    return { text: Number(item) % 3 === 1 ? "no JSON" : `{"n": ${item}}` }
+  })
+const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
+
+test("a map of six items of which two fail tells unasked which, and why", async () => {
+  answers()
+  const { id } = launchedFrom(await task({ prompt: "LOOK-AT {{item}}", each: [0, 1, 2, 3, 4, 5], schema: SCHEMA }))
+  const notice = await told()
+  expect(notice?.hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
+  expect(notice?.hidden).toMatch(/- 2 failed \(item 1, 4\): Its answer did not match the schema/)
+  const file = join(host.directory, ".opencode/superagents", `${id}.jsonl`)
+  expect(notice?.hidden).toContain(file)
+  const rows = readFileSync(file, "utf8").trim().split("\n")
+  expect(rows.map((row) => JSON.parse(row).state)).toEqual(["valid", "failed", "valid", "valid", "failed", "valid"])
+  // And the session of the map itself.
+  expect(await children()).toBe(7)
+}, 180_000)
+
+test("more items than 25 ask the user first, and are one child more", async () => {
+  answers()
+  const each = Array.from({ length: 40 }, (_none, nth) => nth * 3)
+  const calling = task({ prompt: "LOOK-AT {{item}}", each, schema: SCHEMA })
+  const [question] = await eventually(async () => {
+    const open = await unwrap(host.client.permission.list())
+    return open.length > 0 && open
+  })
+  expect(question).toMatchObject({
+    permission: "superagents_each",
+    patterns: [expect.stringMatching(/^40 items for general \(/)],
+  })
+  await host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
+  launchedFrom(await calling)
+  const notice = await told()
+  expect(notice?.hidden).toContain("Items: 40 valid, 0 failed, 0 running, 0 not begun, of 40.")
+  expect(await children()).toBe(1)
+}, 180_000)
