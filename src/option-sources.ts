@@ -120,7 +120,7 @@ const RULES: Rules = {
  */
 export function meet(own: unknown, project: unknown): Met {
   const mine = readOptions(own)
-  const other = readOptions(project, complete(mine.given))
+  const other = readOptions(project, own === undefined ? undefined : complete(mine.given))
   const held: string[] = []
   const options = complete(met(RULES, mine.given, other.given, "", held))
   const problems = [...mine.problems, ...other.problems]

@@ -70,6 +70,14 @@ export type StoryRun = {
   readonly text: string
 }
 
+/** What a person says in a session: `folder` is the session's. */
+export type Word = {
+  readonly sessionID: string
+  readonly folder: string
+  readonly text: string
+  readonly agent: string
+}
+
 /** Every promise may reject with a `HostError`. */
 export interface Hand {
   /** What the question offers; undefined where it is not open any more. */
@@ -82,8 +90,8 @@ export interface Hand {
   session(sessionID: string): Promise<{ readonly title: string; readonly folder: string } | undefined>
   /** Begins a conversation; returns its id. */
   open(title: string): Promise<string>
-  /** Stores what the person says in a session; nobody answers it yet. */
-  write(sessionID: string, text: string, agent: string): Promise<void>
+  /** Says in a session what the person says; this agent begins a turn with it. Resolves when the host has taken it. */
+  write(word: Word): Promise<void>
   /** A task's runs, oldest first. */
   story(task: Task): Promise<readonly StoryRun[]>
 }

@@ -69,7 +69,7 @@ function personOf({ manager, options, connection }: PageSetup): Person {
     session: (sessionID) => hand.session(sessionID),
     open: (title) => hand.open(title),
     discard: (sessionID) => host.deleteSession(sessionID),
-    write: (sessionID, text, agent) => hand.write(sessionID, text, agent),
+    write: (word) => hand.write(word),
     agents: () => host.agents(),
     models: () => host.models(),
     limits: limitsOf(options),

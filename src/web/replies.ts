@@ -11,7 +11,7 @@ const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
 /**
  * What a person says to a board task's owner: in its thread, as if it were typed there. While a run goes on it reads it
- * at its next step; else a run begins with it.
+ * at its next step; else its turn begins with it, and the board takes that for a run as it does when it was typed.
  */
 export function repliesRoutes(source: () => Source): Hono {
   const routes = new Hono()
@@ -29,10 +29,10 @@ export function repliesRoutes(source: () => Source): Hono {
     const run = agents.list().find((view) => view.task.sessionID === threadId && isActive(view.task))?.task
     if (run) await person.call({ tell: run.id, prompt: text }, NOBODY)
     else {
-      if (threadId === undefined || !(await person.session(threadId)))
+      const thread = threadId === undefined ? undefined : await person.session(threadId)
+      if (threadId === undefined || !thread)
         throw new WebError(409, `Task #${id} has no thread yet. Run it once; then its owner can be answered.`)
-      await person.write(threadId, text, task.owner)
-      await board.run(id)
+      await person.write({ sessionID: threadId, folder: thread.folder, text, agent: task.owner })
     }
     return context.json(taskRow(await board.get(id), board))
   })

@@ -33,7 +33,7 @@ test("a fork knows what was said, is launched with the same words, keeps the par
   const { id, child, output } = await launch(host, model, session, { prompt: "WHICH WORD", fork: true })
   expect(output).toMatch(
     new RegExp(
-      `^Background task launched\\. Task ID: ${id}.*\nInherited: 3 messages, about [\\d,]+ tokens\nYou will be told`,
+      `^Background task launched\\. Task ID: ${id}.*\nInherited: 3 messages, about [\\d,]+ tokens\nLimits: .*\nYou will be told`,
     ),
   )
   const request = await model.waitFor(({ sessionID }) => sessionID === child)

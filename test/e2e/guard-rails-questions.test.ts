@@ -11,7 +11,7 @@ beforeAll(async () => {
   model = await startModel()
   host = await startPlugged(
     model,
-    { permissionTimeout: 6000, stallTimeout: 2500, pollInterval: 500 },
+    { permissionTimeout: 12_000, stallTimeout: 2500, pollInterval: 500 },
     { permission: { "*": "allow", bash: "ask" } },
   )
   await ask(host, await openSession(host), "warm up")

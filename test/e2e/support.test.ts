@@ -26,6 +26,8 @@ describe("the scripted model on a real host", () => {
     model.use((request) => (request.lastUser === "hello" ? { text: "good day to you", chunks: 4 } : undefined))
     const sessionID = await openSession(host)
     expect(await ask(host, sessionID, "hello")).toBe("good day to you")
+    // Another model reads its own name in the system prompt.
+    model.prefixes.allow(sessionID)
     expect(await ask(host, sessionID, "something unscripted", { model: "scripted/beta" })).toBe("ok")
     expect(model.requests.map((request) => request.model)).toEqual(["alpha", "beta"])
     expect(model.requests[1]).toMatchObject({ sessionID, firstUser: "hello", lastUser: "something unscripted" })

@@ -169,17 +169,17 @@ describe.skipIf(!browser)("on the page", () => {
   })
 
   test("an agent is launched in a new conversation, told, and resumed; its runs and calls are shown", async () => {
-    let told = (_text: string) => {}
-    const heard = new Promise<string>((resolve) => {
-      told = resolve
+    let go = () => {}
+    // Its first answer waits until the word is with it, and its second step reads that.
+    const told = new Promise<void>((resolve) => {
+      go = resolve
     })
     model.use(async ({ firstUser, lastUser, sinceUser, userTexts }) => {
       if (!firstUser.startsWith("P-LAUNCHED")) return undefined
       if (lastUser.startsWith("And now?")) return { text: "Nothing more." }
+      await told
       if (sinceUser.length === 0 && userTexts.length === 1) return bash("echo counted")
-      if (userTexts.some((each) => each.includes("Count twice."))) told("Count twice.")
-      await heard
-      return { text: userTexts.length > 1 ? "There are 84." : "There are 42." }
+      return { text: userTexts.some((each) => each.includes("Count twice.")) ? "There are 84." : "There are 42." }
     })
     const page = await open()
     await page.keyboard.press("n")
@@ -193,6 +193,8 @@ describe.skipIf(!browser)("on the page", () => {
     await sheet.getByRole("button", { name: "Say something …" }).click()
     await sheet.getByLabel("It reads this at its next step").fill("Count twice.")
     await sheet.getByRole("button", { name: "Say it" }).click()
+    await sheet.getByLabel("It reads this at its next step").waitFor({ state: "detached" })
+    go()
     await sheet.locator(".prose", { hasText: "There are 84." }).waitFor()
     await sheet.getByRole("region", { name: "What it did" }).getByText("echo counted").waitFor()
     await sheet.getByText("launched by").waitFor()

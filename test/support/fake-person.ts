@@ -1,5 +1,5 @@
 import type { Ask, Usage } from "../../src/core/task.ts"
-import type { Question, Reply } from "../../src/host/person.ts"
+import type { Question, Reply, Word } from "../../src/host/person.ts"
 import type { Called, Limits, Person } from "../../src/web/ports.ts"
 
 const NO_LIMITS: Limits = {
@@ -18,7 +18,7 @@ export class FakePerson implements Person {
   readonly questions = new Map<string, Question>()
   readonly replies: { readonly ask: string; readonly reply: Reply }[] = []
   readonly calls: { readonly args: Readonly<Record<string, unknown>>; readonly session: string }[] = []
-  readonly written: { readonly session: string; readonly text: string; readonly agent: string }[] = []
+  readonly written: Word[] = []
   readonly cleared: string[] = []
   readonly sessions = new Map<string, { title: string; folder: string }>()
   limits: Limits = NO_LIMITS
@@ -57,7 +57,7 @@ export class FakePerson implements Person {
   }
 
   discard = async (id: string) => void this.sessions.delete(id)
-  write = async (session: string, text: string, agent: string) => void this.written.push({ session, text, agent })
+  write = async (word: Word) => void this.written.push(word)
   agents = async () => ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
   models = async () => ["mock/one", "mock/two"]
   spent: Usage | undefined

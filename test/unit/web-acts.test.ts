@@ -205,8 +205,8 @@ describe("a reply to a board task", () => {
 
   test("stands in its thread, and has its owner go on", async () => {
     const { status, json } = await ask("POST", "/api/tasks/5/reply", { text: " A quarter. " })
-    expect([status, json]).toMatchObject([200, { id: "5", state: "running" }])
-    expect(person.written).toEqual([{ session: "ses_thread", text: "A quarter.", agent: "plan" }])
+    expect([status, json]).toMatchObject([200, { id: "5" }])
+    expect(person.written).toEqual([{ sessionID: "ses_thread", folder: "", text: "A quarter.", agent: "plan" }])
   })
 
   test("is told to its run while that goes on", async () => {

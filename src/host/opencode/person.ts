@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { HostError } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
-import type { Conversation, Hand, Question, Reply, StoryRun } from "../person.ts"
+import type { Conversation, Hand, Question, Reply, StoryRun, Word } from "../person.ts"
 import { call, find } from "./client.ts"
 import { storyOf } from "./story.ts"
 import { THREAD_KEY } from "./threads.ts"
@@ -76,9 +76,9 @@ export class OpencodeHand implements Hand {
     return (await call("create a session", this.#client.session.create({ directory: this.#directory, title }))).id
   }
 
-  async write(sessionID: string, text: string, agent: string): Promise<void> {
+  async write({ sessionID, folder: directory, text, agent }: Word): Promise<void> {
     const parts = [{ type: "text" as const, text }]
-    await call("store a message", this.#client.session.prompt({ sessionID, agent, noReply: true, parts }))
+    await call("send a message", this.#client.session.promptAsync({ sessionID, directory, agent, parts }))
   }
 
   story({ sessionID, id }: Task): Promise<readonly StoryRun[]> {
