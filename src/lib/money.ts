@@ -9,9 +9,11 @@ export const dollars = (amount: number, atLeast = false): string => {
   return `${atLeast ? "at least " : ""}$${fixed(amount, digits, digits)}`
 }
 
-/** A sum for a person who looks at the whole: `$4.37`; with four digits where it is less than a dollar. */
+const LEAST_IN_CENTS = 0.1
+
+/** A sum for a person who looks at the whole: `$4.37`, `$0.88`; with four digits where it is less than ten cents. */
 export const cents = (amount: number, atLeast = false): string => {
-  const digits = amount >= 1 || amount === 0 ? 2 : 4
+  const digits = amount >= LEAST_IN_CENTS || amount === 0 ? 2 : 4
   return `${atLeast ? "at least " : ""}$${fixed(amount, 2, digits)}`
 }
 

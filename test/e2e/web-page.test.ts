@@ -39,7 +39,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".needs-panel").textContent()).toContain("CC BY or CC BY-SA?")
     expect(await page.locator(".work-card").count()).toBe(3)
     expect(await page.locator(".day-bar").count()).toBe(11)
-    expect(await page.locator(".head-figures").textContent()).toContain("$0.8800 of $5.00 today")
+    expect(await page.locator(".head-figures").textContent()).toContain("$0.88 of $5.00 today")
     expect(await page.title()).toBe("(3) beans · superagents")
     await page.getByRole("link", { name: /^Board/ }).click()
     await page.locator("[data-column=waiting] .task-card").first().waitFor()
@@ -516,12 +516,15 @@ describe.skipIf(!browser)("the page", () => {
     const day = workingDay()
     const { board } = day
     board.put({ id: "30", title: "x".repeat(150), owner: "y".repeat(60) })
+    const patch = `@@ -1 +1 @@\n-${"before ".repeat(60)}\n+${"after_".repeat(60)}\n`
+    day.agents.diffs.set("bg_past0000", [{ file: "src/loader.ts", patch, additions: 1, deletions: 1 }])
     const web = await serve({ ...day, board })
     const { page } = await open(web.link, { width, height: 740 })
     await live(page)
     for (const hash of PLACES) {
       await go(page, hash)
       await settled(page, hash)
+      if (hash.endsWith("bg_past0000")) await page.locator(".sheet .patch-line").first().waitFor()
       const wide = await page.evaluate(() =>
         [document.documentElement, document.querySelector(".sheet-body")].some(
           (element) => element !== null && element.scrollWidth > element.clientWidth + 1,

@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../core/bill.ts"
-import { budget, dollars as spent } from "../../lib/money.ts"
+import { budget, cents, dollars as spent } from "../../lib/money.ts"
 import { oneLine, short as shortOf } from "../../lib/text.ts"
 
 const SECOND_MS = 1000
@@ -20,6 +20,10 @@ export function ago(ms: number): string {
 
 /** `$0.0042`, `$12.30`, as everywhere. `atLeast`: not all of it is known. */
 export const dollars = (cost: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${spent(cost)}`
+
+/** `$0.88 of $5.00` for the sum of a day, or what was spent alone where `allowed` is 0. */
+export const daySpent = (cost: number, atLeast: boolean, allowed = 0): string =>
+  `${atLeast ? "≥ " : ""}${cents(cost)}${allowed > 0 ? ` of ${budget(allowed)}` : ""}`
 
 /** `$0.8800 of $5.00`, or what was spent alone where `allowed` is 0. */
 export const dollarsOf = (cost: number, atLeast: boolean, allowed = 0): string =>

@@ -1,6 +1,6 @@
 import { createMemo, For, Show } from "solid-js"
 import { api } from "./api.ts"
-import { dollarsOf } from "./format.ts"
+import { daySpent } from "./format.ts"
 import { Keys } from "./keys.tsx"
 import { spentOfDay } from "./money.tsx"
 import { needs } from "./needs.tsx"
@@ -32,7 +32,7 @@ export function Header() {
             <Figure value={String(failures().length)} name="failed" tone="fail" />
           </Show>
           <Figure
-            value={dollarsOf(spent().cost, spent().atLeast, state.limits?.dayCost)}
+            value={daySpent(spent().cost, spent().atLeast, state.limits?.dayCost)}
             name={(state.limits?.dayCost ?? 0) > 0 ? "today" : "in 24 h"}
           />
         </ul>

@@ -1,5 +1,5 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
-import { clockTime, dollars, dollarsOf } from "./format.ts"
+import { clockTime, daySpent, dollars } from "./format.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./spend.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"
@@ -31,7 +31,7 @@ export function Money() {
     <section class="panel" aria-labelledby="money-title">
       <div class="panel-bar">
         <h2 id="money-title">
-          Spent in 24 hours <span class="u-count">{dollarsOf(spent().cost, spent().atLeast, limit())}</span>
+          Spent in 24 hours <span class="u-count">{daySpent(spent().cost, spent().atLeast, limit())}</span>
         </h2>
         <Show when={limit() > 0}>
           <meter
@@ -41,7 +41,7 @@ export function Money() {
             high={limit() * 0.75}
             optimum="0"
             value={Math.min(spent().cost, limit())}
-            aria-label={`${dollarsOf(spent().cost, spent().atLeast, limit())} spent`}
+            aria-label={`${daySpent(spent().cost, spent().atLeast, limit())} spent`}
           />
         </Show>
       </div>
