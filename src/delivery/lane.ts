@@ -24,6 +24,8 @@ export type Lane = {
   readonly items: Item[]
   /** The parent became idle since the last send began. */
   idled: boolean
+  /** Tasks whose news is to wake the parent, which is not there yet. */
+  readonly roused: Set<string>
   /** Ends the wait of a lane that may not send now. */
   release: () => void
   /** A stored message that was to wake the parent and left that to the next; the next takes it off. */
@@ -37,4 +39,11 @@ export type Lane = {
 /** A message that is to start its parent's model, and what it tells of. */
 export type Waking = { readonly prompt: Prompt; readonly task: Task }
 
-export const newLane = (): Lane => ({ state: "resting", items: [], idled: false, isWaking: false, release: () => {} })
+export const newLane = (): Lane => ({
+  state: "resting",
+  items: [],
+  roused: new Set(),
+  idled: false,
+  isWaking: false,
+  release: () => {},
+})

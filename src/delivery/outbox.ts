@@ -66,7 +66,8 @@ export class Outbox {
     if (!isOwed(task)) return
     const lane = this.#lane(task.parentID)
     if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
-    lane.items.push({ task, wake: task.delivery.wake, maybeTold })
+    const isRoused = lane.roused.delete(task.id)
+    lane.items.push({ task, wake: task.delivery.wake || isRoused, maybeTold })
     lane.release()
     if (lane.state !== "resting") return
     lane.state = "sending"
@@ -79,6 +80,7 @@ export class Outbox {
     const lane = this.#lane(parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
     if (item) item.wake = true
+    else if (isOwed(task)) lane.roused.add(task.id)
     else this.#ports.run("wake", () => this.#rouse(task, lane))
   }
 
@@ -281,8 +283,12 @@ export class Outbox {
     if (prompt.noReply) await host.prompt(prompt)
     else await this.#start({ prompt, task }, lane)
     await this.#confirm(prompt)
+    // It may have been stopped between the moment in which the host took this and that in which it began.
+    if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
     await told(task, "confirmed", notice.handsOver)
-    lane.owed = !last && wakes ? { prompt, task } : undefined
+    // It may be to wake since it was sent.
+    const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
+    lane.owed = owes ? { prompt, task } : undefined
     if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
     return true
   }

@@ -117,19 +117,101 @@ test("a word to an agent whose turn then ends at a refused question is read", as
   expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
 })
 
-test.fails("a task is cleared while a word is on its way to it: who told it hears of that", async () => {
+test("a task is cleared while a word is on its way to it: who told it hears of that", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", HANG)
   const { id } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
   rig.host.onCall = (method) => (method === "prompt" ? { slow: 2000 } : undefined)
-  let isAnswered = false
-  const told = rig.manager.tell(id, "MORE", rig.caller).finally(() => {
-    isAnswered = true
-  })
-  told.catch(() => {})
+  const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
   await rig.settle()
   await rig.manager.clear(rig.parent)
   await rig.clock.advance(MINUTE)
-  expect(isAnswered).toBe(true)
+  expect(await Promise.race([told, "nothing came back"])).toBe(`Task ${id} was cleared: it was told nothing.`)
+})
+
+test("an agent that is being stopped launches nothing more: nobody would look after it", async () => {
+  const rig = new Rig({ options: { maxDepth: 2 } })
+  rig.onPrompt("WORK", HANG)
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  rig.host.onCall = (method) => (method === "abort" || method === "createSession" ? { slow: 2000 } : undefined)
+  const launching = rig.launch({ prompt: "WORK" }, sessionID).catch((error: Error) => error.message)
+  await rig.clock.advance(1000)
+  const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  await cancelled
+  expect(await launching).toMatch(/was stopped/)
+  expect(rig.manager.list(sessionID)).toEqual([])
+})
+
+test("what its user says to a task in the queue is asked of a closed provider, and hangs nowhere", async () => {
+  const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
+  let isOpen = false
+  rig.script(({ sessionID }) =>
+    isOpen || sessionID === rig.parent
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 10s" } } },
+  )
+  await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  const { id, sessionID } = await rig.launch({ prompt: "MORE" })
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.advance(1000)
+  isOpen = true
+  await rig.clock.advance(MINUTE)
+  expect(rig.host.isWorking(sessionID)).toBe(false)
+  expect(rig.task(id).status).toBe("completed")
+})
+
+test("the last of a batch is cancelled by its parent, which is busy: what ended before it is not left unread", async () => {
+  const rig = new Rig({ options: { wake: "last" } })
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("HANG", HANG)
+  await rig.launch({ prompt: "WORK" })
+  const { id } = await rig.launch({ prompt: "HANG" })
+  rig.host.say(rig.parent, "HANG")
+  await rig.clock.advance(1000)
+  await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  rig.host.conclude(rig.parent, { text: "so far" })
+  await rig.clock.advance(MINUTE)
+  const roles = rig.host.stored(rig.parent).messages.map(({ role }) => role)
+  expect(rig.notices()).toHaveLength(2)
+  expect(roles.at(-1)).toBe("assistant")
+})
+
+test("a parked task goes on though what it waited for was asked again meanwhile", async () => {
+  const rig = new Rig({ options: { resumable: ["completed"] } })
+  rig.onPrompt("AGAIN", HANG)
+  const first = await rig.launch({ prompt: "WORK", model: "scripted/beta" })
+  let isOpen = false
+  rig.onPrompt("AFTER", { text: "done" })
+  rig.script(({ lastUser }) =>
+    isOpen || !lastUser.includes("AFTER")
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 10s" } } },
+  )
+  const { id } = await rig.launch({ prompt: "AFTER", after: [first.id] })
+  await rig.clock.advance(2000)
+  expect(rig.task(id).run.parked).toBeDefined()
+  await rig.manager.resume(first.id, { prompt: "AGAIN" }, rig.caller)
+  isOpen = true
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+})
+
+test("a task that begins when the machine has just woken has no longer for that", async () => {
+  const rig = new Rig({ options: { taskTimeout: 20_000, lastWord: 0 } })
+  rig.onPrompt("WORK", HANG)
+  await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  // The first that happens then is the call, and not the clock's tick.
+  const late = rig.clock.now() + 60 * MINUTE
+  const { now } = rig.timers
+  rig.timers.now = () => late
+  const { id } = await rig.launch({ prompt: "WORK" })
+  rig.timers.now = now
+  await rig.clock.sleep(60 * MINUTE - 100)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
 })

@@ -37,6 +37,7 @@ const isHere = (world: World, { sessionID }: Task) => world.hasSession(sessionID
 const runs = (_world: World, task: Task) => isActive(task)
 const ended = (_world: World, task: Task) => !isActive(task)
 const parentIsHere = (world: World) => world.hasSession(world.parent)
+const parentsUserMayWrite = (world: World) => parentIsHere(world) && world.watch.mayWrite(world.parent)
 
 /** The parent calls a tool with this task. */
 const calls = (
@@ -48,7 +49,10 @@ const calls = (
   name,
   weight,
   can: (world, task) => world.hasSession(task.parentID) && can(world, task),
-  give: (world, task) => world.track(name, call(world, task)),
+  give: (world, task) => {
+    world.watch.called(task.parentID)
+    world.track(name, call(world, task))
+  },
 })
 
 const forget = (world: World, task: Task) => {
@@ -231,7 +235,7 @@ const PEOPLE: readonly Input[] = [
   {
     name: "the parent's user writes",
     weight: 2,
-    can: parentIsHere,
+    can: parentsUserMayWrite,
     give: (world) => {
       world.watch.userWrote(world.parent)
       world.host.say(world.parent, "DO slow")
@@ -240,7 +244,7 @@ const PEOPLE: readonly Input[] = [
   {
     name: "the parent's user has it work on and on",
     weight: 1,
-    can: parentIsHere,
+    can: parentsUserMayWrite,
     give: (world) => {
       world.watch.userWrote(world.parent)
       world.host.say(world.parent, "DO hanging")
@@ -252,8 +256,11 @@ const PEOPLE: readonly Input[] = [
     can: parentIsHere,
     give: (world) => {
       const { host, parent, watch } = world
-      if (host.isWorking(parent)) watch.silenced(parent)
+      const before = host.events.length
       host.abortByUser(parent)
+      // Where nothing was stopped, or nobody hears of it, nothing is silenced.
+      const isHeard = host.events.slice(before).some((event) => event.type === "error" && event.sessionID === parent)
+      if (isHeard) watch.silenced(parent)
     },
   },
   {
@@ -287,7 +294,7 @@ const TIME: readonly Input[] = [
     name: "the machine sleeps",
     weight: 2,
     give: async (world) => {
-      world.watch.slept += 3_600_000
+      world.watch.sleeping(3_600_000)
       await world.clock.sleep(3_600_000)
     },
   },

@@ -1,6 +1,6 @@
-import { isActive, type Task } from "../../src/core/task.ts"
+import { type Ask, isActive, type Task } from "../../src/core/task.ts"
 import { STEP_USD } from "./kinds.ts"
-import type { Watch } from "./watch.ts"
+import { says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
 
 const MINUTE = 60_000
@@ -78,11 +78,11 @@ function checkWakes(world: World): void {
   if (watch.restarts > 0 || circumstances.options.wake === "never" || circumstances.strangers) return
   if (watch.isSilent(parent) || watch.undone.has(parent) || !world.hasSession(parent)) return
   const { messages } = world.host.stored(parent)
-  const lastAnswer = messages.findLastIndex(({ role }) => role === "assistant")
+  const lastRead = messages.findLastIndex(({ role, id }) => role === "assistant" || id === watch.readBy(parent))
   for (const task of world.tasks) {
     if (task.parentID !== parent || !wakes(task, watch)) continue
     const told = messages.findIndex(({ id }) => id === watch.noticeID(task))
-    if (told > lastAnswer) watch.breach(`the news of ${story.nameOf(task.id)} has not woken the parent`)
+    if (told > lastRead) watch.breach(`the news of ${story.nameOf(task.id)} has not woken the parent`)
   }
 }
 
@@ -98,9 +98,7 @@ function checkWords(world: World): void {
     if (!task || task.run.generation !== generation || task.status !== "completed") continue
     if (!world.hasSession(task.sessionID)) continue
     const { messages } = world.host.stored(task.sessionID)
-    const said = messages.findLastIndex(({ parts }) =>
-      parts.some((part) => part.type === "text" && part.text.includes(text)),
-    )
+    const said = messages.findLastIndex((message) => says(message, text))
     const name = world.story.nameOf(taskID)
     if (said < 0) world.watch.breach(`${name} was told "${text}", which is nowhere`)
     else if (!messages.slice(said).some(({ role, finish }) => role === "assistant" && finish !== undefined))
@@ -122,8 +120,9 @@ async function checkQuiet(world: World): Promise<void> {
     if (!isSettled) watch.breach(`something of ${who} is still under way`)
     for (const [session] of each.host.activityNow)
       if (each.host.database.sessions.has(session)) watch.breach(`${story.nameOf(session)} is still at work`)
-    for (const ask of each.host.questions)
-      if (each.manager.taskIn(ask.sessionID)) watch.breach(`a question of ${story.nameOf(ask.sessionID)} is still open`)
+    for (const ask of watch.lostQuestion ? [] : each.host.questions)
+      if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))
+        watch.breach(`a question of ${story.nameOf(ask.sessionID)} is still open`)
     const errors = each.errors().filter((text) => !text.includes("HostError"))
     if (errors.length > 0) watch.breach(`errors were logged: ${errors}`)
     const elsewhere = each.manager.list(rig.parent).filter(({ task }) => isActive(task))
@@ -131,6 +130,10 @@ async function checkQuiet(world: World): Promise<void> {
   }
   if (world.open.length > 0) watch.breach(`calls never came back: ${world.open}`)
 }
+
+/** Asked by the run, and not in a turn of its user's before that. */
+const isRuns = (task: Task | undefined, { askedAt }: Ask): boolean =>
+  task !== undefined && askedAt >= task.run.createdAt
 
 /** A budget is passed by the steps under way at most. */
 function checkMoney(world: World): void {

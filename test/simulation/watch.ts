@@ -1,12 +1,15 @@
 import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isParked, isQueued, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/host/opencode/ids.ts"
+import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"
 import type { World } from "./world.ts"
 
 /** How long a run that has ended may be asked for something more after the last thing that went wrong, in ms. */
 const SETTLING_MS = 6000
+/** How soon a user may write after they have pressed ESC, in ms. */
+const QUICKEST_MS = 20
 /** A life has far fewer requests to models and calls to the host: one with more goes round in circles. */
 const MOST_HAPPENINGS = 3000
 
@@ -21,20 +24,23 @@ export class Watch {
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
   readonly undone = new Set<string>()
-  readonly figures = { inputs: 0, calls: 0, requests: 0, known: 0 }
+  readonly figures = { inputs: 0, calls: 0, requests: 0 }
   restarts = 0
   /** Events were lost or came late: what they tell is known when somebody looks. */
   lostEvents = false
+  /** One of them told of a question: nobody knows of that but the host. */
+  lostQuestion = false
   restartedAt = 0
   /** How long machines slept, and calls were under way, in ms. */
   slept = 0
   held = 0
   readonly #world: World
   readonly #seen = new Map<string, Task>()
+  readonly #read = new Map<string, string>()
   /** When the user of a session last did something there. */
   readonly #userAt = new Map<string, number>()
   /** Sessions whose user has stopped them, and has written nothing since. */
-  readonly #silenced = new Set<string>()
+  readonly #silenced = new Map<string, number>()
   /** Of each task, what it waits for. */
   readonly #after = new Map<string, readonly string[]>()
   #troubleAt = 0
@@ -59,13 +65,30 @@ export class Watch {
     this.#troubleAt = Math.max(this.#troubleAt, this.#world.clock.now() + slow)
   }
 
+  /** The machine falls asleep, and what was under way goes on when it wakes. */
+  sleeping(ms: number): void {
+    this.slept += ms
+    this.#troubleAt = Math.max(this.#troubleAt, this.#world.clock.now() + ms)
+  }
+
   userDid(sessionID: string): void {
     this.#userAt.set(sessionID, this.#world.clock.now())
   }
 
   /** Its user has stopped a session in the middle of a turn. */
   silenced(sessionID: string): void {
-    this.#silenced.add(sessionID)
+    this.#silenced.set(sessionID, this.#world.clock.now())
+  }
+
+  /** Its model calls a tool: what stands in the session by now it reads in that turn. */
+  called(sessionID: string): void {
+    const last = this.#world.host.database.sessions.get(sessionID)?.messages.at(-1)
+    if (last) this.#read.set(sessionID, last.id)
+  }
+
+  /** The last message of a session that its model had read when it last called a tool. */
+  readBy(sessionID: string): string | undefined {
+    return this.#read.get(sessionID)
   }
 
   userWrote(sessionID: string): void {
@@ -73,14 +96,24 @@ export class Watch {
     this.userDid(sessionID)
   }
 
+  /** Nobody stops a session and writes to it in the same moment. */
+  mayWrite(sessionID: string): boolean {
+    return this.#world.clock.now() - (this.#silenced.get(sessionID) ?? 0) > QUICKEST_MS
+  }
+
   isSilent(sessionID: string): boolean {
     return this.#silenced.has(sessionID)
   }
 
-  /** What was not written down when the process died never was. */
+  /** What was not written down when the process died never was: records, and words that the host had just taken. */
   restarting(): void {
     const { host, clock } = this.#world
+    const isStored = ({ text }: { readonly text: string }) =>
+      [...host.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))
+    this.words.splice(0, this.words.length, ...this.words.filter(isStored))
     this.restarts++
+    // It is nowhere stored that the user stopped a session.
+    this.#silenced.clear()
     this.restartedAt = clock.now()
     this.#troubleAt = clock.now()
     for (const [id, { sessionID }] of this.#seen) {
@@ -159,7 +192,8 @@ export class Watch {
   #checkAfter({ id, run }: Task): void {
     if (run.startedAt === undefined || run.generation > 0) return
     for (const other of this.#after.get(id) ?? []) {
-      const done = this.#seen.get(other)
+      // One that was forgotten meanwhile was seen long ago.
+      const done = this.#world.task(other) && this.#seen.get(other)
       const isDone = done && (done.run.generation > 0 || done.status === "completed")
       if (done && !isDone) this.breach(`${this.#world.story.nameOf(id)} began before what it waits for was completed`)
     }
@@ -174,3 +208,7 @@ export class Watch {
     return messageID("notification", id, run.generation, run.createdAt)
   }
 }
+
+/** Whether it has this text in it. */
+export const says = ({ parts }: Pick<StoredMessage, "parts">, text: string): boolean =>
+  parts.some((part) => part.type === "text" && part.text.includes(text))

@@ -118,6 +118,7 @@ export class World {
   launch(request: Partial<LaunchRequest>, sessionID = this.parent, abort?: AbortSignal): Promise<unknown> {
     const name = String.fromCharCode(65 + (this.launches % 26)) + (this.launches++ >= 26 ? this.launches : "")
     this.story.tell(() => `${this.story.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
+    this.watch.called(sessionID)
     const caller = { ...this.rig.callerIn(sessionID), abort }
     const whole = { description: name, prompt: "DO quick", agent: "general", fork: false, ...request }
     const launching = this.manager.launch(whole, caller).then(({ view: { task } }) => {
@@ -220,7 +221,9 @@ export class World {
       const fault = this.eventMeets(event)
       if (!fault) return undefined
       this.watch.meddled()
-      this.watch.lostEvents ||= fault === "lose" || typeof fault === "object"
+      const isLost = fault === "lose" || typeof fault === "object"
+      this.watch.lostEvents ||= isLost
+      this.watch.lostQuestion ||= isLost && event.type === "asked"
       this.story.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
       return fault
     }

@@ -456,6 +456,9 @@ describe("once it has ended", () => {
     const { takes } = at(stage, { run: { calls: 2 } })
     expect(takes({ type: "prompted", problem: "no" }).run).toMatchObject({ stage, calls: 1 })
     expect(takes({ type: "stopped" }).run).toMatchObject({ stage, calls: 1 })
+    // What it asks between its end and its stop nobody is to answer.
+    const asked = takes(heard({ type: "asked", ask: askOf() }))
+    expect(asked).toMatchObject({ stage, does: ["refuse"] })
     const said = takes({ type: "said", word })
     expect(said).toMatchObject({ run: { stage, calls: 1 }, commands: [{ do: "answer", reply, with: "ended" }] })
     expect(takes(heard({ type: "idle" })).run).toMatchObject({ stage, calls: 2 })

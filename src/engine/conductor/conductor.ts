@@ -23,6 +23,7 @@ import { reopened } from "../run/ending.ts"
 import type { Command, Input, Step, World } from "../run/inputs.ts"
 import { step } from "../run/step.ts"
 import type { Entry } from "../tasks/entry.ts"
+import { unwokenBeside } from "../tasks/news.ts"
 import type { Answers } from "./answers.ts"
 import type { Deeds } from "./deeds.ts"
 
@@ -294,7 +295,7 @@ export class Conductor {
   }
 
   #ended({ task }: Entry, silent: boolean): void {
-    const { toaster, host, clock, store } = this.#parts
+    const { toaster, host, clock, store, options } = this.#parts
     if (!silent && !isUnattended(task) && !isPart(task)) toaster.ended(task)
     host.log("info", "task ended", {
       task: task.id,
@@ -311,6 +312,8 @@ export class Conductor {
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.team ? NOT_NEEDED : PARENT_ENDED, how: { wake: false } })
     this.#tellTeam(task)
+    const unwoken = silent ? undefined : unwokenBeside(task, store, options.wake)
+    if (unwoken) this.#ports.outbox.rouse(unwoken)
     this.#ports.freed()
   }
 

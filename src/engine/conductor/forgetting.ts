@@ -3,7 +3,7 @@ import type { Outbox } from "../../delivery/outbox.ts"
 import type { Waiting } from "../launch/waiting.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { unwokenIn } from "../tasks/news.ts"
+import { unwokenBeside } from "../tasks/news.ts"
 import type { Conductor } from "./conductor.ts"
 
 const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
@@ -39,14 +39,14 @@ export class Forgetting {
     conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
     const entry = store.remove(task.id)
+    // Who told it something hears of that now: what comes back of it finds no run.
+    for (const { reply, taken } of entry?.run?.words ?? []) if (!taken) reply?.("ended")
     if (entry) entry.run = undefined
     entry?.letGo()
     entry?.check()
     conductor.tellInOrder(task.parentID)
-    if (options.wake === "last") {
-      const unwoken = unwokenIn(store.ofParent(task.parentID).filter(({ batch }) => batch === task.batch))
-      if (unwoken) outbox.rouse(unwoken)
-    }
+    const unwoken = unwokenBeside(task, store, options.wake)
+    if (unwoken) outbox.rouse(unwoken)
     waiting.endStranded(conductor)
     if (entry) await journal.erase(entry, remains)
   }

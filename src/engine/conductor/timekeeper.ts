@@ -164,7 +164,11 @@ export class Timekeeper {
     const ms = setBack < 0 ? setBack : slept
     if (ms >= 0 && ms < SLEPT_MS) return
     this.#wokenAt = now
-    for (const { id } of store.active()) this.#conductor.deliver(id, { type: "slept", ms })
+    for (const { id, run } of store.active()) {
+      // One that has begun since it woke has slept through nothing.
+      const age = now - (run.startedAt ?? run.createdAt)
+      this.#conductor.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
+    }
   }
 
   *#deadlines(): Iterable<number> {

@@ -127,7 +127,9 @@ export class Gates {
     const gate = key === undefined ? undefined : this.#gates.get(key)
     if (key === undefined || !gate || !isClosedFor(gate, task.id)) return false
     this.#park(task, key, gate)
-    return true
+    // What cannot be parked (its user's own turn, one that has not begun) the host tries again by itself.
+    const after = this.#parts.store.get(task.id)
+    return !after || !isActive(after) || isParked(after)
   }
 
   /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. */

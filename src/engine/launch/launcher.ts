@@ -20,6 +20,7 @@ import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Places } from "../conductor/places.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
+import { hasEnded } from "../run/active-run.ts"
 import {
   alreadyResumed,
   authorize,
@@ -325,10 +326,11 @@ export class Launcher {
     const { store, host, background } = this.#parts
     const { queue } = this.#ports
     try {
-      refuseIfAborted(abort)
+      const isStopped = () => abort?.aborted === true || this.#isBeingStopped(reserved.parentID)
+      refuseIf(isStopped())
       const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
-      if (abort?.aborted) await host.deleteSession(task.sessionID)
-      refuseIfAborted(abort)
+      if (isStopped()) await host.deleteSession(task.sessionID)
+      refuseIf(isStopped())
       if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
@@ -336,6 +338,13 @@ export class Launcher {
       if (!store.get(reserved.id)) background.run("sweep up after a launch", () => this.#sweep(reserved))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
+  }
+
+  /** The agent that calls has ended, and what stops it is still on its way: nobody would look after what it launches. */
+  #isBeingStopped(parentID: string): boolean {
+    const parent = this.#parts.store.bySession(parentID)
+    const run = parent && this.#parts.store.run(parent.id)
+    return run !== undefined && hasEnded(run) && run.calls > 0
   }
 
   /** Deletes what a failed launch may have left: a call that failed can have done its work. */
@@ -474,6 +483,6 @@ const isPlain = ({ fork, after, place, check, schema, tries, each }: LaunchReque
   tries === undefined &&
   each === undefined
 
-function refuseIfAborted(abort: AbortSignal | undefined): void {
-  if (abort?.aborted) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
+function refuseIf(stopped: boolean): void {
+  if (stopped) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
 }

@@ -148,7 +148,7 @@ export class Queue {
   #forSlot(task: Task, opened?: string): readonly Task[] {
     const { parked } = task.run
     if (!isParked(task) || !parked) return [task]
-    const { startedAt: _slot, ...run } = task.run
+    const { startedAt: _slot, after: _done, ...run } = task.run
     const goesOn = task.id === opened || this.#parts.store.run(task.id)?.goesOn
     return goesOn ? [{ ...task, run: { ...run, createdAt: parked.at - LONG_MS } }] : []
   }

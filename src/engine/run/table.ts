@@ -99,6 +99,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     left: ["telling", GONE],
   },
   merging: {
+    heard: ["merging"],
     end: ["merging"],
     said: ["merging"],
     prompted: ["merging"],
@@ -107,6 +108,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     left: ["telling", GONE],
   },
   telling: {
+    heard: ["telling"],
     said: ["telling", GONE],
     prompted: ["telling", GONE],
     stopped: ["telling", GONE],

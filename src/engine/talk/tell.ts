@@ -13,7 +13,10 @@ export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: s
   const { id } = task
   return new Promise((resolve, reject) => {
     const refuse = (why: string) => reject(new CallError(why))
-    const ended = () => refuse(endedText(store.get(id) ?? task, options.resumable))
+    const ended = () => {
+      const now = store.get(id)
+      refuse(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
+    }
     if (!isActive(task) || !store.run(id)) return ended()
     if (store.isForeign(id)) return refuse(`Task ${id} is run by another OpenCode process. Tell it there.`)
     conductor.deliver(id, {

@@ -1,5 +1,6 @@
 import { isActive, isOwed, type Task } from "../../core/task.ts"
 import type { News } from "../../delivery/compose.ts"
+import type { Options } from "../../options.ts"
 import type { TaskStore } from "./store.ts"
 import { viewOf } from "./view.ts"
 
@@ -63,11 +64,24 @@ export function mayWake({ parentID, run }: Task, store: TaskStore): boolean {
   return run.createdAt > (parent.run.endedAt ?? 0)
 }
 
-/** Of a batch that is over and of which nothing has woken its parent: what is to wake it, unless that was read. */
-export function unwokenIn(batch: readonly Task[]): Task | undefined {
+/**
+ * Where only the last of a batch wakes the parent, and this one is gone or ended without waking it: what is to wake it of
+ * a batch that is over, unless that was read.
+ */
+export function unwokenBeside(
+  { id, parentID, batch: name }: Task,
+  store: TaskStore,
+  wake: Options["wake"],
+): Task | undefined {
+  if (wake !== "last") return undefined
+  const batch = store.ofParent(parentID).filter((task) => task.batch === name)
   if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
-  return batch.findLast((task) => task.delivery.state !== "none" && task.outcome?.reason?.code !== "cancelled")
+  return batch.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
+
+/** Its end alone is no reason to wake anybody. */
+const isQuiet = ({ outcome }: Task): boolean =>
+  outcome?.reason?.code === "cancelled" || outcome?.reason?.code === "after"
 
 /** The session's other tasks; with the task itself where it works on a later run by now. */
 function othersOf(task: Task, store: TaskStore): readonly Task[] {
