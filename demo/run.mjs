@@ -14,6 +14,7 @@ told when each ends, and fetches the answers.
 Usage:
   npm run demo                               a scripted model: no key, no network, about 20 seconds
   npm run demo -- --board                    the second act: a task on the board, done through a subtask, in a minute
+  npm run demo -- --tries                    the third act: a ladder of two models, won by its second rung
   npm run demo -- --model provider/model     your own provider and key, as your OpenCode has them set up
 
 Options:
@@ -25,7 +26,12 @@ Options:
 Ends by itself: exit code 0 if three agents ran, reported and were read, 1 if not. Ctrl-C stops it and cleans up.`
 
 function readOptions() {
-  const options = { model: { type: "string" }, board: { type: "boolean" }, help: { type: "boolean", short: "h" } }
+  const options = {
+    model: { type: "string" },
+    board: { type: "boolean" },
+    tries: { type: "boolean" },
+    help: { type: "boolean", short: "h" },
+  }
   try {
     return parseArgs({ options, strict: true, allowPositionals: false }).values
   } catch (error) {
@@ -33,7 +39,9 @@ function readOptions() {
   }
 }
 
-function refuseUnlessPossible({ model, board }) {
+function refuseUnlessPossible({ model, board, tries }) {
+  if (tries && (board || model !== undefined))
+    fail("--tries is played by itself, by the scripted model: leave out --board and --model.")
   if (board && model !== undefined) fail("--board is played by the scripted model alone: leave out --model.")
   if (process.platform === "win32") fail("The demo needs a Unix shell: on Windows, run it in WSL.")
   if (model === undefined && process.env.npm_config_model)
@@ -48,8 +56,8 @@ function build() {
   if (!ok) fail(`${output}\nThe build failed.`)
 }
 
-function play({ model, board }) {
-  const act = board ? "board.ts" : "demo.ts"
+function play({ model, board, tries }) {
+  const act = tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
   const args = ["--import", "tsx", join(ROOT, "demo", act), ...(model === undefined ? [] : [model])]
   const child = spawn(process.execPath, args, { cwd: ROOT, stdio: "inherit" })
   // The terminal sends Ctrl-C to both: the child cleans up, this process waits for it.

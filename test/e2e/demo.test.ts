@@ -42,3 +42,11 @@ test.concurrent("piped it prints plain lines", async () => {
   expect(stdout).toContain(DONE)
   expect(stdout).toMatch(BILL)
 }, 180_000)
+
+test.concurrent("the third act is a ladder, won by its second rung", async () => {
+  const act = ["--import", "tsx", join(PACKAGE, "demo", "tries.ts")]
+  const { stdout } = await promisify(execFile)(process.execPath, act, { cwd: PACKAGE, timeout: DEMO_MS })
+  expect(stdout).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")
+  expect(stdout).toContain("Tries: 2 of 2, won by scripted/beta")
+  expect(stdout).toContain("All went as it should: the second rung won")
+}, 180_000)
