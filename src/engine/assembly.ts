@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host } from "../core/ports.ts"
-import { isActive, type Task } from "../core/task.ts"
+import { isActive, type Model, type Task } from "../core/task.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
@@ -16,6 +16,7 @@ import { Deeds, type Validate } from "./conductor/deeds.ts"
 import { Elsewhere } from "./conductor/elsewhere.ts"
 import { Forgetting } from "./conductor/forgetting.ts"
 import { Journal } from "./conductor/journal.ts"
+import { Kept } from "./conductor/kept.ts"
 import { outboxOf } from "./conductor/outbox.ts"
 import { Places } from "./conductor/places.ts"
 import { Recovery } from "./conductor/recovery.ts"
@@ -27,6 +28,7 @@ import { Field } from "./launch/field.ts"
 import { Holding } from "./launch/holding.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
+import { Resuming } from "./launch/resuming.ts"
 import { Unattended } from "./launch/unattended.ts"
 import { Waiting } from "./launch/waiting.ts"
 import { Allowance } from "./limits/allowance.ts"
@@ -78,7 +80,9 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const allowance = new Allowance(parts, ledger)
   const elsewhere = new Elsewhere(parts, ledger)
   const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
-  const places: Places = new Places(parts, ports.kinds, (taskID) => conductor.closed(taskID))
+  const closed = (taskID: string): Promise<void> => conductor.closed(taskID)
+  const places = new Places(parts, ports.kinds, closed)
+  const kept = new Kept(parts, places, closed)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const home = new ComingHome(parts, places)
   const validate = ports.validate ?? noValidation
@@ -126,19 +130,9 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     mostIn: (place) => places.mostIn(place),
     watch,
   })
-  const launcher = new Launcher(parts, {
-    conductor,
-    places,
-    kinds: ports.kinds,
-    unpaid: (model) => gates.unpaid(model),
-    forks,
-    isThread,
-    randomID,
-    ledgers,
-    queue,
-    allowance,
-    elsewhere,
-  })
+  const begins = { kinds: ports.kinds, unpaid: (model?: Model) => gates.unpaid(model), queue, allowance, elsewhere }
+  const launcher = new Launcher(parts, { ...begins, places, forks, isThread, randomID, ledgers })
+  const resuming = new Resuming(parts, { ...begins, conductor })
   const unattended = new Unattended(parts, { conductor, randomID, queue, allowance, elsewhere })
   const gates: Gates = new Gates(parts, {
     conductor,
@@ -153,11 +147,11 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })
   const forget = (task: Task) => forgetting.forget(task)
   const retention = new Retention(parts, waiting, forget)
-  const overview = new Overview(parts, { conductor, answers, recovery, places })
+  const overview = new Overview(parts, { conductor, answers, recovery, kept })
   const requests = new Requests(parts, {
     conductor,
     forget,
-    resume: (task, prompt) => launcher.resume(task, { prompt }),
+    resume: (task, prompt) => resuming.resume(task, { prompt }),
     unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
     // As it is by now: to take a request up may have taken its time.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
@@ -167,11 +161,12 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     answers,
     ledger,
     allowance,
-    places,
+    kept,
     outbox,
     conductor,
     gates,
     launcher,
+    resuming,
     holding,
     unattended,
     recovery,

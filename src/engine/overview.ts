@@ -1,7 +1,7 @@
 import { isActive, isPart } from "../core/task.ts"
 import type { Answers } from "./conductor/answers.ts"
 import type { Conductor } from "./conductor/conductor.ts"
-import type { Places } from "./conductor/places.ts"
+import type { Kept } from "./conductor/kept.ts"
 import type { Recovery } from "./conductor/recovery.ts"
 import type { Parts } from "./parts.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
@@ -14,7 +14,7 @@ type OverviewPorts = {
   readonly conductor: Conductor
   readonly answers: Answers
   readonly recovery: Recovery
-  readonly places: Places
+  readonly kept: Kept
 }
 
 /**
@@ -69,7 +69,7 @@ export class Overview {
   /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
   async patch(id: string): Promise<string | undefined> {
     const task = this.#parts.store.get(id)
-    return task && (await this.#ports.places.shown(task))?.diff
+    return task && (await this.#ports.kept.shown(task))?.diff
   }
 
   /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */

@@ -19,7 +19,7 @@ import type { PlaceKind, PlaceNews, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
-import type { LaunchRequest, ResumeRequest } from "./launch/launcher.ts"
+import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
 import type { Purse } from "./limits/ledger.ts"
 import type { Overview } from "./overview.ts"
@@ -78,7 +78,7 @@ export class TaskManager {
 
   /** Finishes what an earlier process left of places around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
-    return this.#all.places.sweep(folder)
+    return this.#all.kept.sweep(folder)
   }
 
   /** What a place tells by itself of a task that works there. */
@@ -88,7 +88,7 @@ export class TaskManager {
 
   /** A place can be reached again: what ended tasks have left there comes home. Never rejects. */
   placeAnswers(name: string): Promise<void> {
-    return this.#all.places.settleOwed(name)
+    return this.#all.kept.settleOwed(name)
   }
 
   /** Brings back the tasks of an earlier process. Never rejects. */
@@ -111,7 +111,7 @@ export class TaskManager {
     const task = this.#find(reference, caller.sessionID)
     if (!task.team && request.prompt === "")
       throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
-    return this.#view(await this.#all.launcher.resume(task, request, caller))
+    return this.#view(await this.#all.resuming.resume(task, request, caller))
   }
 
   /** What the run of a task that has just been begun may spend, by each limit that it comes under. */
@@ -209,7 +209,7 @@ export class TaskManager {
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
-    const shown = await this.#all.places.shown(task)
+    const shown = await this.#all.kept.shown(task)
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
   }
 
@@ -218,9 +218,9 @@ export class TaskManager {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)
     await this.#all.conductor.closed(found.id)
-    const task = await this.#all.places.settle(store.get(found.id) ?? found)
-    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.places.filesOf(task))
-    return this.#view(await this.#all.places.merge(task))
+    const task = await this.#all.kept.settle(store.get(found.id) ?? found)
+    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.kept.filesOf(task))
+    return this.#view(await this.#all.kept.merge(task))
   }
 
   /** True for the session of a task that began from nothing, or with all that such a one was told. */
@@ -274,7 +274,7 @@ export class TaskManager {
     )
     await Promise.all(tasks.map(({ id }) => this.#all.conductor.closed(id)))
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    const unmerged = await this.#all.places.clear(all)
+    const unmerged = await this.#all.kept.clear(all)
     await Promise.all(tasks.map((task) => this.#all.forget(task)))
     this.#all.retention.forgetSession(sessionID)
     return {

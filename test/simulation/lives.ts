@@ -1,4 +1,4 @@
-import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAILURES, INPUTS, kindsFor } from "./inputs.ts"

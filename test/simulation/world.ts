@@ -1,6 +1,6 @@
 import type { HostEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { LaunchRequest } from "../../src/engine/launch/launcher.ts"
+import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { Place } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"

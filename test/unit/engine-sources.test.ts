@@ -74,9 +74,10 @@ describe("the engine", () => {
     expect(timed.toSorted()).toEqual([
       "src/engine/conductor/answers.ts",
       "src/engine/conductor/conductor.ts",
+      "src/engine/conductor/home.ts",
       "src/engine/conductor/journal.ts",
       "src/engine/conductor/outbox.ts",
-      "src/engine/conductor/places.ts",
+
       "src/engine/conductor/recovery.ts",
       "src/engine/conductor/stopping.ts",
       "src/engine/gate/notice.ts",

@@ -4,14 +4,16 @@ import type { Merge, Outcome, Task, Work } from "../../core/task.ts"
 import type { Place, SharedPlaces } from "../../place/place.ts"
 import { standsOn } from "../../receipt/stands-on.ts"
 import type { Parts } from "../parts.ts"
-import { homeOf, type Left, type Merging, MOST_FILES, mergeOf, type Places, refusedBy, workOf } from "./places.ts"
+import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/work.ts"
+import { goHome, homeOf } from "./home.ts"
+import type { Left, Merging, Places } from "./places.ts"
 
 /** Where tries work: each begins with what their team began with, and the work of one comes home. */
 export class ComingHome {
-  readonly #parts: Pick<Parts, "store" | "host">
+  readonly #parts: Parts
   readonly #places: Places
 
-  constructor(parts: Pick<Parts, "store" | "host">, places: Places) {
+  constructor(parts: Parts, places: Places) {
     this.#parts = parts
     this.#places = places
   }
@@ -57,7 +59,7 @@ export class ComingHome {
     const folder = homeOf(this.#parts, task)
     for (const each of tries) {
       if (each.outcome?.work) continue
-      await this.#places.home(each)
+      await goHome(this.#parts, each)
       await place.putAway(each.id, folder)
     }
     const aside = tries.flatMap((each) => (each === winner ? [] : [{ taskID: each.id, name: asideName(each) }]))

@@ -1,34 +1,13 @@
-import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import { isActive, isUnmerged, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
+import type { Merge, Outcome, Task } from "../../core/task.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
-import type { MergeResult, Place, PlaceKind, PutAway, RunLimits, Shown } from "../../place/place.ts"
+import type { Place, PlaceKind, RunLimits } from "../../place/place.ts"
 import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
-import { cutOffOf } from "../talk/notes.ts"
-import { stopSession } from "./stopping.ts"
-import { tellIdle } from "./telling.ts"
-
-/** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
-export const MOST_FILES = 100
-/** Lines of a diff that are shown. */
-const MOST_DIFF_LINES = 300
-/** How long a session that was stopped may take to be idle, and how often it is looked at. */
-const QUIET_LIMIT_MS = 10_000
-const QUIET_LOOK_MS = 100
-
-/**
- * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
- * of its own, when it launched the task, is gone when the parent has ended.
- */
-export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
-  const { store, host } = parts
-  const parent = store.bySession(task.parentID)
-  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
-  return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
-}
+import { mergeOf, refused, refusedBy, workOf } from "../tasks/work.ts"
+import { goHome, homeOf } from "./home.ts"
 
 /** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
 export type Merging = {
@@ -46,14 +25,14 @@ export type Left = { readonly found: Partial<Outcome>; readonly check?: CheckRes
  */
 export class Places {
   readonly #parts: Parts
-  readonly #kinds: readonly PlaceKind[]
+  readonly kinds: readonly PlaceKind[]
   /** Resolves when a task's last end has been closed. */
   readonly #closed: (taskID: string) => Promise<void>
   #merging: Promise<unknown> = Promise.resolve()
 
   constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
-    this.#kinds = kinds
+    this.kinds = kinds
     this.#closed = closed
   }
 
@@ -71,39 +50,23 @@ export class Places {
 
   /** True where what a task does goes on when this process ends. */
   outlives({ place }: Task): boolean {
-    return place !== undefined && kindOf(this.#kinds, place.kind).outlives === true
+    return place !== undefined && kindOf(this.kinds, place.kind).outlives === true
   }
 
   /** A task of an earlier process goes on in its place: that is looked after from now on. */
   rejoin({ id, place }: Task): void {
-    if (place) kindOf(this.#kinds, place.kind).rejoin?.(place.kind, id)
+    if (place) kindOf(this.kinds, place.kind).rejoin?.(place.kind, id)
   }
 
   /** How many tasks may be in a place at once; 0 for any number. */
   mostIn(name: string): number {
-    return this.#kinds.find(({ names }) => names.includes(name))?.most?.(name) ?? 0
-  }
-
-  /** What a place can do again that it could not before: what ended tasks have left there comes home. Never rejects. */
-  async settleOwed(name: string): Promise<void> {
-    const { store, host } = this.#parts
-    const owed = [...store.entries()]
-      .map(({ task }) => task)
-      .filter((task) => task.place?.kind === name && !task.outcome?.work)
-    for (const { id } of owed) {
-      await this.#closed(id)
-      const task = store.get(id)
-      if (!task || isActive(task) || store.isForeign(id)) continue
-      await this.settle(task).catch((error) =>
-        host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
-      )
-    }
+    return this.kinds.find(({ names }) => names.includes(name))?.most?.(name) ?? 0
   }
 
   /** Not loaded where no task has one of its kind. */
   placeOf({ place }: Pick<Task, "place">): Promise<Place> {
-    const name = nameOf(place)
-    return kindOf(this.#kinds, name).open(name)
+    const name = place?.kind ?? HERE
+    return kindOf(this.kinds, name).open(name)
   }
 
   /**
@@ -143,10 +106,10 @@ export class Places {
   }
 
   #notPutAway({ id, place, status }: Task, why: string): string {
-    const name = nameOf(place)
-    if (kindOf(this.#kinds, name).outlives)
+    const name = place?.kind ?? HERE
+    if (kindOf(this.kinds, name).outlives)
       return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers.`
-    const where = kindOf(this.#kinds, name).remains(name)
+    const where = kindOf(this.kinds, name).remains(name)
     return `${NOT_PUT_AWAY}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }
 
@@ -155,7 +118,7 @@ export class Places {
     for (const { id } of below) await this.#closed(id)
     const place = await this.placeOf(task)
     const putAway = async () => {
-      for (const each of [task, ...below]) await this.home(each)
+      for (const each of [task, ...below]) await goHome(this.#parts, each)
       return place.putAway(task.id, homeOf(this.#parts, task))
     }
     if (!merging) return { found: { work: workOf(await putAway()) } }
@@ -179,149 +142,6 @@ export class Places {
     const done = Promise.race([before, aborted(signal)]).then(work)
     this.#merging = Promise.all([before, done.catch(() => {})])
     return done
-  }
-
-  /** Moves a task's session back to where its parent works, once it does nothing any more. */
-  async home(task: Task): Promise<void> {
-    const { host, clock } = this.#parts
-    const { sessionID } = task
-    const folder = homeOf(this.#parts, task)
-    if (host.folderOf(sessionID) === folder) return
-    const deadline = clock.now() + QUIET_LIMIT_MS
-    while ((await host.activity()).has(sessionID)) {
-      if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
-      await stopSession(this.#parts, sessionID).soon
-      await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
-    }
-    await host.move(sessionID, folder)
-  }
-
-  /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
-  async settle(task: Task): Promise<Task> {
-    const { outcome, place } = task
-    if (!place || isActive(task) || !outcome || outcome.work) return task
-    if (this.#parts.store.isForeign(task.id))
-      throw new CallError(
-        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
-      )
-    await this.home(task)
-    const own = await this.placeOf(task)
-    const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
-    const note = outcome.note?.split(OWED)[0]?.trim() || undefined
-    return this.#record(task, { ...outcome, note, work })
-  }
-
-  /** Brings the kept work of an ended task home. */
-  async merge(task: Task): Promise<Task> {
-    const { outcome } = task
-    if (!task.place)
-      throw new CallError(
-        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
-      )
-    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
-    const merge = await this.bringHome(task, await this.placeOf(task))
-    if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
-    if (!outcome?.work) return task
-    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
-  }
-
-  /** Writes down what became of an ended task's work since; the task as it is then. */
-  async #record(task: Task, outcome: Outcome): Promise<Task> {
-    const { store, journal, clock } = this.#parts
-    const event = { type: "closed", generation: task.run.generation, outcome } as const
-    const change = store.apply(task.id, event, clock.now())
-    if (change) await journal.save(change.after)
-    return change?.after ?? task
-  }
-
-  /** What an ended task changed, with the diff. One that cannot be had is no reason to keep an answer back. */
-  async shown(task: Task): Promise<Shown | undefined> {
-    try {
-      return await this.#show(task, MOST_DIFF_LINES)
-    } catch (error) {
-      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
-      return undefined
-    }
-  }
-
-  async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
-    if (!task.outcome?.work?.files.length) return undefined
-    const place = await this.placeOf(task)
-    return place.show(task.id, homeOf(this.#parts, task), mostLines)
-  }
-
-  /** Each file that an ended task changed; its record has the first of many. */
-  async filesOf(task: Task): Promise<readonly string[]> {
-    const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
-    return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
-  }
-
-  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
-  async clear(tasks: readonly Task[]): Promise<readonly string[]> {
-    const kept: string[] = []
-    for (const { name, folder, group } of this.#groups(tasks)) {
-      try {
-        const place = await kindOf(this.#kinds, name).open(name)
-        const ids = group.map(({ id }) => id)
-        kept.push(...(await place.clear(folder, ids)))
-      } catch (error) {
-        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
-        kept.push(...group.filter(isUnmerged).map(({ id }) => id))
-      }
-    }
-    return kept
-  }
-
-  /** Tasks with places of one name that belong to one folder. */
-  #groups(tasks: readonly Task[]) {
-    const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
-    for (const task of tasks) {
-      if (!task.place) continue
-      const [name, folder] = [task.place.kind, homeOf(this.#parts, task)]
-      const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
-      groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
-    }
-    return groups.values()
-  }
-
-  /** Finishes what an earlier process left of places around a folder. Never rejects. */
-  async sweep(folder: string): Promise<void> {
-    for (const kind of this.#kinds.filter((each) => each.mayHaveLeft()))
-      for (const name of kind.names) await this.#sweepOne(kind, name, folder)
-  }
-
-  async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
-    const { host, store, clock } = this.#parts
-    try {
-      const place = await kind.open(name)
-      const isBusy = (taskID: string) => {
-        const task = store.get(taskID)
-        return task !== undefined && isActive(task)
-      }
-      for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
-        host.log("warn", `after a restart: ${what}`, { task: taskID })
-        if (merge) await this.#cutOff(taskID, mergeOf(merge))
-      }
-      const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
-      if (keepDays === 0) return
-      const isKnown = (taskID: string) => store.get(taskID) !== undefined
-      const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
-      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
-    } catch (error) {
-      host.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
-    }
-  }
-
-  /** A merge that another process had begun was finished, or does not fit any more: then its parent and the user hear it. */
-  async #cutOff(taskID: string, merge: Merge): Promise<void> {
-    const { store, toaster } = this.#parts
-    const task = store.get(taskID)
-    // One that is not closed yet is merged by that, and told.
-    if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
-    const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
-    if (merge.kind !== "conflict") return
-    toaster.cutOff(now, merge.files)
-    await tellIdle(this.#parts.host, cutOffOf(now, merge.files))
   }
 
   /** True where a task's place holds nothing that is not in its parent's files; where that cannot be told, false. */
@@ -369,38 +189,10 @@ export class Places {
   }
 }
 
-export function mergeOf(result: MergeResult): Merge {
-  const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
-  if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
-  const { kind, submodules = [] } = result
-  return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
-}
-
 const aborted = (signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener("abort", () => resolve(), { once: true })
   })
 
-const refused = (text: string): Merge => ({ kind: "refused", files: [], text })
-
-export const refusedBy = (error: unknown): Merge => refused(messageOf(error))
-
-const nameOf = (place: Task["place"]): string => place?.kind ?? HERE
-
-export function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
-  return {
-    files: files.slice(0, MOST_FILES),
-    moreFiles: Math.max(0, files.length - MOST_FILES),
-    added,
-    removed,
-    submodules,
-    ...(held !== undefined && { held: { folder: held, because: unsaved } }),
-    ...(notes.length > 0 && { notes }),
-    ...(merge && { merge }),
-  }
-}
-
-/** Where the sentences begin that are no longer true once its work is home. */
-const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
 const NOT_PUT_AWAY = "What it changed was not kept at its end"

@@ -12,7 +12,8 @@ import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Validate } from "./deeds.ts"
-import { homeOf, type Places } from "./places.ts"
+import { homeOf } from "./home.ts"
+import type { Places } from "./places.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000

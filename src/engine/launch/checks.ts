@@ -248,3 +248,11 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
   const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
   return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
+
+/** Nobody pays for what is asked of a model; `why` says so. */
+export function refuseUnpaid(why: string | undefined): void {
+  if (why !== undefined)
+    throw new CallError(
+      `Nothing was launched: ${why}. This does not pass by waiting: use another model, or tell the user.`,
+    )
+}

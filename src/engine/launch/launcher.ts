@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from "node:util"
 import { batchFor } from "../../core/batch.ts"
-import { recentRuns } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
 import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
-import type { Model, Schema } from "../../core/task.ts"
-import { isActive, isBriefed, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Model } from "../../core/task.ts"
+import { isActive, isBriefed, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
@@ -15,14 +14,12 @@ import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind } from "../../place/place.ts"
 import type { Ledgers } from "../../results/ledger.ts"
-import type { Conductor } from "../conductor/conductor.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Places } from "../conductor/places.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
 import { hasEnded } from "../run/active-run.ts"
 import {
-  alreadyResumed,
   authorize,
   type Caller,
   chooseModel,
@@ -34,58 +31,15 @@ import {
   modelNamed,
   modelOf,
   permit,
-  refuseUnlessMerging,
-  refuseUnlessResumable,
+  refuseUnpaid,
   riderOf,
   rulesFor,
 } from "./checks.ts"
-import { askedAgain, itemsOf, permitItems, refuseUnlessUnwon, teamOf } from "./plans.ts"
+import { itemsOf, permitItems, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
+import { checkOf, isPlain, type LaunchRequest, schemaOf, withDefaults } from "./request.ts"
 import { Siblings } from "./siblings.ts"
 import { resolveAfter } from "./waiting.ts"
-
-export type LaunchRequest = {
-  readonly description: string
-  readonly prompt: string
-  /** May be left out of a whole fork alone: that is its caller's own. */
-  readonly agent?: string
-  /** "whole": with the caller's own agent and model, and its history uncut, so that the provider has it in its cache. */
-  readonly fork: boolean | "whole"
-  readonly model?: string
-  readonly batch?: string
-  readonly timeout?: number
-  /** What the run may cost, in US dollars. */
-  readonly maxCost?: number
-  /** Tasks that have to complete before: their ids, or a batch. */
-  readonly after?: readonly string[] | string
-  /** Where it works, by the name of a place; absent or "here" for its parent's own folder. */
-  readonly place?: string
-  /** What a completed run changed there is merged at once. */
-  readonly merge?: boolean
-  /** The command that has to pass before a run counts as completed. */
-  readonly check?: string
-  /** Files that it may not change, as globs. */
-  readonly guard?: readonly string[]
-  /** So many at the same thing, or one after the other with these models: the first whose check passes comes home. */
-  readonly tries?: number | readonly string[]
-  /** Items, or a file of them: the prompt, with each in its place, is a run of its own. */
-  readonly each?: readonly unknown[] | string
-  /** Those that it comes to. */
-  readonly items?: readonly unknown[]
-  /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
-  readonly schema?: Schema | string
-}
-
-export type ResumeRequest = {
-  readonly prompt: string
-  readonly timeout?: number
-  readonly maxCost?: number
-  /** Absent: a task that is merged by itself keeps that of its last run; any other runs without one. */
-  readonly check?: string
-  readonly schema?: Schema | string
-  /** Said again of a task that was launched with it. */
-  readonly merge?: boolean
-}
 
 type Rules = readonly Rule[]
 
@@ -93,7 +47,6 @@ type Rules = readonly Rule[]
 type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
 
 export type LauncherPorts = {
-  readonly conductor: Conductor
   readonly places: Places
   readonly kinds: readonly PlaceKind[]
   readonly forks: ForkHost
@@ -108,7 +61,7 @@ export type LauncherPorts = {
   readonly elsewhere: Elsewhere
 }
 
-/** Makes tasks, and asks ended ones again. */
+/** Makes tasks. */
 export class Launcher {
   readonly #parts: Parts
   readonly #ports: LauncherPorts
@@ -145,7 +98,7 @@ export class Launcher {
     ])
     const { agent, model } =
       request.fork === "whole" ? riderOf(request, persona, options) : await this.#chosen(request, agents, persona)
-    this.#refuseUnpaid(model)
+    refuseUnpaid(this.#ports.unpaid(model))
     if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
@@ -175,14 +128,6 @@ export class Launcher {
     return { agent: agent.name, model: own ?? persona?.model }
   }
 
-  #refuseUnpaid(model: Model | undefined): void {
-    const why = this.#ports.unpaid(model)
-    if (why !== undefined)
-      throw new CallError(
-        `Nothing was launched: ${why}. This does not pass by waiting: use another model, or tell the user.`,
-      )
-  }
-
   /** How a fork begins with its parent's own bytes; undefined where it is not to. */
   #wholeOf(
     { fork, place }: LaunchRequest,
@@ -201,73 +146,6 @@ export class Launcher {
       rides: task?.fork?.rides ?? sessionID,
       briefed: task !== undefined && isBriefed(task),
     }
-  }
-
-  /**
-   * Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. Without a caller
-   * it is somebody at the screen who asks: that needs no permission.
-   */
-  async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
-    const { host, store, clock, options, toaster } = this.#parts
-    this.#refuseToResume(task)
-    this.#refuseUnpaid(task.model)
-    if (request.merge) refuseUnlessMerging(task)
-    kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
-    await this.#ports.conductor.over(task)
-    const session = await host.session(task.sessionID)
-    if (!session)
-      throw new CallError(
-        `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
-      )
-    const { record } = session
-    if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
-    // Another process has resumed it since it ended here.
-    const { run } = store.get(task.id) ?? task
-    if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
-    const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const schema = (await schemaOf(request.schema, host.folderOf(task.parentID))) ?? (task.team && task.run.schema)
-    if (caller) await authorize(caller, task.agent, task.description)
-    if (caller) await permit(caller, { check })
-    await this.#ports.elsewhere.look()
-    this.#ports.allowance.refuseSpent(task.parentID, task.id)
-    // While the user was asked, another may have resumed it, and that run have ended.
-    await this.#ports.conductor.over(task)
-    const current = store.get(task.id)
-    if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
-    this.#refuseToResume(current)
-    if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
-    const now = clock.now()
-    const generation = current.run.generation + 1
-    const set = defaultsOf(options, task.agent)
-    const promptID = this.#parts.host.messageID("prompt", task.id, generation, now)
-    const next: Run = {
-      generation,
-      promptID,
-      createdAt: now,
-      timeout: task.team ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
-      budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
-      ...checkOf({ check }),
-      ...(task.run.guard && task.team && { guard: task.run.guard }),
-      ...(schema && { schema }),
-      recent: recentRuns(current, now),
-    }
-    const change = store.apply(task.id, { type: "resumed", run: next }, now)
-    if (!change) throw alreadyResumed(task.id)
-    toaster.launched(change.after)
-    const prompt = task.team ? askedAgain(task.team, request.prompt) : withSchema(request.prompt, schema)
-    await this.#ports.queue.enqueue(change.after, prompt)
-    return store.get(task.id) ?? change.after
-  }
-
-  /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
-  #refuseToResume(task: Task): void {
-    const { store, options } = this.#parts
-    if (task.team && !isActive(task)) refuseUnlessUnwon(task)
-    else refuseUnlessResumable(task, options.resumable)
-    if (store.isForeign(task.id))
-      throw new CallError(
-        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
-      )
   }
 
   /** What is found, or what a launch under way brings, or what `make` makes. */
@@ -444,44 +322,11 @@ export class Launcher {
 const NO_FORK =
   "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
 
-/** With what the user has set for the agent, where the call does not say. A whole fork works where its parent does. */
-function withDefaults(request: LaunchRequest, options: Options): LaunchRequest {
-  const { timeout, maxCost, place } = defaultsOf(options, request.agent)
-  return {
-    ...request,
-    timeout: request.timeout ?? timeout,
-    maxCost: request.maxCost ?? maxCost,
-    place: request.place ?? (request.fork === "whole" ? undefined : place),
-  }
-}
-
 /** 0 turns a limit off. */
 const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })
-
-const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> => (check === undefined ? {} : { check })
-
-/** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
-const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)
-
-/** What a schema is, before anything is made. Throws a `CallError` where it is none. */
-async function schemaOf(given: Schema | string | undefined, folder: string): Promise<Schema | undefined> {
-  if (given === undefined) return undefined
-  const { schemaGiven } = await import("../../results/given.ts")
-  return schemaGiven(given, folder)
-}
-
-/** Nothing goes with it but agent, model and prompt: one such is like another. */
-const isPlain = ({ fork, after, place, check, schema, tries, each }: LaunchRequest): boolean =>
-  !fork &&
-  after === undefined &&
-  place === undefined &&
-  check === undefined &&
-  schema === undefined &&
-  tries === undefined &&
-  each === undefined
 
 function refuseIf(stopped: boolean): void {
   if (stopped) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")

@@ -1,0 +1,33 @@
+import { isActive, type Task } from "../../core/task.ts"
+import type { Parts } from "../parts.ts"
+import { stopSession } from "./stopping.ts"
+
+/** How long a session that was stopped may take to be idle, and how often it is looked at. */
+const QUIET_LIMIT_MS = 10_000
+const QUIET_LOOK_MS = 100
+
+/**
+ * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
+ * of its own, when it launched the task, is gone when the parent has ended.
+ */
+export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
+  const { store, host } = parts
+  const parent = store.bySession(task.parentID)
+  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
+  return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
+}
+
+/** Moves a task's session back to where its parent works, once it does nothing any more. */
+export async function goHome(parts: Parts, task: Task): Promise<void> {
+  const { host, clock } = parts
+  const { sessionID } = task
+  const folder = homeOf(parts, task)
+  if (host.folderOf(sessionID) === folder) return
+  const deadline = clock.now() + QUIET_LIMIT_MS
+  while ((await host.activity()).has(sessionID)) {
+    if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
+    await stopSession(parts, sessionID).soon
+    await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+  }
+  await host.move(sessionID, folder)
+}

@@ -1,0 +1,174 @@
+import { DAY_MS } from "../../core/bill.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../../core/task.ts"
+import { kindOf } from "../../place/kinds.ts"
+import type { PlaceKind, Shown } from "../../place/place.ts"
+import type { Parts } from "../parts.ts"
+import { cutOffOf } from "../talk/notes.ts"
+import { mergeOf, workOf } from "../tasks/work.ts"
+import { goHome, homeOf } from "./home.ts"
+import type { Places } from "./places.ts"
+import { tellIdle } from "./telling.ts"
+
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
+/** Where the sentences begin that are no longer true once its work is home. */
+const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
+
+/** What is done with the work of ended tasks: put away where that failed, shown, merged, forgotten, swept up. */
+export class Kept {
+  readonly #parts: Parts
+  readonly #places: Places
+  /** Resolves when a task's last end has been closed. */
+  readonly #closed: (taskID: string) => Promise<void>
+
+  constructor(parts: Parts, places: Places, closed: (taskID: string) => Promise<void>) {
+    this.#parts = parts
+    this.#places = places
+    this.#closed = closed
+  }
+
+  /** What a place can do again that it could not before: what ended tasks have left there comes home. Never rejects. */
+  async settleOwed(name: string): Promise<void> {
+    const { store, host } = this.#parts
+    const owed = [...store.entries()]
+      .map(({ task }) => task)
+      .filter((task) => task.place?.kind === name && !task.outcome?.work)
+    for (const { id } of owed) {
+      await this.#closed(id)
+      const task = store.get(id)
+      if (!task || isActive(task) || store.isForeign(id)) continue
+      await this.settle(task).catch((error) =>
+        host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
+      )
+    }
+  }
+
+  /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
+  async settle(task: Task): Promise<Task> {
+    const { outcome, place } = task
+    if (!place || isActive(task) || !outcome || outcome.work) return task
+    if (this.#parts.store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
+      )
+    await goHome(this.#parts, task)
+    const own = await this.#places.placeOf(task)
+    const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
+    const note = outcome.note?.split(OWED)[0]?.trim() || undefined
+    return this.#record(task, { ...outcome, note, work })
+  }
+
+  /** Brings the kept work of an ended task home. */
+  async merge(task: Task): Promise<Task> {
+    const { outcome } = task
+    if (!task.place)
+      throw new CallError(
+        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
+      )
+    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
+    const merge = await this.#places.bringHome(task, await this.#places.placeOf(task))
+    if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
+    if (!outcome?.work) return task
+    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+  }
+
+  /** Writes down what became of an ended task's work since; the task as it is then. */
+  async #record(task: Task, outcome: Outcome): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const event = { type: "closed", generation: task.run.generation, outcome } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return change?.after ?? task
+  }
+
+  /** What an ended task changed, with the diff. One that cannot be had is no reason to keep an answer back. */
+  async shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await this.#show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+
+  async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
+    if (!task.outcome?.work?.files.length) return undefined
+    const place = await this.#places.placeOf(task)
+    return place.show(task.id, homeOf(this.#parts, task), mostLines)
+  }
+
+  /** Each file that an ended task changed; its record has the first of many. */
+  async filesOf(task: Task): Promise<readonly string[]> {
+    const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
+    return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
+  }
+
+  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
+  async clear(tasks: readonly Task[]): Promise<readonly string[]> {
+    const kept: string[] = []
+    for (const { name, folder, group } of this.#groups(tasks)) {
+      try {
+        const place = await kindOf(this.#places.kinds, name).open(name)
+        const ids = group.map(({ id }) => id)
+        kept.push(...(await place.clear(folder, ids)))
+      } catch (error) {
+        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        kept.push(...group.filter(isUnmerged).map(({ id }) => id))
+      }
+    }
+    return kept
+  }
+
+  /** Tasks with places of one name that belong to one folder. */
+  #groups(tasks: readonly Task[]) {
+    const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
+    for (const task of tasks) {
+      if (!task.place) continue
+      const [name, folder] = [task.place.kind, homeOf(this.#parts, task)]
+      const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
+      groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
+    }
+    return groups.values()
+  }
+
+  /** Finishes what an earlier process left of places around a folder. Never rejects. */
+  async sweep(folder: string): Promise<void> {
+    for (const kind of this.#places.kinds.filter((each) => each.mayHaveLeft()))
+      for (const name of kind.names) await this.#sweepOne(kind, name, folder)
+  }
+
+  async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
+    const { host, store, clock } = this.#parts
+    try {
+      const place = await kind.open(name)
+      const isBusy = (taskID: string) => {
+        const task = store.get(taskID)
+        return task !== undefined && isActive(task)
+      }
+      for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
+        host.log("warn", `after a restart: ${what}`, { task: taskID })
+        if (merge) await this.#cutOff(taskID, mergeOf(merge))
+      }
+      const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
+      if (keepDays === 0) return
+      const isKnown = (taskID: string) => store.get(taskID) !== undefined
+      const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
+      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
+    } catch (error) {
+      host.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
+    }
+  }
+
+  /** A merge that another process had begun was finished, or does not fit any more: then its parent and the user hear it. */
+  async #cutOff(taskID: string, merge: Merge): Promise<void> {
+    const { store, toaster } = this.#parts
+    const task = store.get(taskID)
+    // One that is not closed yet is merged by that, and told.
+    if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
+    const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
+    if (merge.kind !== "conflict") return
+    toaster.cutOff(now, merge.files)
+    await tellIdle(this.#parts.host, cutOffOf(now, merge.files))
+  }
+}
