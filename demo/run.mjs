@@ -15,6 +15,7 @@ Usage:
   npm run demo                               a scripted model: no key, no network, about 20 seconds
   npm run demo -- --board                    the second act: a task on the board, done through a subtask, in a minute
   npm run demo -- --tries                    the third act: a ladder of two models, won by its second rung
+  npm run demo -- --host                     the fourth act: an agent on another machine, and a line that is cut
   npm run demo -- --model provider/model     your own provider and key, as your OpenCode has them set up
 
 Options:
@@ -30,6 +31,7 @@ function readOptions() {
     model: { type: "string" },
     board: { type: "boolean" },
     tries: { type: "boolean" },
+    host: { type: "boolean" },
     help: { type: "boolean", short: "h" },
   }
   try {
@@ -39,10 +41,12 @@ function readOptions() {
   }
 }
 
-function refuseUnlessPossible({ model, board, tries }) {
+function refuseUnlessPossible({ model, board, tries, host }) {
   if (tries && (board || model !== undefined))
     fail("--tries is played by itself, by the scripted model: leave out --board and --model.")
   if (board && model !== undefined) fail("--board is played by the scripted model alone: leave out --model.")
+  if (host && (board || tries || model !== undefined))
+    fail("--host is played by itself, by the scripted model: leave out --board, --tries and --model.")
   if (process.platform === "win32") fail("The demo needs a Unix shell: on Windows, run it in WSL.")
   if (model === undefined && process.env.npm_config_model)
     fail("npm kept --model to itself. Put two dashes before it: npm run demo -- --model provider/model")
@@ -56,8 +60,8 @@ function build() {
   if (!ok) fail(`${output}\nThe build failed.`)
 }
 
-function play({ model, board, tries }) {
-  const act = tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
+function play({ model, board, tries, host }) {
+  const act = host ? "host.ts" : tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
   const args = ["--import", "tsx", join(ROOT, "demo", act), ...(model === undefined ? [] : [model])]
   const child = spawn(process.execPath, args, { cwd: ROOT, stdio: "inherit" })
   // The terminal sends Ctrl-C to both: the child cleans up, this process waits for it.

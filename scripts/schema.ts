@@ -24,7 +24,7 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
 - Of limits and budgets the stricter holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
   \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`fork.maxTokens\`, \`board.maxConcurrentRuns\`, and of
   \`board.agents\` those that both name. The log says which of yours held.
-- What only the project turns on (\`board\`, \`web\`, \`worktree.setup\`; \`enabled\` and \`allowModelOverride\` where yours
+- What only the project turns on (\`board\`, \`web\`, \`hosts\`, \`worktree.setup\`; \`enabled\` and \`allowModelOverride\` where yours
   are \`false\`) works, and so does a budget that it widens where you set none. Both are told: in a toast once for each
   project and change, in the log at each start.
 

@@ -57,6 +57,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     (taskID, news) => manager.placeTold(taskID, news),
     (name) => void manager.placeAnswers(name),
   )
+  if (others) systemClock.after(0, () => void others.hosts.takeUp())
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
@@ -85,10 +86,10 @@ export async function openApp(given: Connection, options: Options): Promise<App>
 /** Machines on which tasks may work. Nothing of it is loaded without the option. */
 async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
   const [{ openHosts }, openFar] = await Promise.all([import("./place/host/open.ts"), connection.far()])
-  const { host, hand, instance } = connection
+  const { host, hand, instance, directory: folder } = connection
   const { machine } = ownerNow(instance)
   const worktrees = () => kindOf(near, "worktree").open("worktree")
-  return openHosts({ options, host, hand, openFar, clock: systemClock, instance, machine, worktrees })
+  return openHosts({ options, host, hand, openFar, clock: systemClock, instance, machine, folder, worktrees })
 }
 
 /** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */

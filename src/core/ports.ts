@@ -23,8 +23,8 @@ export const MAX_TIMER_MS = 2_147_483_647
  */
 export type Finish = "done" | "cut short" | "called" | "untold" | `other: ${string}`
 
-/** `aborted`: its user stopped it, or we did. */
-export type AnswerError = { readonly message: string; readonly aborted?: true }
+/** `aborted`: its user stopped it, or we did; `interrupted`: the host that worked on it has died. */
+export type AnswerError = { readonly message: string; readonly aborted?: true; readonly interrupted?: true }
 
 /** A message as the core reads it. Parts of other types are left out. */
 export type Message = {

@@ -40,6 +40,9 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   // A host that ends in good order stops what it works on, as a user would.
   // So that whoever reads it after a crash takes it for interrupted: it is written down before it is told.
   if (error?.aborted) return session === "orphaned" ? undefined : { ...shared, proven: false, ...aborted }
+  // Who reads it later does not know which server it was asked on: it is written down before it is told.
+  if (error?.interrupted)
+    return { type: "failed", at: answer.completedAt, reason: { code: "interrupted", text: error.message } }
   if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
   if (finish === undefined) return undefined
   if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }

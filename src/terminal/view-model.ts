@@ -4,6 +4,7 @@ import { payer } from "../core/bill.ts"
 import { teamText } from "../core/items.ts"
 import {
   addUsage,
+  agentName,
   billedTokens,
   elapsed,
   isActive,
@@ -119,7 +120,7 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
 
 /** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
 export const stateText = (seen: Seen, all: readonly Seen[]): string =>
-  [seen.task.agent, phaseIn(seen, all) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
+  [agentName(seen.task), phaseIn(seen, all) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
 
 /** Of one that stands for several: what its parts have come to, as far as they are known. */
 function teamTexts(task: Task, all: readonly Seen[]): readonly string[] {

@@ -2,7 +2,7 @@ import { nameOf, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
-import { addFigures, isActive, NO_FIGURES, type Status, type Task, type Usage } from "../core/task.ts"
+import { addFigures, agentName, isActive, NO_FIGURES, type Status, type Task, type Usage } from "../core/task.ts"
 import type { Cleared, TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { spentOf } from "../lib/money.ts"
@@ -119,7 +119,7 @@ function row(view: TaskView): string {
   const { task, whole, elapsed } = view
   const cells = [
     `${marked(task)} ${oneLine(task.description)}`,
-    oneLine(task.agent),
+    oneLine(agentName(task)),
     `${statusOf(view)}${failureOf(task)}`,
     duration(elapsed),
     count(whole.toolCalls, "tool call"),

@@ -4,7 +4,7 @@ import { costOfDay } from "../core/bill.ts"
 import { countsText, itemLines } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
-import { billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
+import { agentName, billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
 import type { TeamResult } from "../core/team.ts"
 import { tryLines } from "../core/tries.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -23,7 +23,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     sessionID: task.sessionID,
     parentID: task.parentID,
     description: task.description,
-    agent: task.agent,
+    agent: agentName(task),
     model: model && modelKey(model),
     batch: batchName(task.batch),
     status: task.status,

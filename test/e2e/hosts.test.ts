@@ -21,7 +21,11 @@ beforeAll(async () => {
   model = await startModel()
   far = await startFar(model)
   host = await startPlugged(model, {
-    hosts: { big: { command: far.command, unattended: 60_000, connectTimeout: 5000 } },
+    hosts: {
+      big: { command: far.command, unattended: 60_000, connectTimeout: 5000 },
+      nowhere: { command: ["sh", "-c", "echo ssh: Could not resolve hostname nowhere >&2; exit 255"] },
+      bare: { command: ["env", "-i", "PATH=/usr/bin:/bin", `HOME=${far.root}`, "sh", "-c"] },
+    },
   })
   user = new Repository(host.directory)
 }, 90_000)
@@ -42,7 +46,7 @@ const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
   launchedFrom(await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big", ...args }))
 const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
 const merge = async (id: string) => (await tool("superagents_task", { merge: id })).output ?? ""
-const told = (count = 1) => notified(host, session, count, 25_000)
+const told = (count = 1) => notified(host, session, count, 90_000)
 
 const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 
@@ -165,5 +169,51 @@ test("what is cleared without contact is stopped and removed when the host answe
   expect((await tool("superagents_clear", {})).error).toBeUndefined()
   far.set("open")
   await eventually(async () => far.folders().length === 0, LONG)
+  nothingLeft()
+}, 180_000)
+
+test("a server that dies there interrupts its run, which is told with its text and its files", async () => {
+  const { id } = await working("DIES", "echo made > made.txt; sleep 20")
+  far.signalServer("SIGKILL")
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("OpenCode on big stopped while it worked.")
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+}, 180_000)
+
+test("what cannot be there is told in its sentence, and nothing is left", async () => {
+  const failed = async (args: Record<string, unknown>) => {
+    session = await openSession(host)
+    const { id } = await launch("NEVER", args)
+    await told()
+    return output(id)
+  }
+  expect(
+    (await tool("superagents_task", { description: "x", prompt: "x", agent: "general", place: "moon" })).error,
+  ).toContain('"here"|"worktree"|"big"|"nowhere"|"bare"')
+  expect(
+    (await tool("superagents_task", { description: "x", prompt: "x", agent: "general", place: "big", fork: true }))
+      .error,
+  ).toBe(
+    "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know.",
+  )
+  expect(await failed({ agent: "writer" })).toContain('big has no agent "writer". There are: ')
+  expect(await failed({ model: "mock/one" })).toContain("big has no model mock/one. There are: scripted/")
+  expect(await failed({ place: "nowhere" })).toContain(
+    "nowhere could not be reached: ssh: Could not resolve hostname nowhere",
+  )
+  expect(await failed({ place: "bare" })).toContain("OpenCode was not found on bare.")
+  nothingLeft()
+}, 180_000)
+
+test("a check runs there, and its agent is asked again where it does not pass", async () => {
+  agent("CHECKED", ["echo bad > it.txt"], ["echo good > it.txt"])
+  const { id } = await launch("CHECKED", { check: "pwd; grep good it.txt" })
+  await told()
+  const shown = await output(id)
+  expect(shown).toContain("done: CHECKED, turn 2")
+  expect(
+    model.requests.some(({ lastUser }) => lastUser.includes("opencode-superagents/") && lastUser.includes("check")),
+  ).toBe(true)
   nothingLeft()
 }, 180_000)

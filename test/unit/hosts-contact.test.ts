@@ -2,11 +2,12 @@ import { describe, expect, test } from "vitest"
 import { admissible } from "../../src/core/limits.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { phaseOf } from "../../src/core/task.ts"
+import { judge } from "../../src/core/verdict.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
 import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
 import { nextDue } from "../../src/engine/run/due.ts"
 import { OptionsSchema, parseOptions } from "../../src/options.ts"
-import { at, command, NOW } from "../support/machine.ts"
+import { answer, asked, at, command, NOW } from "../support/machine.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 /** A run whose machine cannot be reached: a phase, and no end. */
@@ -101,6 +102,16 @@ describe("without contact", () => {
     const progress = progressOf({ lastWord, away: { host: "big", since: 40, most: 0 }, asks: [askOf({ askedAt: 1 })] })
     expect(demandOf({ ...watched, progress })).toBeUndefined()
     expect(dueAt({ ...watched, task: taskOf({ run: { timeout: 0 } }), progress })).toBe(Number.POSITIVE_INFINITY)
+  })
+})
+
+test("a run whose host's server has died is interrupted, in the words for that", () => {
+  const error = { message: "OpenCode on big stopped while it worked.", interrupted: true } as const
+  const died = { ...answer(), id: "msg_x", finish: undefined, error, parts: [] }
+  expect(judge([asked(), died], "working")).toEqual({
+    type: "failed",
+    at: NOW,
+    reason: { code: "interrupted", text: error.message },
   })
 })
 

@@ -273,6 +273,23 @@ describe("a connection", () => {
     }
   })
 
+  test("is not made again where it is lost while nobody needs it; who needs it next has OpenCode looked for anew", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    link.release("a")
+    expect(link.contact).toBeUndefined()
+    link.use("b")
+    await clock.advance(0)
+    expect(lines[0]?.orders).toEqual(["serve", "rest", "serve"])
+    expect(link.contact?.server).toEqual(served)
+    link.release("b")
+    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    await clock.advance(60_000)
+    expect([link.reach.phase, lines.length]).toEqual(["idle", 1])
+  })
+
   test("is kept for a while when nobody needs it, and then let go", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")

@@ -9,7 +9,7 @@ import {
   type TaskRecord,
 } from "../../core/ports.ts"
 import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
-import { answerText } from "../../core/verdict.ts"
+import { answerText, judge } from "../../core/verdict.ts"
 import type { FarFolder } from "../../host/far.ts"
 import { overlaid } from "../../lib/overlaid.ts"
 import { type Hosts, type Machine, skewNow } from "./hosts.ts"
@@ -122,6 +122,7 @@ export class FarHost {
       try {
         await machine.link.reached()
         const { session } = await this.place(stub)
+        stub.server = machine.link.contact?.server.id
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
         return
       } catch (error) {
@@ -205,7 +206,8 @@ export class FarHost {
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
       const clock = skewNow(machine.link.contact)
-      const messages = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
+      const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
+      const messages = (await this.#wasLeft(stub, machine)) ? withDeath(moved, stub.host) : moved
       stub.read = { since: messageID, messages }
       return messages
     } catch (error) {
@@ -213,6 +215,13 @@ export class FarHost {
       // What was read is kept.
       return known
     }
+  }
+
+  /** Its server there is another one than it was asked on, and does nothing with it: the one that did has died. */
+  async #wasLeft(stub: Stub, machine: Machine): Promise<boolean> {
+    const { id } = machine.link.contact?.server ?? {}
+    if (id === undefined || stub.server === undefined || stub.server === id) return false
+    return (await this.#doing(stub)) === undefined
   }
 
   async #openAsks(): Promise<readonly Ask[]> {
@@ -267,6 +276,25 @@ const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt =>
   sessionID,
   messageID: movedID(prompt.messageID, skew),
 })
+
+/** A run that a server's death has cut off, as its messages would say it if they could; one that had ended has. */
+function withDeath(messages: readonly Message[], host: string): readonly Message[] {
+  const asked = messages.findLast(({ role }) => role === "user")
+  const last = messages.at(-1)
+  if (!asked || !last || judge(messages, "working")) return messages
+  const error = { message: `OpenCode on ${host} stopped while it worked.`, interrupted: true } as const
+  const { createdAt } = last
+  const death = {
+    id: `${last.id}~`,
+    role: "assistant",
+    createdAt,
+    parentID: asked.id,
+    error,
+    summary: false,
+    parts: [],
+  }
+  return [...messages, death as Message]
+}
 
 /** What was kept of an answer is a user's message to the host here: to whoever reads it, it is the answer. */
 function asAnswered(messages: readonly Message[]): readonly Message[] {

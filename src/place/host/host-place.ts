@@ -71,7 +71,8 @@ export class HostPlace implements Place {
       stub.far = { folder: far, session: await this.#session(stub, far, contact, again) }
       return { directory: folder, told: welcome(name, far, again) }
     } catch (error) {
-      this.#machine.link.release(taskID)
+      // What was sent there is taken away by what follows the run's end.
+      if (!stub.sent) this.#machine.link.release(taskID)
       if (error instanceof NoContact) throw new PlaceError(error.message, "host")
       throw error
     } finally {
@@ -137,7 +138,12 @@ export class HostPlace implements Place {
     return this.#worktrees.merge(taskID, folder)
   }
 
-  clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
+  /** What cannot be put away now is owed: it is stopped and fetched when the host answers, be it after a restart. */
+  async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
+    for (const id of taskIDs) {
+      const stub = this.#hosts.stubOf(id)
+      if (stub?.live && stub.sent) await this.#hosts.owe(stub)
+    }
     return this.#worktrees.clear(folder, taskIDs)
   }
 

@@ -7,6 +7,7 @@ import type { FarServer, OpenFar } from "../../host/far.ts"
 import type { HostSettings } from "../../options.ts"
 import type { PlaceNews } from "../place.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
+import type { Debts } from "./debts.ts"
 import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
 import { type Contact, Link } from "./link.ts"
 import type { Reach } from "./reach.ts"
@@ -27,6 +28,7 @@ export type HostsPorts = {
   readonly machine: string
   readonly log: (text: string, fields: LogFields) => void
   readonly toast: (title: string, message: string) => void
+  readonly debts: Debts
   readonly script?: () => Promise<string>
 }
 
@@ -52,6 +54,9 @@ export class Hosts {
   readonly #byTask = new Map<string, Stub>()
   /** Keeps in the stub what its run has answered. */
   keep: (stub: Stub) => Promise<void> = async () => {}
+  /** Puts away what a task has left there that nobody knows any more. */
+  putAway: (stub: Stub) => Promise<unknown> = async () => {}
+  readonly #owed = new Set<Stub>()
   #hear: (taskID: string, news: PlaceNews) => void = () => {}
   #answered: (host: string) => void = () => {}
 
@@ -104,6 +109,36 @@ export class Hosts {
     if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
     const stub = stubOf(task, live)
     if (stub) this.add(stub)
+  }
+
+  /** Nobody will ask for what this task has left there: that is done as soon as its host answers, and written down. */
+  async owe(stub: Stub): Promise<void> {
+    this.#owed.add(stub)
+    await this.#ports.debts.write(stub)
+    this.machine(stub.host).link.use(stub.taskID, true)
+  }
+
+  /** Takes up what earlier processes owed. */
+  async takeUp(): Promise<void> {
+    for (const stub of await this.#ports.debts.read()) {
+      if (!this.has(stub.host) || this.#byTask.has(stub.taskID)) continue
+      this.add(stub)
+      this.#owed.add(stub)
+      this.machine(stub.host).link.use(stub.taskID, true)
+    }
+  }
+
+  async #settle(name: string): Promise<void> {
+    for (const stub of [...this.#owed].filter(({ host }) => host === name)) {
+      try {
+        await this.putAway(stub)
+        this.#owed.delete(stub)
+        await this.#ports.debts.drop(stub)
+        this.drop(stub)
+      } catch (error) {
+        this.#ports.log(`what a task left on ${name} could not be fetched: ${messageOf(error)}`, { task: stub.taskID })
+      }
+    }
   }
 
   drop(stub: Stub): void {
@@ -185,7 +220,9 @@ export class Hosts {
         })
       }
     }
-    if (link.contact) this.#answered(name)
+    if (!link.contact) return
+    this.#answered(name)
+    await this.#settle(name)
   }
 
   async #find({ taskID, parentFolder }: Stub, cache: string, server: FarServer): Promise<FarPlace | undefined> {

@@ -57,6 +57,7 @@ export class Link {
   #reach: Reach = IDLE
   #channel: Line | undefined
   #contact: Contact | undefined
+  #far = { skew: 0, cache: "" }
   #opening = false
   readonly #users = new Set<string>()
   readonly #waiting = new Set<() => void>()
@@ -64,6 +65,8 @@ export class Link {
   #cancelPing: () => void = () => {}
   #cancelRest: () => void = () => {}
   #silentSince: number | undefined
+  /** The connection is kept though nobody needs it: OpenCode there may have ended meanwhile. */
+  #rests = false
 
   constructor(settings: LinkSettings, ports: LinkPorts) {
     this.#settings = settings
@@ -76,13 +79,15 @@ export class Link {
 
   /** What is known of the host while it is in contact. */
   get contact(): Contact | undefined {
-    return this.#reach.phase === "contact" ? this.#contact : undefined
+    return this.#reach.phase === "contact" && !this.#rests ? this.#contact : undefined
   }
 
   /** Somebody has a task there from now on. `known`: it was reached before, so that it is tried until it is reached. */
   use(user: string, known = false): void {
     this.#users.add(user)
     this.#cancelRest()
+    if (this.#rests && this.#channel) void this.#served(this.#channel)
+    this.#rests = false
     this.#put({ type: "wanted", known })
   }
 
@@ -90,6 +95,7 @@ export class Link {
   release(user: string): void {
     if (!this.#users.delete(user) || this.#users.size > 0) return
     if (this.contact) void this.call({ do: "rest" }).catch(() => {})
+    this.#rests = true
     this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
   }
 
@@ -182,7 +188,7 @@ export class Link {
           this.#channel = undefined
           this.#cancelPing()
           log(`connection closed: ${lastLine(complaint)}`)
-          this.#put({ type: "closed", byItself, ...this.#reasonOf(complaint) })
+          this.#lost({ type: "closed", byItself, ...this.#reasonOf(complaint) })
         },
       })
       this.#channel = channel
@@ -201,9 +207,14 @@ export class Link {
 
   /** The relay is there: OpenCode is started, its clock compared. */
   async #greet(channel: Line, { now, cache }: Hello): Promise<void> {
-    const { clock } = this.#ports
-    const skew = now - clock.now()
+    this.#far = { skew: now - this.#ports.clock.now(), cache }
     this.#ping(channel)
+    await this.#served(channel)
+  }
+
+  /** Has OpenCode run there; from then on there is contact. */
+  async #served(channel: Line): Promise<void> {
+    this.#contact = undefined
     try {
       let text = ""
       const { problem } = await channel.call({ do: "serve" }, { receiver: { data: (body) => (text += textOf(body)) } })
@@ -213,8 +224,12 @@ export class Link {
         channel.close()
         return this.#put({ type: "closed", byItself: true, why: `${this.#settings.name}: ${problem}` })
       }
-      this.#contact = { skew, cache, server: JSON.parse(text) as Served }
+      this.#contact = { ...this.#far, server: JSON.parse(text) as Served }
+      const known = this.#reach
       this.#put({ type: "opened" })
+      // It was kept for nobody: who comes now finds out what was owed, as after a loss.
+      if (known.phase === "contact") this.#ports.changed(this.#reach, known)
+      for (const look of [...this.#waiting]) look()
     } catch {
       // It was cut: that is told already.
     }
@@ -251,6 +266,12 @@ export class Link {
     this.#cancelPing()
     this.#silentSince = undefined
     channel.close()
-    this.#put({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
+    this.#lost({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
+  }
+
+  /** Where nobody needs it, it is not made again. */
+  #lost(closed: ReachInput): void {
+    if (this.#users.size > 0) this.#put(closed)
+    else this.close()
   }
 }

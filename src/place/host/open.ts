@@ -4,6 +4,8 @@ import type { Hand } from "../../host/person.ts"
 import { overlaid } from "../../lib/overlaid.ts"
 import type { Options } from "../../options.ts"
 import type { Place, PlaceKind } from "../place.ts"
+import { DEBTS } from "../root.ts"
+import { debtsIn } from "./debts.ts"
 import { FarHost } from "./far-host.ts"
 import { Hosts } from "./hosts.ts"
 import { hostKind } from "./kind.ts"
@@ -16,22 +18,27 @@ export type HostsRequest = {
   readonly clock: Clock
   readonly instance: string
   readonly machine: string
+  /** The folder that this instance serves. */
+  readonly folder: string
   readonly worktrees: () => Promise<Place>
 }
 
 /** Other machines: as places, and as what the host and a person's hand are where tasks work there. */
 export type OpenHosts = { readonly hosts: Hosts; readonly kind: PlaceKind; readonly host: Host; readonly hand: Hand }
 
-export function openHosts({ options, host, hand, worktrees, ...ports }: HostsRequest): OpenHosts {
-  const hosts = new Hosts({
+export function openHosts({ options, host, hand, worktrees, folder, ...ports }: HostsRequest): OpenHosts {
+  const hosts: Hosts = new Hosts({
     ...ports,
+    debts: debtsIn(DEBTS, folder),
     settings: options.hosts ?? {},
     log: (text, fields) => host.log("info", text, fields),
     toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),
   })
+  const kind = hostKind(hosts, worktrees, options)
+  hosts.putAway = async ({ host: name, taskID, parentFolder }) => (await kind.open(name)).putAway(taskID, parentFolder)
   return {
     hosts,
-    kind: hostKind(hosts, worktrees, options),
+    kind,
     host: FarHost.over(host, hosts),
     hand: overlaid(hand, {
       question: (ask) => hosts.asked(ask, (server, there) => server.question(there)) ?? hand.question(ask),

@@ -30,6 +30,8 @@ export type Stub = {
   /** What was read of it last. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
   asks: readonly Ask[]
+  /** The run of its host's server that was asked last. */
+  server?: string
   /** It was stopped while there was no contact: that is done when there is. */
   owesAbort: boolean
 }
