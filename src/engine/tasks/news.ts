@@ -57,11 +57,14 @@ const ENDING_MS = 1000
  * Whether this news may start its parent's model: not after the parent's user has stopped it, until they write again;
  * nor where the parent is a task that was ended, unless the run was begun after that.
  */
-export function mayWake({ parentID, run }: Task, store: TaskStore): boolean {
+export function mayWake(task: Task, store: TaskStore): boolean {
+  const { parentID } = task
   if (store.household(parentID).isStopped) return false
   const parent = store.bySession(parentID)
   if (!parent || isActive(parent) || parent.status === "completed") return true
-  return run.createdAt > (parent.run.endedAt ?? 0)
+  // What was interrupted together was begun before: when the parent's end was is only guessed.
+  if (isInterrupted(parent) && isInterrupted(task)) return false
+  return task.run.createdAt > (parent.run.endedAt ?? 0)
 }
 
 /**
@@ -78,6 +81,8 @@ export function unwokenBeside(
   if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
   return batch.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
+
+const isInterrupted = ({ outcome }: Task): boolean => outcome?.reason?.code === "interrupted"
 
 /** Its end alone is no reason to wake anybody. */
 const isQuiet = ({ outcome }: Task): boolean =>

@@ -1,0 +1,3 @@
+import { livesTests } from "./many.ts"
+
+livesTests(1)
