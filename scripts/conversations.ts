@@ -38,7 +38,9 @@ function definitionsIn(model: ScriptedModel): string {
   const offered = (model.requests[0]?.body.tools ?? []) as Definition[]
   const ours = offered.map((tool) => tool.function).filter(({ name }) => name.startsWith("superagents_"))
   const sections = ours.map(({ name, description, parameters }) => {
-    const lines = Object.entries(parameters.properties).map(([key, value]) => `${key}: ${value.description ?? ""}`)
+    const lines = Object.entries(parameters.properties).map(([key, value]) =>
+      value.description ? `${key}: ${value.description}` : key,
+    )
     return `### ${name}\n\n${fenced([description, ...(lines.length > 0 ? ["", "Arguments:", ...lines] : [])].join("\n"))}`
   })
   return `## The tools\n\n${sections.join("\n\n")}`

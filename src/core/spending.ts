@@ -71,7 +71,11 @@ const MONEY: Unit = {
   of: ({ cost }) => cost,
   told: ({ cost, atLeast }, allowed, source) => `spent ${spentOf(cost, allowed, atLeast)} (${source})`,
   amount: ({ cost, atLeast }) => dollars(cost, atLeast),
-  left: (left, allowed) => (left < allowed ? `${dollars(left)} of ${budget(allowed)} left` : budget(allowed)),
+  // What rounds to all of it is all of it.
+  left: (left, allowed) =>
+    left < allowed && dollars(left) !== dollars(allowed)
+      ? `${dollars(left)} of ${budget(allowed)} left`
+      : budget(allowed),
   plain: (amount) => dollars(amount),
 }
 

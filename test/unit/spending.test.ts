@@ -75,6 +75,12 @@ describe("what a run may spend is told", () => {
   const told = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT> = {}, run = task) =>
     allowanceOf({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent }, run)
 
+  test("that rounds to all of it as all of it", () => {
+    expect(told({ maxCostPerSession: 10 }, { session: cost(0.0001) }, taskOf())).toEqual([
+      "$10.00 for this session's tasks",
+    ])
+  })
+
   test("of each limit that is on, with what others have left of it", () => {
     expect(told({ maxTokensPerTask: 2_000_000 }, {}, taskOf())).toEqual(["2,000,000 tokens for this run"])
     expect(told({})).toEqual(["$0.50 for this run (max_cost)"])
