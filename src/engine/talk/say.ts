@@ -1,11 +1,13 @@
 import type { Prompt } from "../../core/ports.ts"
 import { modelOf, type Task } from "../../core/task.ts"
+import { termsOf } from "../../core/terms.ts"
 import type { Word } from "../run/active-run.ts"
 
-/** A run's prompt, and what its agent is told of its place. Sent again it is the same message. */
+/** A run's prompt, and what its agent is told of its place and its terms. Sent again it is the same message. */
 export function promptOf(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
-  const parts = preface === "" ? [{ text }] : [{ text }, { text: preface, synthetic: true }]
+  const told = [preface, termsOf(task)].filter((each) => each !== "").join("\n\n")
+  const parts = told === "" ? [{ text }] : [{ text }, { text: told, synthetic: true }]
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts }
 }
 

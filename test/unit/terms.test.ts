@@ -1,0 +1,47 @@
+import { expect, test } from "vitest"
+import { termsOf } from "../../src/core/terms.ts"
+import { Rig } from "../support/rig.ts"
+import { taskOf } from "../support/tasks.ts"
+
+const place = (merge: boolean) => ({ kind: "worktree", folder: "/project", merge }) as const
+
+test.each([
+  ["nothing", {}, ""],
+  [
+    "its check",
+    { run: { check: "npm test" } },
+    "When you have ended your turn, `npm test` is run here: your work counts as done only when that succeeds, and you are asked again when it does not.",
+  ],
+  ["no merge of its own", { place: place(false) }, ""],
+  [
+    "its merge",
+    { place: place(true) },
+    "When you have completed, what you changed is merged into the files of the agent that you work for.",
+  ],
+  [
+    "all of it",
+    { place: place(true), run: { check: "make\nall", budget: { max: 0.5, before: 1 } } },
+    "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you are asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
+  ],
+] as const)("an agent is told of %s at the start", (_what, more, text) => {
+  expect(termsOf(taskOf(more))).toBe(text)
+})
+
+test("they stand behind its prompt, in a part of their own, at a resume too", async () => {
+  const rig = new Rig()
+  const { id, sessionID } = await rig.launch({ maxCost: 0.5 })
+  await rig.ended(id)
+  await rig.manager.resume(id, { prompt: "AGAIN", maxCost: 0.2 }, rig.caller)
+  await rig.ended(id)
+  const prompts = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+  expect(prompts.map(({ parts }) => parts.map((part) => part.type === "text" && [part.text, part.synthetic]))).toEqual([
+    [
+      ["FIND", false],
+      ["You may spend $0.50; near that you are asked for your last word.", true],
+    ],
+    [
+      ["AGAIN", false],
+      ["You may spend $0.20; near that you are asked for your last word.", true],
+    ],
+  ])
+})
