@@ -143,6 +143,8 @@ export type Prompt = {
   readonly agent?: string
   readonly model?: Model
   readonly parts: readonly { readonly text: string; readonly synthetic?: boolean }[]
+  /** Files and folders that go with it, by their whole paths. */
+  readonly files?: readonly string[]
   /** Only store the message; do not start the model. */
   readonly noReply?: boolean
 }

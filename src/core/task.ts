@@ -136,6 +136,8 @@ export type Run = {
   readonly lastWordFor?: Reason
   /** The command that has to pass before the run counts as completed. */
   readonly check?: string
+  /** Files and folders that its prompt names as `@path`: they go with it. */
+  readonly files?: readonly string[]
   /** Files that it may not change, as git's glob pathspecs: one that has does not pass its check. */
   readonly guard?: readonly string[]
   /** What its last message has to be valid against, before its check runs. */

@@ -102,6 +102,7 @@ const run = fc.record<Whole<Run>>({
   lastWordFor: some(reason),
   check: some(text),
   guard: some(texts),
+  files: some(texts),
   schema: some(fc.dictionary(text, fc.jsonValue() as fc.Arbitrary<unknown>)),
   parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
   parkedMs: some(whole),

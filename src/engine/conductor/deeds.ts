@@ -5,6 +5,7 @@ import type { Checked } from "../../core/value.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
 import { PlaceError } from "../../place/place.ts"
+import { attachedIn } from "../launch/mentions.ts"
 import type { Parts } from "../parts.ts"
 import type { Command, Found, Input, Verified } from "../run/inputs.ts"
 import { hintOf } from "../talk/notes.ts"
@@ -76,8 +77,7 @@ export class Deeds {
         await this.#ports.field.make(task, command.nth, command.text)
         return back({ type: "fielded", nth: command.nth })
       case "prompt":
-        await sayTo(this.#parts, task, () => this.#parts.host.prompt(promptOf(task, command.text, command.preface)))
-        return back({ type: "prompted" })
+        return back(await this.#prompt(task, command))
       case "say":
         return back(await this.#say(task, command))
       case "store":
@@ -137,6 +137,14 @@ export class Deeds {
       const code = error instanceof PlaceError ? error.code : "place"
       return { type: "shut out", code, problem: messageOf(error) }
     }
+  }
+
+  async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
+    const { host } = this.#parts
+    const files = task.run.files ? await attachedIn(task.run.files, host.folderOf(task.sessionID)) : []
+    const prompt = { ...promptOf(task, text, preface), ...(files.length > 0 && { files }) }
+    await sayTo(this.#parts, task, () => host.prompt(prompt))
+    return { type: "prompted" }
   }
 
   async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {

@@ -35,6 +35,7 @@ import {
   riderOf,
   rulesFor,
 } from "./checks.ts"
+import { filesOf } from "./mentions.ts"
 import { itemsOf, permitItems, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
 import { checkOf, isPlain, type LaunchRequest, schemaOf, withDefaults } from "./request.ts"
@@ -181,12 +182,15 @@ export class Launcher {
     waitsFor()
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)
+    const { kinds } = this.#ports
+    const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
     if (request.items) await permitItems(this.#parts, caller, request.items.length, found)
     // While the user was asked, others may have spent what there was, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
-    const draft = this.#draft(request, caller, found, after, request.items && (await this.#ports.ledgers()))
+    const ledgers = request.items && (await this.#ports.ledgers())
+    const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
     // From here on those of the same message know it, and its batch.
     const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
     const entry = this.#parts.store.entry(draft.id)
@@ -285,6 +289,7 @@ export class Launcher {
         after,
         ...checkOf(request),
         ...(request.guard && { guard: request.guard }),
+        ...(request.files?.length && { files: request.files }),
         ...(typeof request.schema === "object" && { schema: request.schema }),
       },
       delivery: { state: "none" },

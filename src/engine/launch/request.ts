@@ -32,6 +32,8 @@ export type LaunchRequest = {
   readonly items?: readonly unknown[]
   /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
   readonly schema?: Schema | string
+  /** What of the caller's folder goes with the prompt. */
+  readonly files?: readonly string[]
 }
 
 export type ResumeRequest = {

@@ -20,6 +20,7 @@ import {
   refuseUnlessResumable,
   refuseUnpaid,
 } from "./checks.ts"
+import { filesOf } from "./mentions.ts"
 import { askedAgain, refuseUnlessUnwon } from "./plans.ts"
 import type { Queue } from "./queue.ts"
 import { checkOf, type ResumeRequest, schemaOf } from "./request.ts"
@@ -60,6 +61,8 @@ export class Resuming {
     const schema = (await schemaOf(request.schema, host.folderOf(task.parentID))) ?? (task.team && task.run.schema)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
+    const named = { prompt: task.team ? "" : request.prompt, place: task.place?.kind }
+    const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another may have resumed it, and that run have ended.
@@ -81,6 +84,7 @@ export class Resuming {
       ...checkOf({ check }),
       ...(task.run.guard && task.team && { guard: task.run.guard }),
       ...(schema && { schema }),
+      ...(files.length > 0 && { files }),
       recent: recentRuns(current, now),
     }
     const change = store.apply(task.id, { type: "resumed", run: next }, now)

@@ -1,3 +1,6 @@
+import { statSync } from "node:fs"
+import { basename } from "node:path"
+import { pathToFileURL } from "node:url"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Agent, Session } from "@opencode-ai/sdk/v2/types"
 import type {
@@ -180,9 +183,17 @@ export class OpencodeHost implements Host {
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
-  async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
+  async prompt({ sessionID, messageID, agent, model, noReply, parts, files = [] }: Prompt): Promise<void> {
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
-    const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: texts }
+    // The host reads them, and puts what they hold beside the text, as with its own prompts.
+    const attachments = files.map((file, index) => ({
+      type: "file" as const,
+      id: partID(messageID, parts.length + index),
+      url: pathToFileURL(file).href,
+      filename: basename(file),
+      mime: statSync(file, { throwIfNoEntry: false })?.isDirectory() ? "application/x-directory" : "text/plain",
+    }))
+    const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: [...texts, ...attachments] }
     if (noReply) {
       const stored = await call("store a message", this.#client.session.prompt(message))
       this.#heard.stored(stored)

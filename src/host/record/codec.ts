@@ -44,6 +44,7 @@ const Run = z.object({
   lastWordFor: Reason.optional(),
   check: z.string().optional(),
   guard: z.array(z.string()).optional(),
+  files: z.array(z.string()).optional(),
   schema: Schema.optional(),
   parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
   parkedMs: z.number().optional(),
