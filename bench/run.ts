@@ -6,6 +6,7 @@ import { burstCase } from "./cases/burst.ts"
 import { cacheCase } from "./cases/cache.ts"
 import { callsCase } from "./cases/calls.ts"
 import { crowdCase } from "./cases/crowd.ts"
+import { eachCase } from "./cases/each.ts"
 import { forkCase } from "./cases/fork.ts"
 import { inProcessCase } from "./cases/in-process.ts"
 import { launchCase } from "./cases/launch.ts"
@@ -31,6 +32,7 @@ const CASES: Readonly<Record<string, Case>> = {
   worktrees: worktreesCase,
   board: boardCase,
   cache: cacheCase,
+  each: eachCase,
 }
 
 const PAGE = new URL("../docs/benchmarks.md", import.meta.url)

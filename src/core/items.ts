@@ -57,7 +57,15 @@ const aloneUntil = ({ run }: Task): number => (run.startedAt ?? run.createdAt) +
 
 function firstAlone(own: readonly Member[], coming: readonly number[], now: number): { until?: number } {
   const [first] = own
-  if (own.length !== 1 || !first || first.began || coming.length > 0 || now >= aloneUntil(first.task)) return {}
+  if (
+    own.length !== 1 ||
+    !first ||
+    first.began ||
+    !isActive(first.task) ||
+    coming.length > 0 ||
+    now >= aloneUntil(first.task)
+  )
+    return {}
   return { until: aloneUntil(first.task) }
 }
 
