@@ -13,7 +13,7 @@ import { Repository } from "../support/repository.ts"
  * files come home byte for byte, and nothing is left on either side. `npm run test:hosts:faults` runs 300.
  */
 
-const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 6)
+const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 8)
 const SEED = Number(process.env.SUPERAGENTS_HOST_SEED ?? 20_260_730)
 
 let model: ScriptedModel

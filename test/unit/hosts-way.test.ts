@@ -167,14 +167,14 @@ describe("a connection", () => {
   const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
   const served: Served = { id: "one", version: "1.18.33" }
 
-  const start = () => {
+  const start = (script: () => Promise<string> = async () => "relay") => {
     const clock = new FakeClock()
     const lines: { ports: ChannelPorts; closed: boolean; pong?: (pong: Pong) => void; orders: string[] }[] = []
     const phases: string[] = []
     const settings = { name: "big", command: ["x"], opencode: "", connectTimeout: 5000, relay }
     const link = new Link(settings, {
       clock,
-      script: async () => "relay",
+      script,
       log: () => {},
       changed: ({ phase }) => void phases.push(phase),
       open(ports) {
@@ -271,6 +271,25 @@ describe("a connection", () => {
       expect(link.reach.phase).toBe("ended")
       await expect(link.call({ do: "rest" })).rejects.toThrow("there is no contact with big")
     }
+  })
+
+  test("what cannot be read to begin it is told, and nothing is thrown", async () => {
+    const { clock, link } = start(() => Promise.reject(new Error("no such file")))
+    link.use("a")
+    const told = expect(link.reached()).rejects.toThrow("big could not be reached: no such file")
+    await clock.advance(0)
+    await told
+  })
+
+  test("is not begun where nobody needs it by then", async () => {
+    let read = (_script: string) => {}
+    const { clock, link, lines } = start(() => new Promise((resolve) => (read = resolve)))
+    link.use("a")
+    await clock.advance(0)
+    link.close()
+    read("relay")
+    await clock.advance(0)
+    expect(lines).toHaveLength(0)
   })
 
   test("is not made again where it is lost while nobody needs it; who needs it next has OpenCode looked for anew", async () => {

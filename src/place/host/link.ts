@@ -1,3 +1,4 @@
+import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { NOT_FOUND, opening } from "./bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
@@ -174,6 +175,11 @@ export class Link {
     const { command, relay, opencode, connectTimeout } = this.#settings
     try {
       const text = opening(await script(), relay, opencode)
+      // Nobody may need it any more.
+      if (pauseBefore(this.#reach, clock.now()) === undefined && this.#reach.phase !== "no contact") {
+        this.#opening = false
+        return
+      }
       let cancel = () => {}
       const channel: Line = open({
         command,
@@ -193,9 +199,12 @@ export class Link {
       })
       this.#channel = channel
       cancel = clock.after(connectTimeout, () => this.#drop(`no answer within ${connectTimeout / 1000} s`))
-    } finally {
+    } catch (error) {
       this.#opening = false
+      const why = `${this.#settings.name} could not be reached: ${messageOf(error)}`
+      return this.#lost({ type: "closed", byItself: true, fatal: true, why })
     }
+    this.#opening = false
   }
 
   /** Why a connection ended; `fatal` where to try again is no use. */
