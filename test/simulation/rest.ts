@@ -6,6 +6,8 @@ import type { World } from "./world.ts"
 const MINUTE = 60_000
 /** Longest time that a run which was interrupted at its limit has for its last word, and what closing it may take. */
 const OVERTIME_MS = 75_000
+/** Part of its time limit after which a run may be asked for its last word. */
+const SOONEST = 0.6
 
 /** Nothing goes wrong any more, and time passes until all there was to do has been done; then looks at what came of it. */
 export async function rest(world: World): Promise<void> {
@@ -68,6 +70,9 @@ function checkTask(world: World, task: Task): void {
   if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
   const took = endedAt - startedAt - watch.slept - (task.run.parkedMs ?? 0)
   // A call that takes long may be what makes its session: that time counts.
+  // Nor does the time for which it was parked; near its end it is asked for its last word, and may say that at once.
+  if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
+    watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }

@@ -37,6 +37,8 @@ export class Watch {
   readonly #world: World
   readonly #seen = new Map<string, Task>()
   readonly #read = new Map<string, string>()
+  /** Of each parked task, since when it is parked and how many tools its agent had called. */
+  readonly #steps = new Map<string, { readonly at: number; readonly calls: number }>()
   /** When the user of a session last did something there. */
   readonly #userAt = new Map<string, number>()
   /** Sessions whose user has stopped them, and has written nothing since. */
@@ -144,9 +146,18 @@ export class Watch {
     const task = manager.taskIn(sessionID)?.task
     if (this.#silenced.has(sessionID) && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
+    if (task) this.#checkParked(task)
     if (!task || isActive(task) || this.#isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
     if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
+  }
+
+  /** Nothing is asked for a parked run, but by its user. */
+  #checkParked({ sessionID, run }: Task): void {
+    const { clock, story } = this.#world
+    if (!run.parked || (this.#userAt.get(sessionID) ?? 0) >= run.parked.at) return
+    if (clock.now() > Math.max(run.parked.at, this.#troubleAt) + SETTLING_MS)
+      this.breach(`the model of ${story.nameOf(sessionID)} is asked while it is parked`)
   }
 
   #checkCircles(): void {
@@ -177,8 +188,21 @@ export class Watch {
     for (const count of holding.values())
       if (maxConcurrentTasks > 0 && count > maxConcurrentTasks)
         this.breach(`${count} tasks of one session run, ${maxConcurrentTasks} may`)
+    for (const task of tasks) if (isParked(task)) this.#checkSteps(task)
     const told = rig.notices().map(({ id }) => id)
     if (new Set(told).size < told.length) this.breach("the parent was told something twice")
+  }
+
+  /** Nothing that its agent has done is taken back while it is parked: that would be done twice. */
+  #checkSteps({ id, sessionID, run }: Task): void {
+    const { host, story } = this.#world
+    const session = host.database.sessions.get(sessionID)
+    if (!run.parked || !session || session.undoneFrom) return
+    const calls = session.messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
+    const before = this.#steps.get(id)
+    this.#steps.set(id, { at: run.parked.at, calls })
+    if (before?.at === run.parked.at && calls < before.calls)
+      this.breach(`${story.nameOf(id)} is parked, and a step of it was taken back`)
   }
 
   #checkChange(task: Task): void {
