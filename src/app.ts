@@ -92,7 +92,7 @@ async function otherMachines(connection: Connection, options: Options, near: rea
   return openHosts({ options, host, hand, openFar, clock: systemClock, instance, machine, folder, worktrees })
 }
 
-/** Takes in what an earlier process left. Where a task works, its keeper has done so, and knows more of it. */
+/** Takes in what an earlier process left. In a task's own folder there is nothing to do: its keeper has done it. */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
   if (connection.isKept()) return
   await endCommands(connection)
@@ -112,7 +112,7 @@ async function endCommands(connection: Connection): Promise<void> {
 
 /** Who looks after places and commands here, and whether somebody else who lives looks after one. */
 function keeping({ instance }: Connection) {
-  // What is written down of them is not renewed: where the system tells nothing of its owner, it is that one's for a day.
+  // These marks are never renewed. Where the system cannot tell whether the owner lives, a mark holds for a day.
   const ownership = (keeper: unknown) => {
     const owner = keeper as Owner
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)

@@ -1,11 +1,11 @@
 import type { Place, PlaceKind, PutAway } from "./place.ts"
 
-/** What `place` is where a call does not say: then a task's record has none. */
+/** The default of `place`. A task that works there has no `place` in its record. */
 export const HERE = "here"
 
 const NOTHING: PutAway = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
 
-/** The folder where the task's parent works: what is done in it is there already. */
+/** The folder where the task's parent works. Work in it needs no way home. */
 const here: Place = {
   capture: async () => {},
   enter: async ({ folder }) => ({ directory: folder, told: "" }),

@@ -7,8 +7,8 @@ const QUIET_LIMIT_MS = 10_000
 const QUIET_LOOK_MS = 100
 
 /**
- * Where a task's work belongs, and its session while it rests: where its parent works now. A folder that the parent had
- * of its own, when it launched the task, is gone when the parent has ended.
+ * The folder where a task's parent works now: the task's work belongs there, and its session while it rests. A parent
+ * that has ended has left its own folder, so its work counts as done where its own parent works.
  */
 export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
   const { store, host } = parts

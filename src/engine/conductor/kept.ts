@@ -12,7 +12,7 @@ import { tellIdle } from "./telling.ts"
 
 /** Lines of a diff that are shown. */
 const MOST_DIFF_LINES = 300
-/** Where the sentences begin that are no longer true once its work is home. */
+/** The beginnings of sentences that stop being true once the work is home. */
 const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
 
 /** What is done with the work of ended tasks: put away where that failed, shown, merged, forgotten, swept up. */
@@ -28,7 +28,7 @@ export class Kept {
     this.#closed = closed
   }
 
-  /** What a place can do again that it could not before: what ended tasks have left there comes home. Never rejects. */
+  /** A place can be reached again: brings home what ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
     const { store, host } = this.#parts
     const owed = [...store.entries()]
@@ -98,7 +98,7 @@ export class Kept {
     return place.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
-  /** Each file that an ended task changed; its record has the first of many. */
+  /** Every file that an ended task changed. Its record names only the first of many. */
   async filesOf(task: Task): Promise<readonly string[]> {
     const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
     return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
@@ -160,7 +160,7 @@ export class Kept {
     }
   }
 
-  /** A merge that another process had begun was finished, or does not fit any more: then its parent and the user hear it. */
+  /** Records how a merge of an earlier process ended. The parent and the user hear of one that no longer fits. */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
     const { store, toaster } = this.#parts
     const task = store.get(taskID)

@@ -182,8 +182,8 @@ export class Recovery {
   }
 
   /**
-   * Writes this process down as the task's owner. Another that does so in the same moment may write last: then the task
-   * is its, and both see that a moment later.
+   * Records this process as the task's owner. Another process may do so in the same moment. The last writer owns the
+   * task; both read the record again a moment later to see who that is.
    */
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
@@ -267,7 +267,7 @@ export class Recovery {
     return true
   }
 
-  /** Takes a task over that is still as the dead process left it. */
+  /** Takes a task over. False where it has changed since the dead process left it. */
   #own(task: Task): boolean {
     const { store, clock, stopped } = this.#parts
     if (stopped.aborted || !store.isForeign(task.id)) return false

@@ -3,7 +3,7 @@ import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
 
-/** It works in a place of its own, or where a parent does that may have one. */
+/** True where the session may lie in another folder: the task has a place, or its parent may have one. */
 export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
 
 /** It worked in a place of its own, or stands for several, and what became of that was not written down. */
@@ -21,7 +21,7 @@ export function endOf(task: Task, messages: readonly Message[], seenAt: number, 
   return { at: Math.max(seenAt, lastSignIn(messages)), ...unchecked(task, endAfterCrash(judged, task.run, messages)) }
 }
 
-/** Whether a run that had answered would have passed its check, nobody knows any more. */
+/** A run that had answered but not passed its check counts as interrupted: nobody can tell whether it would have. */
 function unchecked(task: Task, ending: Ending): Ending {
   if (ending.type !== "completed" || task.run.check === undefined) return ending
   const text = "OpenCode stopped or was restarted before its check had passed. It had answered."

@@ -23,12 +23,12 @@ export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecor
   })
 }
 
-/** It is gone, or another's no longer. */
+/** Drops a task whose session or record is gone. */
 export function remove({ store }: Parts, taskID: string): void {
   store.remove(taskID)?.letGo()
 }
 
-/** What runs or ended here is known better here than its record says. */
+/** True for a task that runs or ended here: this process knows more of it than the record does. */
 function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
   const known = store.isForeign(task.id) ? undefined : store.get(task.id)
   // One that ended here may have been asked again elsewhere, and left by that process too.

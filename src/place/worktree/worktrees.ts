@@ -34,8 +34,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Keeps the parent's state as it is now, its commit and what is not committed, as what the task begins with; what may
-   * not be read is left out, and told. Throws where no worktree could be made of it.
+   * Keeps the parent's present state, committed or not, for the task to begin with. Files that may not be read are left
+   * out, and named to the agent. Throws where no worktree could be made of it.
    */
   async capture(taskID: string, folder: string): Promise<void> {
     const from = await checkoutAround(folder)
@@ -146,8 +146,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Finishes what a crash cut off in this repository: ends commands of tasks that have outlived it, wherever, keeps the state of worktrees that nobody looks after any more and
-   * removes them, then finishes merges. `isBusy` tells the tasks that run here.
+   * Finishes what a crash cut off in this repository. Commands of tasks that outlived it are ended, wherever they run;
+   * worktrees without a living owner are kept as commits and removed; merges are finished. `isBusy`: the task runs here.
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)
