@@ -16,6 +16,7 @@ Usage:
   npm run demo -- --board                    the second act: a task on the board, done through a subtask, in a minute
   npm run demo -- --tries                    the third act: a ladder of two models, won by its second rung
   npm run demo -- --host                     the fourth act: an agent on another machine, and a line that is cut
+  npm run demo -- --night                    the fifth act: a purse, a provider at its limit, a report, in a minute
   npm run demo -- --model provider/model     your own provider and key, as your OpenCode has them set up
 
 Options:
@@ -32,6 +33,7 @@ function readOptions() {
     board: { type: "boolean" },
     tries: { type: "boolean" },
     host: { type: "boolean" },
+    night: { type: "boolean" },
     help: { type: "boolean", short: "h" },
   }
   try {
@@ -41,9 +43,11 @@ function readOptions() {
   }
 }
 
-function refuseUnlessPossible({ model, board, tries, host }) {
+function refuseUnlessPossible({ model, board, tries, host, night }) {
   if (tries && (board || model !== undefined))
     fail("--tries is played by itself, by the scripted model: leave out --board and --model.")
+  if (night && (board || tries || host || model !== undefined))
+    fail("--night is played by itself, by the scripted model: leave out the others.")
   if (board && model !== undefined) fail("--board is played by the scripted model alone: leave out --model.")
   if (host && (board || tries || model !== undefined))
     fail("--host is played by itself, by the scripted model: leave out --board, --tries and --model.")
@@ -60,8 +64,8 @@ function build() {
   if (!ok) fail(`${output}\nThe build failed.`)
 }
 
-function play({ model, board, tries, host }) {
-  const act = host ? "host.ts" : tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
+function play({ model, board, tries, host, night }) {
+  const act = night ? "night.ts" : host ? "host.ts" : tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
   const args = ["--import", "tsx", join(ROOT, "demo", act), ...(model === undefined ? [] : [model])]
   const child = spawn(process.execPath, args, { cwd: ROOT, stdio: "inherit" })
   // The terminal sends Ctrl-C to both: the child cleans up, this process waits for it.
