@@ -147,6 +147,8 @@ export type Prompt = {
   readonly files?: readonly string[]
   /** Only store the message; do not start the model. */
   readonly noReply?: boolean
+  /** It was sent before, and its turn goes on where it was stopped. */
+  readonly again?: boolean
 }
 
 export type NewSession = {

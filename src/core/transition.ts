@@ -4,6 +4,7 @@ import {
   type Delivery,
   isActive,
   type Model,
+  modelOf,
   NO_FIGURES,
   type Outcome,
   type Parked,
@@ -35,6 +36,8 @@ export type TaskEvent =
   | ({ readonly type: "parked"; readonly generation: number } & Parked)
   /** One of its parts has passed first. */
   | { readonly type: "won"; readonly generation: number; readonly winner: string }
+  /** The model is known that it asks. */
+  | { readonly type: "asks"; readonly generation: number; readonly model: Model }
   /** It goes on with another model. */
   | {
       readonly type: "switched"
@@ -86,6 +89,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return warn(task, event)
     case "parked":
       return park(task, event)
+    case "asks":
+      return asks(task, event)
     case "switched":
       return switchTo(task, event)
     case "unparked":
@@ -131,6 +136,11 @@ function win(task: Task, { generation, winner }: { generation: number; winner: s
   const { team, run } = task
   if (!isActive(task) || run.generation !== generation || team?.kind !== "tries" || team.winner) return task
   return { ...task, team: { ...team, winner } }
+}
+
+function asks(task: Task, { generation, model }: { generation: number; model: Model }): Task {
+  if (!isActive(task) || task.run.generation !== generation || modelOf(task)) return task
+  return { ...task, run: { ...task.run, model } }
 }
 
 function switchTo(task: Task, { generation, model, step, why }: Extract<TaskEvent, { type: "switched" }>): Task {

@@ -10,6 +10,8 @@ import {
   isQueued,
   isUnattended,
   isUnmerged,
+  type Model,
+  modelOf,
   NO_USAGE,
   type Status,
   type Task,
@@ -139,10 +141,14 @@ export class TaskManager {
   }
 
   /** A request to a session's model is about to be sent. True where it must not be: its task is parked meanwhile. */
-  holdsRequest(sessionID: string): boolean {
-    const task = this.#parts.store.bySession(sessionID)
-    if (!task || !isActive(task) || this.#parts.store.isForeign(task.id)) return false
-    return this.#all.gates.holds(task)
+  holdsRequest(sessionID: string, model?: Model): boolean {
+    const { store, clock } = this.#parts
+    const task = store.bySession(sessionID)
+    if (!task || !isActive(task) || store.isForeign(task.id)) return false
+    if (!model || modelOf(task)) return this.#all.gates.holds(task)
+    // One that works in a session of its own account has the model that its host chooses.
+    const asks = { type: "asks", generation: task.run.generation, model } as const
+    return this.#all.gates.holds(store.apply(task.id, asks, clock.now())?.after ?? task)
   }
 
   /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */

@@ -1,9 +1,12 @@
 import type { Activity, HostEvent } from "../../src/core/ports.ts"
-import { type Ask, NO_USAGE } from "../../src/core/task.ts"
+import { type Ask, type Model, NO_USAGE } from "../../src/core/task.ts"
 import { errorOf, finishOf } from "../../src/host/opencode/words.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { Reply, TextReply, ToolReply, Usage } from "./model.ts"
+
+/** The host asks it where a prompt names none. */
+const DEFAULT_MODEL: Model = { provider: "scripted", id: "alpha" }
 
 /** What a script sees of a model's request; the scripts of the real host's model see more. */
 type FakeRequest = {
@@ -23,7 +26,7 @@ export type FakeHooks = {
   compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
   /** True where the request must not be sent: its turn is about to be stopped. */
-  holdsRequest: (sessionID: string) => boolean
+  holdsRequest: (sessionID: string, model?: Model) => boolean
   refusesTools: (sessionID: string, tool: string) => string | undefined
 }
 
@@ -150,7 +153,7 @@ export class Turn {
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
     const word = hooks.inRequest(this.#session.id)
-    if (hooks.holdsRequest(this.#session.id)) {
+    if (hooks.holdsRequest(this.#session.id, asked.model ?? DEFAULT_MODEL)) {
       this.#openMessage(asked)
       await this.#waits.for(Number.MAX_SAFE_INTEGER)
       return "aborted"

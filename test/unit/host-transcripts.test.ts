@@ -135,3 +135,9 @@ describe("what was heard since a prompt", () => {
     expect(full.take(SESSION, "msg_2")).toBeUndefined()
   })
 })
+
+test("of a turn that goes on after it was stopped nothing is told: its first part was not heard", () => {
+  const transcripts = heard(user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop" }), said)
+  transcripts.forget(SESSION)
+  expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
+})

@@ -101,4 +101,25 @@ describe("a purse's runs", () => {
     await rig.clock.advance(8000)
     expect(runs.ofPurse().reserve).toBeCloseTo(0.03)
   })
+
+  test("are parked at their provider's limit, whose model no record of theirs names", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    let isOpen = false
+    rig.onPrompt("LIMITED", { text: "done", ...CENT })
+    rig.script(({ prompt }) =>
+      prompt.startsWith("LIMITED") && !isOpen
+        ? { status: 429, body: { error: { message: "Rate limit reached. Try again in 600s" } } }
+        : undefined,
+    )
+    open(1)
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "LIMITED" })
+    await rig.clock.until(() => runs.of(sessionID)?.parked !== undefined)
+    expect(runs.of(sessionID)).toMatchObject({ state: "running", parked: { model: "scripted/alpha" } })
+    isOpen = true
+    await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    expect(runs.of(sessionID)?.result?.status).toBe("completed")
+    expect(rig.host.toasts.map(({ title }) => title)).toEqual([expect.stringContaining("is at its limit until")])
+    expect(rig.errors()).toEqual([])
+  })
 })

@@ -8,7 +8,8 @@ export function promptOf(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, termsOf(task)].filter((each) => each !== "").join("\n\n")
   const parts = told === "" ? [{ text }] : [{ text }, { text: told, synthetic: true }]
-  return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts }
+  const again = (run.parkedTimes ?? 0) > 0
+  return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
 
 /** Anything else that is said to it. */

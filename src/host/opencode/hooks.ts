@@ -14,7 +14,7 @@ import type { OpencodeConnection } from "./connect.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import { type Guest, guestOf } from "./hub.ts"
 import { NativeTask } from "./native-task.ts"
-import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
+import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 import { examineHost } from "./routes.ts"
 import { askForEach, type ToolSurroundings, toHostTool } from "./tool.ts"
@@ -99,7 +99,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         // What is said for one request alone is no part of what a compaction sums up.
         if (!sessionID) return compacting.clear()
         // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
-        if (keeperHere().holdsRequest(sessionID)) await NEVER
+        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await NEVER
         if (compacting.delete(sessionID)) return
         const changed = await board?.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)

@@ -183,7 +183,7 @@ export class OpencodeHost implements Host {
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
-  async prompt({ sessionID, messageID, agent, model, noReply, parts, files = [] }: Prompt): Promise<void> {
+  async prompt({ sessionID, messageID, agent, model, noReply, again, parts, files = [] }: Prompt): Promise<void> {
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
     // The host reads them, and puts what they hold beside the text, as with its own prompts.
     const attachments = files.map((file, index) => ({
@@ -198,7 +198,9 @@ export class OpencodeHost implements Host {
       const stored = await call("store a message", this.#client.session.prompt(message))
       this.#heard.stored(stored)
     } else {
-      this.#transcripts.follow(sessionID, messageID)
+      // What was said before a turn was stopped is not heard again.
+      if (again) this.#transcripts.forget(sessionID)
+      else this.#transcripts.follow(sessionID, messageID)
       await call("send a prompt", this.#client.session.promptAsync(message))
     }
   }

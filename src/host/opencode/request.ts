@@ -1,4 +1,5 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
+import type { Model } from "../../core/task.ts"
 import { isEnd } from "../../core/verdict.ts"
 import { isNotice, withoutRunning } from "../../delivery/compose.ts"
 import { finishOf } from "./words.ts"
@@ -8,6 +9,14 @@ export type Request = { messages: { info: Message; parts: Part[] }[] }
 
 /** The session whose model is about to be asked. */
 export const sessionOf = ({ messages }: Request): string | undefined => messages[0]?.info.sessionID
+
+/** The model that is asked. */
+export function modelIn({ messages }: Request): Model | undefined {
+  const asked = messages.findLast(({ info }) => info.role === "user")?.info
+  // Of a message that somebody else has changed it may be anything.
+  const { providerID: provider, modelID: id } = (asked?.role === "user" && asked.model) || {}
+  return provider && id ? { provider, id } : undefined
+}
 
 /**
  * The turn that a request belongs to: the id of the user's message that began it, which is the first after the last

@@ -26,6 +26,11 @@ export class Transcripts {
     remember(this.#sessions, sessionID, { promptID, messages: new Map() }, MOST_SESSIONS)
   }
 
+  /** What is heard of a session is not all of it: it is asked. */
+  forget(sessionID: string): void {
+    this.#sessions.delete(sessionID)
+  }
+
   /** Takes in an event of the host; most cost a look at their type. */
   hear({ type, properties }: RawEvent): void {
     if (type === "message.updated") {
