@@ -277,7 +277,8 @@ export class Outbox {
     // It may have been forgotten while all that was asked.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !this.#ports.isClosed(task, persona)
+    const closed = (wake || lane.owed !== undefined) && this.#ports.isClosed(task, persona)
+    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !closed
     lane.idled = false
     const prompt = promptOf(this.#ports.host.messageID, task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)
@@ -287,7 +288,7 @@ export class Outbox {
     if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
     await told(task, "confirmed", notice.handsOver)
     // It may be to wake since it was sent.
-    const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
+    const owes = prompt.noReply === true && !closed && (wakes || (item.wake && this.#ports.mayWake(task)))
     lane.owed = owes ? { prompt, task } : undefined
     if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
     return true

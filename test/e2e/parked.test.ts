@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -85,6 +86,38 @@ test("forty tasks on a bucket are all done and told once each, and hardly a requ
     `${closings.length} closings, ${log.refused.length} refusals, of them ${late.join(", ")} later than ${MOST_SOON_MS} ms; first answers ${waits.join(", ")} ms after the resets; ${log.answered.length} answers.`,
   )
 })
+
+/** `npm run test:kill:parked` takes fifty. */
+const ROUNDS = Number(process.env.SUPERAGENTS_PARKED_KILL_ROUNDS ?? 2)
+
+test(
+  `${ROUNDS} kills while tasks are parked lose none, and repeat no step`,
+  async () => {
+    host = await start()
+    const sessionID = await openSession(host)
+    for (let round = 0; round < ROUNDS; round++) {
+      const log = bucketOf(1, 15_000)
+      const [task] = await launchSome(sessionID, 1)
+      await eventually(() => log.refused.length > 0)
+      // At any moment after the refusal: before it is written down, too.
+      await sleep((round % 10) * 40 + 100)
+      await host.kill()
+      await host.restart()
+      await callTool(host, model, sessionID, "superagents_list", {})
+      const told = await eventually(
+        async () => {
+          if (!host) return false
+          const found = (await notifications(host, sessionID)).filter(({ hidden }) => hidden.includes(task?.id ?? ""))
+          return found.some(({ visible }) => visible.startsWith("✓")) && found
+        },
+        { timeout: 120_000, message: () => `round ${round}: it completes and is told\n${host?.logs()}` },
+      )
+      expect(told.filter(({ visible }) => visible.startsWith("✓"))).toHaveLength(1)
+      expect(log.answered).toHaveLength(3)
+    }
+  },
+  120_000 * ROUNDS,
+)
 
 test("a task that is parked when OpenCode is killed goes on at its time, without a step repeated", async () => {
   host = await start()

@@ -541,6 +541,37 @@ describe("what is said of a parked task", () => {
   })
 })
 
+test.each([
+  [402, "Payment required"],
+  [429, "You exceeded your current quota: insufficient_quota"],
+  [401, "Invalid API key"],
+  [400, "Bad request"],
+  [400, "This model's maximum context length is 8192 tokens"],
+])("a refusal that does not pass by waiting parks nothing: %i %s", async (status, message) => {
+  const rig = new Rig({ options: settings })
+  rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { status, body: { error: { message } } }))
+  const { id } = await rig.launch()
+  expect((await rig.ended(id)).status).toBe("error")
+  expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
+})
+
+test("without a refusal there is no call, timer or write more with the gate than without", async () => {
+  const counted = async (gate: boolean) => {
+    const rig = new Rig({ options: { ...settings, gate } })
+    const calls: Record<string, number> = {}
+    rig.host.onCall = (method) => {
+      calls[method] = (calls[method] ?? 0) + 1
+      return undefined
+    }
+    rig.onPrompt("FIND", { text: "done" })
+    const tasks = await Promise.all([rig.launch(), rig.launch(), rig.launch()])
+    for (const { id } of tasks) await rig.ended(id)
+    await rig.clock.advance(MINUTE_MS)
+    return { calls, timers: rig.timers.pending, toasts: rig.host.toasts.length }
+  }
+  expect(await counted(true)).toEqual(await counted(false))
+})
+
 test("without a refusal nothing is parked, asked or told", async () => {
   const provider = new Provider({ bucket: 1000, shutMs: 1000 }, settings)
   const [task] = await provider.launchAll(1)

@@ -254,7 +254,8 @@ export class Gates {
   #wakeAll(key: string): void {
     const unwoken = this.#unwoken.get(key) ?? []
     this.#unwoken.delete(key)
-    for (const task of unwoken) this.#ports.rouse(task)
+    // They were told by then.
+    for (const task of unwoken) this.#ports.rouse({ ...task, delivery: { state: "none" } })
   }
 
   /**
