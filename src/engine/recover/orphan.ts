@@ -1,6 +1,7 @@
 import { endAfterCrash } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
+import { termsOf } from "../../core/terms.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
 
 /** True where the session may lie in another folder: the task has a place, or its parent may have one. */
@@ -29,10 +30,13 @@ function unchecked(task: Task, ending: Ending): Ending {
 }
 
 /** What a parked run's agent was asked, from its stored message; undefined where that is not there. */
-export function askedOf({ run }: Task, messages: readonly Message[]) {
-  const asked = messages.find(({ id }) => id === run.promptID)
+export function askedOf(task: Task, messages: readonly Message[]) {
+  const asked = messages.find(({ id }) => id === task.run.promptID)
   if (!asked) return undefined
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
-  return { prompt: textOf(false), preface: textOf(true) }
+  // Its terms are put behind that anew.
+  const [told, terms] = [textOf(true), termsOf(task)]
+  const preface = told.endsWith(terms) ? told.slice(0, told.length - terms.length).trimEnd() : told
+  return { prompt: textOf(false), preface }
 }
