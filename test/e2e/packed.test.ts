@@ -69,7 +69,7 @@ test("the package has both halves, what a reader needs, and nothing to install",
   )
   expect(
     paths.filter(
-      (path) => !/^(dist\/[\w./-]+\.(js|html)|docs\/options\.schema\.json|[A-Z]+(\.md)?|package\.json)$/.test(path),
+      (path) => !/^(dist\/[\w./-]+\.(c?js|html)|docs\/options\.schema\.json|[A-Z]+(\.md)?|package\.json)$/.test(path),
     ),
   ).toEqual([])
   expect(manifest.dependencies).toBeUndefined()
