@@ -17,8 +17,8 @@ export type Gate = {
   readonly refused: number
   /** The run that went to see, and when. */
   readonly probe?: { readonly taskID: string; readonly at: number }
-  /** Since an answer came: how many of the parked may go with the next answer. */
-  readonly opening?: { readonly next: number }
+  /** Since an answer came: how large the wave is that goes now, and who has gone in it. */
+  readonly opening?: { readonly wave: number; readonly gone: readonly string[] }
 }
 
 export type Closing = {
@@ -30,7 +30,7 @@ export type Closing = {
 /** The wait after a refusal that tells no time; each refused probe doubles it. */
 const FIRST_WAIT_MS = 5000
 const MOST_WAIT_MS = 300_000
-/** How many go with the first answer; each further answer lets twice as many go. */
+/** How many go after the probe is answered; each wave is twice as large as the one before. */
 const FIRST_WAVE = 2
 /** A wave that large is everybody. */
 const MOST_WAVE = 1024
@@ -50,33 +50,52 @@ export function close(gate: Gate | undefined, { kind, why, until }: Closing, now
   return { closedAt: now, opensAt: until ?? now + wait, told: until !== undefined, kind, why, refused }
 }
 
-/** The run that goes to see. */
-export const probed = (gate: Gate, taskID: string, now: number): Gate => ({ ...gate, probe: { taskID, at: now } })
+/** A run goes: to see, or in the wave. */
+export function went(gate: Gate, taskID: string, now: number): Gate {
+  const { opening } = gate
+  if (!opening) return { ...gate, probe: { taskID, at: now } }
+  if (opening.gone.includes(taskID)) return gate
+  return { ...gate, opening: { ...opening, gone: [...opening.gone, taskID] } }
+}
 
-/** The probe has gone another way (it ended, was cancelled, or waits for something else): another may go. */
-export function unprobed(gate: Gate, taskID: string): Gate {
+/** A run that went has gone another way (it ended, was cancelled, or waits for something else): another may go. */
+export function withdrawn(gate: Gate, taskID: string): Gate {
+  const { opening } = gate
+  if (opening?.gone.includes(taskID))
+    return { ...gate, opening: { ...opening, gone: opening.gone.filter((id) => id !== taskID) } }
   if (gate.probe?.taskID !== taskID) return gate
   const { probe: _gone, ...rest } = gate
   return rest
 }
 
-/** An answer came to a request that was sent at `sentAt`; one that was under way at the closing proves nothing. */
-export function answered(gate: Gate, sentAt: number): Gate {
+/** Who has gone and is not answered yet. */
+export const underWay = ({ opening, probe }: Gate): readonly string[] => opening?.gone ?? (probe ? [probe.taskID] : [])
+
+/**
+ * An answer came to a request of a run's, sent at `sentAt`. One that was under way at the closing proves nothing; while
+ * the gate opens, only one of the wave that went last calls the next.
+ */
+export function answered(gate: Gate, taskID: string, sentAt: number): Gate {
+  const { probe: _done, opening, ...rest } = gate
   if (sentAt <= gate.closedAt) return gate
-  const { probe: _done, ...rest } = gate
-  const next = gate.opening ? Math.min(gate.opening.next * 2, MOST_WAVE) : FIRST_WAVE
-  return { ...rest, opening: { next } }
+  if (!opening) return { ...rest, opening: { wave: FIRST_WAVE, gone: [] } }
+  if (!opening.gone.includes(taskID)) return gate
+  return { ...rest, opening: { wave: Math.min(opening.wave * 2, MOST_WAVE), gone: [] } }
 }
 
-/** How many of the parked may go now: the wave that the last answer allows, or the one probe when its time has come. */
+/** How many of those that wait may go now: what is left of the wave, or the one probe when its time has come. */
 export function mayGo(gate: Gate, now: number): number {
-  if (gate.opening) return gate.opening.next
+  if (gate.opening) return Math.max(0, gate.opening.wave - gate.opening.gone.length)
   return gate.probe === undefined && now >= gate.opensAt ? 1 : 0
 }
 
 /** Whether a request of anybody's may be sent: not while the gate is closed, but for the probe's own. */
 export const isClosedFor = (gate: Gate | undefined, taskID: string | undefined): boolean =>
   gate !== undefined && gate.opening === undefined && (taskID === undefined || gate.probe?.taskID !== taskID)
+
+/** Whether a run that has not begun may not: it begins as the probe or in a wave. */
+export const isHeldBack = (gate: Gate | undefined, taskID: string): boolean =>
+  gate !== undefined && !underWay(gate).includes(taskID)
 
 /** When the next probe may go; infinite where one is under way, or an answer has come. */
 export const nextProbe = (gate: Gate): number => (gate.opening || gate.probe ? Number.POSITIVE_INFINITY : gate.opensAt)

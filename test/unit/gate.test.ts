@@ -1,5 +1,15 @@
 import { describe, expect, test } from "vitest"
-import { answered, type Closing, close, isClosedFor, mayGo, nextProbe, probed, unprobed } from "../../src/core/gate.ts"
+import {
+  answered,
+  type Closing,
+  close,
+  isClosedFor,
+  isHeldBack,
+  mayGo,
+  nextProbe,
+  went,
+  withdrawn,
+} from "../../src/core/gate.ts"
 
 const LIMIT: Closing = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Closing => ({ ...LIMIT, until })
@@ -20,7 +30,7 @@ describe("a gate that is closed", () => {
     const waits = [gate.opensAt]
     for (let tries = 0; tries < 8; tries++) {
       const at = gate.opensAt
-      gate = close(probed(gate, "bg_a", at), LIMIT, at + 100)
+      gate = close(went(gate, "bg_a", at), LIMIT, at + 100)
       waits.push(gate.opensAt - at - 100)
     }
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
@@ -36,14 +46,14 @@ describe("a gate that is closed", () => {
   })
 
   test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
-    const opening = answered(close(undefined, LIMIT, 0), 6000)
+    const opening = answered(close(undefined, LIMIT, 0), "bg_a", 6000)
     expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
     expect(close(opening, told(9000), 7000).opening).toBeUndefined()
   })
 })
 
 describe("a probe", () => {
-  const gate = probed(close(undefined, told(9000), 1000), "bg_a", 9000)
+  const gate = went(close(undefined, told(9000), 1000), "bg_a", 9000)
 
   test("goes alone", () => {
     expect(mayGo(gate, 9001)).toBe(0)
@@ -54,21 +64,52 @@ describe("a probe", () => {
   })
 
   test("that comes to nothing leaves its place to another", () => {
-    expect(unprobed(gate, "bg_b")).toBe(gate)
-    expect(mayGo(unprobed(gate, "bg_a"), 9001)).toBe(1)
+    expect(withdrawn(gate, "bg_b")).toBe(gate)
+    expect(mayGo(withdrawn(gate, "bg_a"), 9001)).toBe(1)
   })
 
-  test("that is answered lets two go, and each further answer twice as many", () => {
-    const waves = [answered(gate, 9000)]
-    for (let more = 0; more < 11; more++) waves.push(answered(waves.at(-1) ?? gate, 9000))
-    expect(waves.map((each) => mayGo(each, 9001)).slice(0, 4)).toEqual([2, 4, 8, 16])
-    expect(mayGo(waves.at(-1) ?? gate, 9001)).toBe(1024)
-    expect(nextProbe(answered(gate, 9000))).toBe(Number.POSITIVE_INFINITY)
-    expect(isClosedFor(answered(gate, 9000), "bg_b")).toBe(false)
+  test("that is answered lets two go, and no more before one of them is answered", () => {
+    const opening = answered(gate, "bg_a", 9000)
+    expect(mayGo(opening, 9001)).toBe(2)
+    const one = went(opening, "bg_b", 9001)
+    const both = went(one, "bg_c", 9001)
+    expect([mayGo(one, 9001), mayGo(both, 9001), mayGo(both, 99_999)]).toEqual([1, 0, 0])
+    expect(went(both, "bg_c", 9002)).toBe(both)
+    expect(nextProbe(opening)).toBe(Number.POSITIVE_INFINITY)
+  })
+
+  test("is followed by waves twice as large, each after an answer to one of the wave before", () => {
+    const sizes: number[] = []
+    let opening = answered(gate, "bg_a", 9000)
+    for (let wave = 0; wave < 12; wave++) {
+      sizes.push(mayGo(opening, 9001))
+      const last = went(went(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
+      expect(answered(last, "bg_other", 9100)).toBe(last)
+      opening = answered(last, `bg_${wave}a`, 9100)
+      expect(answered(opening, `bg_${wave}b`, 9200)).toBe(opening)
+    }
+    expect(sizes).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024])
+  })
+
+  test("is followed by others in the place of one that comes to nothing", () => {
+    const both = went(went(answered(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
+    expect(mayGo(withdrawn(both, "bg_b"), 9002)).toBe(1)
+    expect(withdrawn(both, "bg_d")).toBe(both)
+  })
+
+  test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
+    const opening = went(answered(gate, "bg_a", 9000), "bg_b", 9001)
+    expect(isClosedFor(opening, "bg_c")).toBe(false)
+    expect([isHeldBack(opening, "bg_b"), isHeldBack(opening, "bg_c")]).toEqual([false, true])
+    expect([isHeldBack(gate, "bg_a"), isHeldBack(gate, "bg_b"), isHeldBack(undefined, "bg_b")]).toEqual([
+      false,
+      true,
+      false,
+    ])
   })
 
   test("is not proven by the answer to a request that was under way at the closing", () => {
-    expect(answered(gate, 1000)).toBe(gate)
-    expect(answered(gate, 1001).opening).toEqual({ next: 2 })
+    expect(answered(gate, "bg_a", 1000)).toBe(gate)
+    expect(answered(gate, "bg_a", 1001).opening).toEqual({ wave: 2, gone: [] })
   })
 })

@@ -182,6 +182,38 @@ describe("a provider's limit", () => {
     expect((await rig.ended(first?.id ?? "")).status).toBe("completed")
   })
 
+  test("opens by one probe, then for two and four, each wave after an answer to the one before", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 12 })
+    const { rig } = provider
+    await provider.launchAll(10)
+    await rig.clock.until(() => rig.manager.list(rig.parent).every(({ phase }) => phase?.startsWith("parked")))
+    // They would take the slots that the parked have left.
+    for (let more = 0; more < 6; more++) await rig.launch({ prompt: `QUEUED ${more}` })
+    const asked: string[] = []
+    rig.script(({ sessionID, lastUser }) => {
+      if (sessionID === rig.parent || !/FIND|QUEUED/.test(lastUser)) return undefined
+      if (!asked.includes(sessionID)) asked.push(sessionID)
+      return { hang: true }
+    })
+    const answer = (at: number) => rig.host.conclude(asked[at] ?? "", { tools: [{ name: "read", args: {} }] })
+    const waves: number[] = []
+    for (const answers of [[], [0], [0], [1], [2], []]) {
+      for (const at of answers) answer(at)
+      await rig.clock.advance(9000)
+      waves.push(asked.length)
+    }
+    expect(waves).toEqual([1, 3, 3, 7, 7, 7])
+    // Two of the wave end without an answer: two others go in their place.
+    const ids = rig.manager.list(rig.parent).filter(({ task }) => asked.slice(3, 5).includes(task.sessionID))
+    for (const { task } of ids) await rig.manager.cancel({ type: "task", reference: task.id }, rig.caller)
+    await rig.clock.advance(1000)
+    expect(asked).toHaveLength(9)
+    answer(8)
+    await rig.clock.advance(1000)
+    // The wave of eight, as far as there are slots: seven of twelve are taken.
+    expect(asked).toHaveLength(14)
+  })
+
   test("does not keep a parked task from being cancelled, and no request follows", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider

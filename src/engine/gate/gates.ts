@@ -1,5 +1,16 @@
 import { CallError } from "../../core/errors.ts"
-import { answered, close, type Gate, isClosedFor, mayGo, nextProbe, probed, unprobed } from "../../core/gate.ts"
+import {
+  answered,
+  close,
+  type Gate,
+  isClosedFor,
+  isHeldBack,
+  mayGo,
+  nextProbe,
+  underWay,
+  went,
+  withdrawn,
+} from "../../core/gate.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
@@ -132,10 +143,13 @@ export class Gates {
     return !after || !isActive(after) || isParked(after)
   }
 
-  /** Whether a task that has not begun may not: its model's gate is closed, and it is not the probe. */
+  /** Whether a task that waits for a slot may have none: its model's gate does not let it go. */
   closedFor(task: Task): boolean {
     const key = keyOf(task)
-    return key !== undefined && isClosedFor(this.#gates.get(key), task.id)
+    if (key === undefined) return false
+    const gate = this.#gates.get(key)
+    // A parked one was let go before it asks for a slot.
+    return task.run.parked ? isClosedFor(gate, task.id) : isHeldBack(gate, task.id)
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
@@ -165,7 +179,7 @@ export class Gates {
       return { model: modelKey(model), others: modelKey(model) === parked.model ? others : 0 }
     }
     const gate = this.#gates.get(parked.model)
-    if (gate) this.#gates.set(parked.model, probed(gate, task.id, this.#parts.clock.now()))
+    if (gate) this.#gates.set(parked.model, went(gate, task.id, this.#parts.clock.now()))
     this.#ports.conductor.deliver(task.id, { type: "opened" })
     return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
   }
@@ -184,7 +198,7 @@ export class Gates {
     this.#unpaid.answered(key)
     const gate = this.#gates.get(key)
     if (!gate) return
-    this.#gates.set(key, answered(gate, this.#askedAt(task)))
+    this.#gates.set(key, answered(gate, task.id, this.#askedAt(task)))
     this.#letGo(key, this.#parts.clock.now())
   }
 
@@ -207,7 +221,7 @@ export class Gates {
       this.#goRound(model, gate, now)
     }
     // Another may see whether it has opened.
-    const next = unprobed(this.#gates.get(model) ?? gate, task.id)
+    const next = withdrawn(this.#gates.get(model) ?? gate, task.id)
     this.#gates.set(model, next)
     this.#ports.at(nextProbe(next))
   }
@@ -215,9 +229,7 @@ export class Gates {
   #letGo(key: string, now: number): void {
     let gate = this.#gates.get(key)
     if (!gate) return
-    const { probe } = gate
-    const probing = probe && this.#parts.store.get(probe.taskID)
-    if (probe && (!probing || !isActive(probing) || this.#waitsForOthers(probing))) gate = unprobed(gate, probe.taskID)
+    for (const id of underWay(gate)) if (!this.#asks(id, key)) gate = withdrawn(gate, id)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
     this.#goRound(key, gate, now)
@@ -235,10 +247,10 @@ export class Gates {
     const going = gate.opening
       ? waiting.slice(0, many)
       : waiting.filter(({ id }) => this.#ports.hasSlot(id)).slice(0, 1)
-    for (const { id } of going) {
-      if (!gate.opening) this.#gates.set(key, probed(gate, id, now))
-      this.#ports.conductor.deliver(id, { type: "opened" })
-    }
+    // All of them are noted before the first goes: its going is a reason to look again.
+    for (const { id } of going) gate = went(gate, id, now)
+    this.#gates.set(key, gate)
+    for (const { id } of going) this.#ports.conductor.deliver(id, { type: "opened" })
     if (going.length > 0) this.#ports.pump()
   }
 
@@ -265,12 +277,20 @@ export class Gates {
   #waiting(key: string): readonly Task[] {
     const { store } = this.#parts
     const own = store.active().filter((task) => keyOf(task) === key)
-    const isOpening = this.#gates.get(key)?.opening !== undefined
-    const parked = own.filter((task) => isParked(task) && !(isOpening && store.run(task.id)?.goesOn))
+    const gate = this.#gates.get(key)
+    const gone = gate?.opening?.gone ?? []
+    const goesOn = ({ id }: Task) => gate?.opening !== undefined && (gone.includes(id) || store.run(id)?.goesOn)
+    const parked = own.filter((task) => isParked(task) && !goesOn(task))
     parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
-    const queued = own.filter((task) => isQueued(task) && !this.#waitsForOthers(task))
+    const queued = own.filter((task) => isQueued(task) && !gone.includes(task.id) && !this.#waitsForOthers(task))
     queued.sort((a, b) => a.run.createdAt - b.run.createdAt)
     return [...parked, ...queued]
+  }
+
+  /** Whether a run that went is still one that asks this model. */
+  #asks(id: string, key: string): boolean {
+    const task = this.#parts.store.get(id)
+    return task !== undefined && isActive(task) && keyOf(task) === key && !this.#waitsForOthers(task)
   }
 
   #waitsForOthers = ({ id }: Task): boolean => this.#parts.store.run(id)?.stage === "waiting"
