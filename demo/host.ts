@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   model.use(play)
   const far = await startFar(model)
   screen.log("Starting OpenCode here, with a host `big`: a second home, reached by a command like ssh.")
-  const host = await startHost({ home, model, plugin: [[plugin, { hosts: { big: { command: far.command } } }]] })
+  const host = await startHost({ home, model, usersPlugin: [[plugin, { hosts: { big: { command: far.command } } }]] })
   const bold = (text: string) => screen.log("", screen.paint("bold", text))
   try {
     const session = await openSession(host, { title: "Demo" })

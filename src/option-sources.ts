@@ -1,3 +1,4 @@
+import { isAbsolute, normalize } from "node:path"
 import { isDeepStrictEqual } from "node:util"
 import { complete, DEFAULTS, type Given, type Options, readOptions } from "./options.ts"
 
@@ -12,6 +13,8 @@ export type Met = {
   readonly turnedOn: readonly string[]
   /** The budgets that the project sets wider than they are by default, where the user sets none. */
   readonly widened: readonly string[]
+  /** What the project set and only its user may set: one sentence each. It does not hold. */
+  readonly refused: readonly string[]
   /** The user's limits that hold against the project's, one line each. */
   readonly held: readonly string[]
 }
@@ -33,8 +36,7 @@ const lowerOfEach: Rule = (own, theirs) => {
   for (const key of Object.keys(mine)) if (key in others) limits[key] = lower(mine[key], others[key])
   return limits
 }
-/** Of each name the user's own. */
-const ownOfEach: Rule = (own, theirs) => ({ ...(theirs as Given), ...(own as Given) })
+const owns: Rule = (own) => own
 /** Of each agent its limits the lower, all else the project's. */
 const ofEachAgent: Rule = (own, theirs) => {
   const [mine, others] = [own, theirs] as [Record<string, Given>, Record<string, Given>]
@@ -111,7 +113,7 @@ const RULES: Rules = {
   each: { ask: lower, most: lower },
   board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower, purse: withLower },
   web: { port: theirs, host: theirs },
-  hosts: ownOfEach,
+  hosts: owns,
 }
 
 /**
@@ -122,11 +124,42 @@ export function meet(own: unknown, project: unknown): Met {
   const mine = readOptions(own)
   const other = readOptions(project, own === undefined ? undefined : complete(mine.given))
   const held: string[] = []
-  const options = complete(met(RULES, mine.given, other.given, "", held))
+  const { allowed, refused } = sift(mine.given, other.given)
+  const options = complete(met(RULES, mine.given, allowed, "", held))
   const problems = [...mine.problems, ...other.problems]
-  const changed = { turnedOn: turnedOn(mine.given, other.given), widened: widened(mine.given, other.given) }
-  return { options, problems, ...changed, held }
+  const changed = { turnedOn: turnedOn(mine.given, allowed), widened: widened(mine.given, allowed) }
+  return { options, problems, ...changed, refused, held }
 }
+
+/** Takes out of a project's options what would run as its user, or write outside of it, with nobody but it asking. */
+function sift(own: Given, project: Given): { readonly allowed: Given; readonly refused: readonly string[] } {
+  const refused: string[] = []
+  const { hosts, ...others } = project
+  const allowed: Record<string, unknown> = others
+  const mine = (own.hosts ?? {}) as Given
+  const known = Object.entries((hosts ?? {}) as Given).filter(([name]) => Object.hasOwn(mine, name))
+  if (known.length > 0) allowed.hosts = Object.fromEntries(known)
+  for (const name of Object.keys((hosts ?? {}) as Given))
+    if (!Object.hasOwn(mine, name))
+      refused.push(
+        `This project's configuration names the host "${name}" (option "hosts"). It is left out: a host is reached by a command that runs as you, so only your own configuration can name one. ${TO_ALLOW}`,
+      )
+  const board = allowed.board as Given | undefined
+  const dir = board?.dir as string | undefined
+  if (board && dir !== undefined && isOutside(dir) && dir !== (own.board as Given | undefined)?.dir) {
+    const { dir: _outside, ...rest } = board
+    allowed.board = rest
+    refused.push(
+      `This project's configuration puts the board's files outside of the project: option "board.dir" is ${JSON.stringify(dir)}. It is left out, so they lie where they do without it. Only your own configuration can name such a folder. ${TO_ALLOW}`,
+    )
+  }
+  return { allowed, refused }
+}
+
+const TO_ALLOW =
+  "If you want it, write it into the options of opencode-superagents in ~/.config/opencode/opencode.json."
+
+const isOutside = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
 function met(rules: object, own: Given, project: Given, path: string, held: string[]): Given {
   const result: Record<string, unknown> = { ...own, ...project }
@@ -159,7 +192,7 @@ const widened = (own: Given, project: Given): string[] =>
 /** What only the project has switched on: a switch that is off for the user, a command, or a part of the plugin. */
 function turnedOn(own: Given, project: Given): string[] {
   const switches = ["enabled", "allowModelOverride"].filter((key) => own[key] === false && project[key] === true)
-  const parts = ["board", "web", "hosts"].filter((key) => own[key] === undefined && project[key] !== undefined)
+  const parts = ["board", "web"].filter((key) => own[key] === undefined && project[key] !== undefined)
   const [mine, other] = [own, project].map(({ worktree }) => (worktree as Given | undefined)?.setup ?? "")
   return [...switches, ...parts, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
 }

@@ -270,7 +270,9 @@ export const OptionsSchema = z.strictObject({
         .string()
         .min(1)
         .default(".opencode/tasks")
-        .describe("Where the board's files lie: absolute, or relative to the project."),
+        .describe(
+          "Where the board's files lie: relative to the project. A folder outside of it counts from your own configuration alone.",
+        ),
       agents: z
         .array(z.string().min(1))
         .nullable()
@@ -313,7 +315,7 @@ export const OptionsSchema = z.strictObject({
     .record(z.string(), HostEntry)
     .optional()
     .describe(
-      "Other machines on which tasks may work, by name: where ssh connects to, or more. Off unless it is there.",
+      "Other machines on which tasks may work, by name: where ssh connects to, or more. Off unless it is there. From your own configuration alone.",
     ),
 })
 

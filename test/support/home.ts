@@ -10,6 +10,8 @@ export type Plugin = string | [string, Record<string, unknown>]
 export type HomeOptions = {
   model?: ScriptedModel
   plugin?: Plugin[]
+  /** Plugins in the configuration of the user, not in the project's. */
+  usersPlugin?: Plugin[]
   /** Merged over the default opencode.json, one level deep. */
   config?: Record<string, unknown>
   /** Default: everything is allowed. */
@@ -96,6 +98,10 @@ export const prepareHome = async (options: HomeOptions) => {
   const configFile = join(directory, "opencode.json")
   const kept = options.home && existsSync(configFile) && !options.model && !options.plugin && !options.config
   if (!kept) await writeFile(configFile, JSON.stringify(configFrom(options), null, 2))
+  if (options.usersPlugin) {
+    const text = JSON.stringify({ $schema: "https://opencode.ai/config.json", plugin: options.usersPlugin }, null, 2)
+    await writeFile(join(folders.XDG_CONFIG_HOME, "opencode", "opencode.json"), text)
+  }
   const env: NodeJS.ProcessEnv = {
     ...Object.fromEntries(INHERITED.map((name) => [name, process.env[name]])),
     ...folders,

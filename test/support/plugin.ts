@@ -50,10 +50,13 @@ export type Notification = {
 export const startPlugged = async (
   model: ScriptedModel,
   options: Record<string, unknown> = {},
-  hostOptions: Omit<HostOptions, "model" | "plugin"> & { plugin?: string; others?: Plugin[] } = {},
+  hostOptions: Omit<HostOptions, "model" | "plugin" | "usersPlugin"> & { plugin?: string; others?: Plugin[] } = {},
 ) => {
   const { plugin = PACKAGE, others = [], ...rest } = hostOptions
-  const host = await startHost({ model, plugin: [[plugin, options], ...others], ...rest })
+  const entry: Plugin = [plugin, options]
+  // What only its user may set is not believed of a project.
+  const where = options.hosts ? { usersPlugin: [entry], plugin: others } : { plugin: [entry, ...others] }
+  const host = await startHost({ model, ...where, ...rest })
   const ids = await unwrap(host.client.tool.ids())
   if (ids.includes("superagents_task") || options.enabled === false) return host
   const logs = host.logs()
