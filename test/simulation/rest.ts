@@ -15,6 +15,7 @@ export async function rest(world: World): Promise<void> {
   // A parent may have been asked to work on and on more than once.
   for (let left = 10; left > 0; left--) {
     for (const { host, parent } of [world.rig, world.other]) host.conclude(parent, { text: "the parent is done" })
+    answerUsers(world)
     await world.clock.advance(MINUTE / 10)
   }
   for (const { manager } of [world.other, world.rig]) world.track("be ready", manager.ready(world.parent))
@@ -30,6 +31,12 @@ export async function rest(world: World): Promise<void> {
   world.track("sweep", world.manager.sweep("/project"))
   await world.rig.settle()
   if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)
+}
+
+/** What is asked in a turn that its user has begun once its run was over waits for that user, who answers it now. */
+function answerUsers({ host, tasks, watch }: World): void {
+  for (const { id, sessionID } of host.questions)
+    if (tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task))) host.answer(id)
 }
 
 async function calm(world: World): Promise<void> {

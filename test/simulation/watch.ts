@@ -118,10 +118,12 @@ export class Watch {
     this.#silenced.clear()
     this.restartedAt = clock.now()
     this.#troubleAt = clock.now()
-    for (const [id, { sessionID }] of this.#seen) {
-      const session = host.database.sessions.get(sessionID)
+    for (const [id, seen] of this.#seen) {
+      const session = host.database.sessions.get(seen.sessionID)
       const record = session && host.database.recordIn(session)
-      if (!record || isActive(record.task)) this.#seen.delete(id)
+      // Of a resume that was not written down either, the record is the run's before it.
+      const isOlder = record !== undefined && record.task.run.generation < seen.run.generation
+      if (!record || isActive(record.task) || isOlder) this.#seen.delete(id)
     }
   }
 
@@ -133,7 +135,7 @@ export class Watch {
     const { story } = this.#world
     if (this.#silenced.has(sessionID)) this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
-    if (!task || isActive(task) || task.status === "completed" || this.#isUsers(task)) return
+    if (!task || isActive(task) || task.status === "completed" || this.isUsers(task)) return
     this.breach(`${story.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
   }
 
@@ -147,7 +149,7 @@ export class Watch {
     if (this.#silenced.has(sessionID) && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
     if (task) this.#checkParked(task)
-    if (!task || isActive(task) || this.#isUsers(task)) return
+    if (!task || isActive(task) || this.isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
     if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
   }
@@ -168,7 +170,7 @@ export class Watch {
   }
 
   /** Its user has done something there since it ended: what goes on there is theirs. */
-  #isUsers({ sessionID, run }: Task): boolean {
+  isUsers({ sessionID, run }: Task): boolean {
     return (this.#userAt.get(sessionID) ?? 0) >= (run.endedAt ?? 0)
   }
 
