@@ -72,7 +72,7 @@ export type Assembly = ReturnType<typeof assemble>
  */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const { forks, isThread, randomID } = ports
-  const parts = partsOf(ports, stopped)
+  const parts = partsOf(ports, stopped, ({ parentID }) => void recovery.refreshForeign(parentID))
   const { store } = parts
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
   const answers = new Answers(parts, ledgers)
@@ -179,7 +179,12 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   }
 }
 
-function partsOf({ host, clock, options, commands }: ManagerPorts, stopped: AbortSignal): Parts {
+/** `tookOver`: hears of a task that another process has taken over. */
+function partsOf(
+  { host, clock, options, commands }: ManagerPorts,
+  stopped: AbortSignal,
+  tookOver: (task: Task) => void,
+): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     host.log("info", "transition", {
       task: after.id,
@@ -201,6 +206,8 @@ function partsOf({ host, clock, options, commands }: ManagerPorts, stopped: Abor
     const task = store.get(id)
     const run = task && isActive(task) ? store.run(id) : undefined
     store.disown(id)
+    // What it has come to there is shown at once.
+    if (task) tookOver(task)
     // Its parent is told that it was interrupted: what went on with it here does so no more.
     if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
   }

@@ -30,7 +30,11 @@ export function remove({ store }: Parts, taskID: string): void {
 
 /** True for a task that runs or ended here: this process knows more of it than the record does. */
 function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
-  const known = store.isForeign(task.id) ? undefined : store.get(task.id)
+  const shown = store.get(task.id)
+  // Another process took it over before it knew of the end that was found here: it will find that, too.
+  const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
+  if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
+  const known = store.isForeign(task.id) ? undefined : shown
   // One that ended here may have been asked again elsewhere, and left by that process too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }
