@@ -2,6 +2,8 @@ import { type Clock, HostError } from "../core/ports.ts"
 
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
+/** The same for what nobody waits for, and nobody else would ever do. */
+export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
 
 /**
  * Does the work, and a few times again when it fails, unless what it is about is gone or the plugin has ended. Rejects
@@ -11,8 +13,9 @@ export async function persistently<Result>(
   clock: Clock,
   stopped: AbortSignal,
   work: () => Promise<Result>,
+  delays: readonly number[] = DELAYS_MS,
 ): Promise<Result> {
-  for (const delay of DELAYS_MS) {
+  for (const delay of delays) {
     try {
       return await work()
     } catch (error) {

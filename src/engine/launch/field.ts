@@ -6,7 +6,7 @@ import { type Model, NO_FIGURES, type Task, type TaskDraft } from "../../core/ta
 import type { Team } from "../../core/team.ts"
 import { withDigest } from "../../core/tries.ts"
 import { withSchema } from "../../core/value.ts"
-import { persistently } from "../../lib/retry.ts"
+import { PATIENT_MS, persistently } from "../../lib/retry.ts"
 import type { ComingHome } from "../conductor/coming-home.ts"
 import type { Parts } from "../parts.ts"
 import { membersOf } from "../tasks/members.ts"
@@ -135,10 +135,11 @@ export class Field {
   /** Deletes what a part that could not be made may have left: a call that failed can have done its work. */
   async #sweep(id: string, under: string): Promise<void> {
     const { host, clock, stopped } = this.#parts
-    await persistently(clock, stopped, async () => {
+    const sweep = async () => {
       const left = (await host.recordsOf(under)).find(({ task }) => task.id === id)
       if (left) await host.deleteSession(left.task.sessionID)
-    })
+    }
+    await persistently(clock, stopped, sweep, PATIENT_MS)
   }
 }
 

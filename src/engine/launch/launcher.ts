@@ -8,7 +8,7 @@ import { isActive, isBriefed, NO_FIGURES, type Task, type TaskDraft } from "../.
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
-import { persistently } from "../../lib/retry.ts"
+import { PATIENT_MS, persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
@@ -232,10 +232,11 @@ export class Launcher {
   /** Deletes what a failed launch may have left: a call that failed can have done its work. */
   async #sweep({ id, parentID }: TaskDraft): Promise<void> {
     const { host, clock, stopped } = this.#parts
-    await persistently(clock, stopped, async () => {
+    const sweep = async () => {
       const left = (await host.recordsOf(parentID)).find(({ task }) => task.id === id)
       if (left) await host.deleteSession(left.task.sessionID)
-    })
+    }
+    await persistently(clock, stopped, sweep, PATIENT_MS)
   }
 
   async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
