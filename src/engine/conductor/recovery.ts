@@ -2,6 +2,7 @@ import type { Message, TaskRecord } from "../../core/ports.ts"
 import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
+import { notificationID } from "../../delivery/message.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Gates } from "../gate/gates.ts"
@@ -206,7 +207,7 @@ export class Recovery {
     if (task.team) return this.#settleTeam(task, seenAt)
     const { host } = this.#parts
     if (this.#goesOn(task)) return
-    const messages = await host.messagesSince(task.sessionID, task.run.promptID)
+    const messages = await this.#untilTold(task, await host.messagesSince(task.sessionID, task.run.promptID))
     if (this.#staysParked(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const found = endOf(task, messages, seenAt, this.#isWinner(task))
@@ -214,6 +215,14 @@ export class Recovery {
     const ending = await this.#validated(task, found, messages)
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
     this.#ports.conductor.end(task.id, task.run.generation, ending, circumstances)
+  }
+
+  /** What came after its parent was told of the end is its user's, and changes nothing of what the run came to. */
+  async #untilTold(task: Task, messages: readonly Message[]): Promise<readonly Message[]> {
+    const { host } = this.#parts
+    if (!messages.some(({ role, id }) => role === "user" && id !== task.run.promptID)) return messages
+    const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
+    return told ? messages.filter(({ createdAt }) => createdAt <= told.createdAt) : messages
   }
 
   /** With a winner on record, the rest of it is finished; without one, it can be gone on with. */
