@@ -1,5 +1,6 @@
 import { type Clock, type Host, HostError, type Persona, type Prompt } from "../core/ports.ts"
 import { isOwed, type Task } from "../core/task.ts"
+import { persistently } from "../lib/retry.ts"
 import { NOTICE_PARTS, type Notice } from "./compose.ts"
 import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
 import { isUnread, notificationID, promptOf } from "./message.ts"
@@ -81,7 +82,7 @@ export class Outbox {
     const item = lane.items.find((each) => each.task.id === task.id)
     if (item) item.wake = true
     else if (isOwed(task)) lane.roused.add(task.id)
-    else this.#ports.run("wake", () => this.#rouse(task, lane))
+    else this.#ports.run("wake", () => this.#rouse(task))
   }
 
   /** True while what is to start the session's model is on its way: that it is at work then is no word of its user. */
@@ -200,14 +201,19 @@ export class Outbox {
   }
 
   /** What is stored is sent once more, as it stands there, unless it was answered. */
-  async #rouse(task: Task, lane: Lane): Promise<void> {
+  async #rouse(task: Task): Promise<void> {
     const { parentID } = task
-    const since = await this.#ports.host.messagesSince(parentID, notificationID(this.#ports.host.messageID, task))
+    const { host, clock, stopped } = this.#ports
+    // Nobody else wakes the parent for it: one call that fails may not be the end of that.
+    const ask = () => host.messagesSince(parentID, notificationID(host.messageID, task))
+    const since = await persistently(clock, stopped, ask)
     const [stored] = since
-    if (!stored || !isUnread(since) || !this.#isOpen(parentID, lane)) return
+    if (!stored || !isUnread(since)) return
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    const persona = await this.#persona(parentID, 0)
-    lane.owed ??= { prompt: promptOf(this.#ports.host.messageID, task, { visible, hidden }, persona, false), task }
+    const persona = await persistently(clock, stopped, () => this.#persona(parentID, 0))
+    if (stopped.aborted) return
+    const lane = this.#lane(parentID)
+    lane.owed ??= { prompt: promptOf(host.messageID, task, { visible, hidden }, persona, false), task }
     if (lane.state !== "resting") return
     lane.state = "sending"
     await this.#drain(parentID, lane)

@@ -1,6 +1,9 @@
 import { expect, test } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
+import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
+import { World } from "./world.ts"
 
 /** What the simulation has found, each with the shortest life that shows it. */
 
@@ -214,4 +217,98 @@ test("a task that begins when the machine has just woken has no longer for that"
   await rig.clock.sleep(60 * MINUTE - 100)
   await rig.clock.advance(MINUTE)
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+})
+
+test("the last of a batch is cancelled, and a call of the host fails just then: the parent is woken all the same", async () => {
+  const rig = new Rig({ options: { wake: "last" } })
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("HANG", HANG)
+  await rig.launch({ prompt: "WORK" })
+  const { id } = await rig.launch({ prompt: "HANG" })
+  await rig.clock.advance(2000)
+  let failed = false
+  rig.host.onCall = (method, session) => {
+    if (failed || method !== "messagesSince" || session !== rig.parent) return undefined
+    failed = true
+    return { fail: new HostError("out of order") }
+  }
+  await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(failed).toBe(true)
+  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+})
+
+test("what ended before the last of its batch, and took longer to bring home, wakes the parent", async () => {
+  const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
+  world.meets = ({ site }) => (site === "place.merge" ? { slow: 20_000 } : undefined)
+  await world.launch({ prompt: "DO quick", batch: "one", place: "worktree", merge: true })
+  await world.launch({ prompt: "DO slow", batch: "one" })
+  await world.clock.advance(MINUTE)
+  expect(world.rig.notices()).toHaveLength(2)
+  expect(world.host.stored(world.parent).messages.at(-1)?.role).toBe("assistant")
+})
+
+test("a task failed and was told so, the process dies, and its user goes on with it: it has failed all the same", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { status: 400 })
+  rig.onPrompt("HELLO", { text: "here I am" })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  expect(rig.notices()[0]?.visible).toMatch(/^✗/)
+  rig.restart()
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.advance(1000)
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("error")
+  expect(rig.notices()).toHaveLength(1)
+})
+
+test("a launch fails with its session made, which cannot be deleted for a while: it is deleted later", async () => {
+  const rig = new Rig()
+  const before = rig.host.database.sessions.size
+  let isOut = true
+  rig.host.onCall = (method) => {
+    if (method === "createSession") return { fail: new HostError("out of order"), after: true }
+    return isOut && method === "deleteSession" ? { fail: new HostError("out of order") } : undefined
+  }
+  await expect(rig.launch()).rejects.toThrow("could not be launched")
+  await rig.clock.advance(10_000)
+  isOut = false
+  await rig.clock.advance(2 * MINUTE)
+  expect(rig.host.database.sessions.size).toBe(before)
+  expect(rig.timers.pending).toBe(0)
+})
+
+/** Two machines on one project. The first falls asleep, and the other takes over what it ran. */
+async function takenOver(reply: Reply, options: object = {}) {
+  const rig = new Rig({ options })
+  const other = new Rig({ options, share: { clock: rig.clock, database: rig.host.database } })
+  rig.host.database.strangers = true
+  for (const each of [rig, other]) each.onPrompt("WORK", reply)
+  const { id } = await rig.launch({ prompt: "WORK" })
+  await other.manager.ready(rig.parent)
+  const seen: string[] = []
+  rig.manager.overview.subscribe(() => {
+    const { status } = rig.task(id)
+    if (seen.at(-1) !== status) seen.push(status)
+  })
+  return { rig, other, id, seen }
+}
+
+test("an end was told, and its record is another machine's by the time that it is written: nothing is taken back", async () => {
+  const { rig, other, seen } = await takenOver({ text: "done" })
+  await rig.clock.advance(300)
+  expect(rig.notices()).toHaveLength(1)
+  rig.timers.frozen = true
+  let isTaken = false
+  other.host.onCall = (method) => {
+    isTaken ||= method === "saveRecord"
+    return isTaken && method === "messagesSince" ? { slow: MINUTE } : undefined
+  }
+  await rig.clock.until(() => isTaken)
+  rig.timers.frozen = false
+  await rig.clock.advance(5 * MINUTE)
+  expect(seen).toEqual(["running", "completed"])
+  expect(rig.notices()).toHaveLength(1)
 })

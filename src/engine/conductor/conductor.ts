@@ -23,7 +23,7 @@ import { reopened } from "../run/ending.ts"
 import type { Command, Input, Step, World } from "../run/inputs.ts"
 import { step } from "../run/step.ts"
 import type { Entry } from "../tasks/entry.ts"
-import { unwokenBeside } from "../tasks/news.ts"
+import { isToldLast, unwokenBeside } from "../tasks/news.ts"
 import type { Answers } from "./answers.ts"
 import type { Deeds } from "./deeds.ts"
 
@@ -331,6 +331,8 @@ export class Conductor {
     const due = household.news.filter(({ endedAs }) => endedAs < first)
     household.news = household.news.filter((news) => !due.includes(news))
     for (const { task, maybeTold } of due.toSorted((a, b) => a.endedAs - b.endedAs)) {
+      // After a restart, whether its parent may be woken was decided there.
+      if (!maybeTold && isToldLast(task, store, this.#parts.options.wake)) this.#ports.outbox.rouse(task)
       if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
       else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
     }

@@ -82,6 +82,17 @@ export function unwokenBeside(
   return batch.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
 
+/**
+ * Where only the last of a batch wakes the parent: this one did not end last, and yet is told last, since its work was
+ * long in coming home. What was to wake the parent for it came before it.
+ */
+export function isToldLast(task: Task, store: TaskStore, wake: Options["wake"]): boolean {
+  const { id, delivery, parentID, batch } = task
+  if (wake !== "last" || delivery.state !== "pending" || !delivery.running || isQuiet(task)) return false
+  if (store.get(id)?.retrievedAt !== undefined) return false
+  return !store.ofParent(parentID).some((other) => other.id !== id && other.batch === batch && isUntold(other))
+}
+
 const isInterrupted = ({ outcome }: Task): boolean => outcome?.reason?.code === "interrupted"
 
 /** Its end alone is no reason to wake anybody. */
