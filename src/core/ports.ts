@@ -156,6 +156,8 @@ export type NewSession = {
   readonly title: string
   readonly agent: string
   readonly model?: Model
+  /** The call named the model: where there is another one's choice, it is that one or none. */
+  readonly isModelNamed?: boolean
   readonly rules: readonly Rule[]
 }
 

@@ -59,7 +59,9 @@ export class Field {
       const { agent, model, depth } = made
       const rules = rulesFor(await host.parent(caller), deniedAt(depth, this.#parts.options))
       const title = `${draft.description} (@${agent} background agent)`
-      const sessionID = await host.createSession({ parentID: under, title, agent, model, rules }, made)
+      const { isModelNamed } = store.entry(task.id) ?? {}
+      const session = { parentID: under, title, agent, model, isModelNamed, rules }
+      const sessionID = await host.createSession(session, made)
       if (!store.runs(task)) {
         await host.deleteSession(sessionID)
         throw new CallError("it was stopped")

@@ -194,6 +194,7 @@ export class Launcher {
     // From here on those of the same message know it, and its batch.
     const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
     const entry = this.#parts.store.entry(draft.id)
+    if (entry) entry.isModelNamed = request.model !== undefined
     if (entry && request.items) entry.items = request.items
     try {
       if (draft.place) await this.#ports.places.capture(draft, draft.place.folder)
@@ -242,7 +243,9 @@ export class Launcher {
   async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
     const { parentID, agent, model } = draft
     const title = `${draft.description} (@${agent} background agent)`
-    const sessionID = await this.#parts.host.createSession({ parentID, title, agent, model, rules }, draft)
+    const { host, store } = this.#parts
+    const { isModelNamed } = store.entry(draft.id) ?? {}
+    const sessionID = await host.createSession({ parentID, title, agent, model, isModelNamed, rules }, draft)
     return { ...draft, sessionID }
   }
 

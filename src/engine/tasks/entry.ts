@@ -27,6 +27,8 @@ export class Entry {
   /** Stops its check, or what makes its place ready; and when that is over. */
   stop?: AbortController
   held?: Promise<unknown>
+  /** The call that launched it named its model. */
+  isModelNamed = false
   /** Of a map at work: its items. */
   items?: readonly unknown[]
   /** Of a team: resolves when all of its parts are made that were begun to be. */

@@ -86,10 +86,10 @@ export class FarHost {
     const sessionID = await this.#near.createSession(input, draft)
     const { place, id: taskID } = draft
     if (!place || !this.#hosts.has(place.kind)) return sessionID
-    const { title, agent, model, rules } = input
+    const { title, agent, model, isModelNamed, rules } = input
     const state = { live: true, sent: false, asked: false, asks: [], owesAbort: false }
     const { kind: host, folder: parentFolder } = place
-    this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, rules, ...state })
+    this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules, ...state })
     return sessionID
   }
 

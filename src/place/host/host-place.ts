@@ -1,6 +1,5 @@
-import { CallError, thereAre } from "../../core/errors.ts"
-import { modelKey } from "../../core/limits.ts"
-import type { Model, Preparing } from "../../core/task.ts"
+import { CallError } from "../../core/errors.ts"
+import type { Preparing } from "../../core/task.ts"
 import { oneLine, tail } from "../../lib/text.ts"
 import {
   type EnterRequest,
@@ -17,6 +16,7 @@ import type { CommandResult } from "../run-command.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
 import { fetchHome, removeThere, send, settleIncoming, type There } from "./files.ts"
+import { fitting } from "./fitting.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
 import { type Contact, NoContact } from "./link.ts"
@@ -207,7 +207,7 @@ export class HostPlace implements Place {
 
   /** The task's session there, with an agent and a model that are there. */
   async #session(stub: Stub, folder: string, contact: Contact, again: boolean) {
-    const { name, server } = this.#machine
+    const { name, server, settings } = this.#machine
     const { taskID, title, agent, rules = [] } = stub
     const known = await server.sessionOf(folder, taskID)
     if (known) return known
@@ -215,7 +215,8 @@ export class HostPlace implements Place {
       throw new CallError(
         `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
-    const model = await this.#fitting(stub, folder)
+    const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
+    const model = fitting(stub, { name, agents, models, spare: settings.model })
     stub.model = model
     const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
     return server.createSession({
@@ -228,28 +229,6 @@ export class HostPlace implements Place {
       taskID,
       skew: skewOfIDs(contact.skew),
     })
-  }
-
-  /** The model that the task has there: its own, else that of the agent there, else the one of the options. */
-  async #fitting({ agent, model }: Stub, folder: string): Promise<Model | undefined> {
-    const { name, server, settings } = this.#machine
-    const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
-    const found = agents.find((each) => each.name === agent)
-    if (!found)
-      throw new PlaceError(
-        `${name} has no agent "${agent}". ${thereAre(
-          agents.map((each) => each.name),
-          10,
-        )}`,
-        "place",
-      )
-    if (!model || models.includes(modelKey(model))) return model
-    if (found.model) return undefined
-    if (models.includes(settings.model)) {
-      const slash = settings.model.indexOf("/")
-      return { provider: settings.model.slice(0, slash), id: settings.model.slice(slash + 1) }
-    }
-    throw new PlaceError(`${name} has no model ${modelKey(model)}. ${thereAre(models, 10)}`, "place")
   }
 }
 

@@ -18,6 +18,7 @@ export type Stub = {
   readonly title: string
   readonly agent: string
   model: NewSession["model"]
+  readonly isModelNamed?: boolean
   /** Absent where it was made by an earlier process: then its session there is made already. */
   readonly rules?: NewSession["rules"]
   /** What its messages are is read there; else they are read here. */
