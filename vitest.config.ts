@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
-import unit from "./vitest.unit.config.ts"
+import unit, { ALONE } from "./vitest.unit.config.ts"
 
 /**
  * What `npm test` leaves to `npm run test:all`: kill rounds, crash points, races of a hundred, browsers beyond one walk,
@@ -30,6 +30,17 @@ export default defineConfig({
     reporters: ["default", new EdgesReporter()],
     projects: [
       { test: { ...unit.test, name: "unit", maxWorkers: "100%", sequence: { groupOrder: 0 } } },
+      {
+        test: {
+          ...unit.test,
+          name: "alone",
+          include: [ALONE],
+          exclude: [],
+          isolate: true,
+          maxWorkers: "100%",
+          sequence: { groupOrder: 0 },
+        },
+      },
       // Real git in temporary folders, without a host.
       {
         test: {

@@ -6,6 +6,9 @@ for (const name of Object.keys(process.env)) if (name.startsWith("GIT_")) delete
 process.env.GIT_CONFIG_NOSYSTEM = "1"
 process.env.GIT_CONFIG_GLOBAL = "/dev/null"
 
+/** Tests that put another module in a module's place: what they put there would stay for the files that share modules. */
+export const ALONE = "test/{unit,simulation}/**/*.alone.test.ts"
+
 /** The unit and property tests alone, without a real host: what the mutation tests run. */
 export default defineConfig({
   test: {
@@ -15,6 +18,7 @@ export default defineConfig({
       "test/simulation/**/*.test.ts",
       "test/contract/fake-*.test.ts",
     ],
+    exclude: [ALONE],
     // Nothing is kept between tests but in what they make themselves: so the files share their modules, and take seconds.
     isolate: false,
     // A shared machine may stand still for seconds: a test that hangs is told from one that waits for its turn.

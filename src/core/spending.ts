@@ -39,7 +39,7 @@ export type Amount = {
   /** What counts for it; undefined without a run where it is a run's own, since a new one begins at nothing. */
   readonly used: (spent: Spent, run?: Run) => Usage | undefined
   /** What is kept for last words; absent for a tenth of what is allowed. */
-  readonly reserve?: (spent: Spent) => number
+  readonly reserve?: (spent: Spent) => number | undefined
   readonly unit: Unit
   /** Whose limit it is, and who spent. */
   readonly whose: string
@@ -146,7 +146,7 @@ export const AMOUNTS: readonly Amount[] = [
     source: "tasks_purse",
     allowed: ({ purse }) => purse?.max ?? 0,
     used: ({ purse }) => purse?.used,
-    reserve: ({ purse }) => purse?.reserve ?? 0,
+    reserve: ({ purse }) => purse?.reserve,
     unit: MONEY,
     whose: "the board's purse",
     who: "the board's tasks",

@@ -80,8 +80,8 @@ const PURSE_TIME: Rule = {
   passed: "at",
   byClock: true,
   reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
-  text: (_gauge, { limits: { purse }, now }) =>
-    `Stopped at the end of the board's purse, ${moment(purse?.until ?? now, now)}.`,
+  text: ({ used, allowed }, { now }) =>
+    `Stopped at the end of the board's purse, ${moment(now - used + allowed, now)}.`,
 }
 
 const EMPTY: Rule = {

@@ -285,6 +285,8 @@ export class Outbox {
     const last = lane.items.length === 1
     const closed = (wake || lane.owed !== undefined) && this.#ports.isClosed(task, persona)
     const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !closed
+    // Whoever opens the model's gate rouses it anew, perhaps while it is still being sent.
+    if (closed) item.wake = false
     lane.idled = false
     const prompt = promptOf(this.#ports.host.messageID, task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)
@@ -294,7 +296,7 @@ export class Outbox {
     if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
     await told(task, "confirmed", notice.handsOver)
     // It may be to wake since it was sent.
-    const owes = prompt.noReply === true && !closed && (wakes || (item.wake && this.#ports.mayWake(task)))
+    const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
     lane.owed = owes ? { prompt, task } : undefined
     if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
     return true

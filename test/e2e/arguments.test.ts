@@ -78,7 +78,7 @@ describe("a malformed call of superagents_task", () => {
     ],
     ["resume of nothing", { prompt: "go on", resume: "" }, /`resume`/],
     ["resume of an unknown task", { prompt: "go on", resume: "bg_aaaaaaaa" }, /No task "bg_aaaaaaaa"/],
-    ["resume without a prompt", { resume: "bg_aaaaaaaa" }, /`prompt` is missing/],
+    ["resume without a prompt", { resume: "bg_aaaaaaaa" }, /No task "bg_aaaaaaaa"/],
     ["resume with an agent", { resume: "bg_aaaaaaaa", prompt: "go on", agent: "general" }, /leave out `agent`/],
   ]
 

@@ -41,7 +41,7 @@ describe("a model that answers 400", () => {
     expect(output).toContain("Reason: your key is no good")
     expect(output).toContain("It had written no text.")
     const list = await callTool(host, model, session, "superagents_list", { status: "error" })
-    expect(list.output).toContain(`${id} do P-400 | general | error | `)
+    expect(list.output).toContain(`${id} do P-400 | general | error (your key is no good) | `)
   })
 
   test("after some steps makes it an error too, and keeps the text there was", async () => {

@@ -123,6 +123,7 @@ async function playAll(crossing: Crossing, linger: number, isTold: boolean): Pro
   const { world, caught, step, release } = await playToCall(scenario, crossing.site, fault, isTold)
   let taken = caught !== undefined
   if (caught && input) {
+    world.watch.isHeld = true
     const task = concerned(world, caught)
     taken = task !== undefined && canCome(world, task, input)
     if (task && taken) {
@@ -131,6 +132,7 @@ async function playAll(crossing: Crossing, linger: number, isTold: boolean): Pro
     }
     await world.clock.advance(linger)
     world.watch.held += linger
+    world.watch.isHeld = false
   }
   world.watch.meddled()
   release()

@@ -46,6 +46,8 @@ export class Watch {
   /** Of each task, what it waits for. */
   readonly #after = new Map<string, readonly string[]>()
   #troubleAt = 0
+  /** A call is held back, however long: what follows from it comes late. */
+  isHeld = false
 
   constructor(world: World) {
     this.#world = world
@@ -145,6 +147,7 @@ export class Watch {
     this.#checkCircles()
     const { clock, story } = this.#world
     const now = clock.now()
+    if (this.isHeld) this.#troubleAt = now
     const task = manager.taskIn(sessionID)?.task
     if (this.#silenced.has(sessionID) && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)

@@ -4,6 +4,9 @@ import { asOpenAI } from "./anthropic.ts"
 import type { Form } from "./cache.ts"
 import type { ModelMessage, ModelRequest } from "./model.ts"
 
+/** A run's check, merge and budget, which stand behind its prompt: scripts go by what was asked. `messages` has all. */
+const TERMS = /\n+(?:When you have ended your turn, |When you have completed, |You may spend )[^\n]*$/
+
 /** All text of a message, whatever form the provider package gave it. */
 export const textOf = (content: unknown): string => {
   if (typeof content === "string") return content
@@ -31,7 +34,7 @@ export const requestFrom = (
   // What stands in one request alone, for the board's threads, is nothing that anybody said.
   const isSaid = ({ role, content }: ModelMessage) => role === "user" && !textOf(content).startsWith("<TaskNow ")
   const said = messages.filter(({ role, content }) => role !== "user" || isSaid({ role, content }))
-  const userTexts = said.filter(isSaid).map(({ content }) => textOf(content))
+  const userTexts = said.filter(isSaid).map(({ content }) => textOf(content).replace(TERMS, ""))
   const sinceUser = said.slice(said.findLastIndex(isSaid) + 1)
   const calls = messages.flatMap((each) => each.tool_calls ?? [])
   const nameOf = (id?: string) => calls.find((call) => call.id === id)?.function.name ?? ""

@@ -128,3 +128,24 @@ describe("what is said of work in a worktree", () => {
     expect([isUnmerged(taskOf()), accountOf(taskOf())]).toEqual([false, []])
   })
 })
+
+describe("what is said of models and teams", () => {
+  test("is each other model that a run went on with, from which step and why", () => {
+    const switches = [{ model: "p/two", step: 4, why: "limit until 07:12" }]
+    const told = (model?: { provider: string; id: string }) =>
+      accountOf(taskOf({ model, status: "completed", run: { switches }, outcome: outcomeOf() } as object))
+    expect(told({ provider: "p", id: "one" })).toContain("Model: p/one, then p/two from step 4 (limit until 07:12).")
+    expect(told()).toContain("Model: its own, then p/two from step 4 (limit until 07:12).")
+  })
+
+  test("is how tries came out, in one line", () => {
+    const rows = [
+      { how: "check did not pass (exit code 1)", ms: 9, cost: 0.01 },
+      { model: "p/two", how: "won", ms: 9, cost: 0.02 },
+    ]
+    const team = { kind: "tries", cost: 0.03, won: "p/two", rows } as const
+    expect(accountOf(taskOf({ status: "completed", outcome: outcomeOf({ team }) }))).toEqual([
+      expect.stringContaining("won by p/two"),
+    ])
+  })
+})

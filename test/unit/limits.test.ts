@@ -29,6 +29,11 @@ describe("admission", () => {
     expect(admissible([running("r"), running("s"), queued("a", 1)], limits)).toEqual([])
   })
 
+  test("has no limit for a place unless one is told", () => {
+    const there = { place: { kind: "big" } } as Partial<Task>
+    expect(ids(admissible([running("r", there), queued("a", 1, there)], NO_LIMITS))).toEqual(["a"])
+  })
+
   test("counts each session for itself", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
     const active = [running("r"), queued("a", 1), queued("b", 2, { parentID: "another" })]

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { Permit } from "../../src/engine/launch/checks.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -30,10 +30,14 @@ function watch(given: Rig): Rig {
   return given
 }
 
+/** The files are real: until they were looked at, the rig's clock must not go on. */
+const isSent = (times: number) => vi.waitFor(() => expect(sent).toHaveLength(times), { timeout: 10_000 })
+
 describe("a file that a prompt names with an @", () => {
   test("is attached, as a folder is; what is not there, or outside, is text", async () => {
     const prompt = "Read @a.ts, @src/b.ts and @src/deep. Ask me@a.ts, @nobody, `@a.ts`, @../outside and @leads-out."
     const { id } = await rig.launch({ prompt })
+    await isSent(1)
     await rig.ended(id)
     expect(sent[0]).toEqual(["a.ts", "src/b.ts", "src/deep"].map((name) => join(folder, name)))
     expect(rig.task(id).run.files).toEqual(["a.ts", "src/b.ts", "src/deep"])
@@ -41,8 +45,10 @@ describe("a file that a prompt names with an @", () => {
 
   test("is attached at a resume, too, and only those that its prompt names", async () => {
     const { id } = await rig.launch({ prompt: "Read @a.ts" })
+    await isSent(1)
     await rig.ended(id)
     await rig.manager.resume(id, { prompt: "Now @src/b.ts" }, rig.caller)
+    await isSent(2)
     expect((await rig.ended(id)).run.files).toEqual(["src/b.ts"])
   })
 

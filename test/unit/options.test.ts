@@ -36,6 +36,7 @@ describe("options", () => {
       osNotifications: false,
       worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
       each: { ask: 25, most: 1000 },
+      fallbackModels: {},
       checkTimeout: 600_000,
       checkRetries: 2,
       gate: true,

@@ -3,12 +3,14 @@ import { HostError } from "../../src/core/ports.ts"
 import {
   addFigures,
   addUsage,
+  agentName,
   billedTokens,
   elapsed,
   isActive,
   isQueued,
   phaseOf,
   STATUSES,
+  type Task,
   waited,
 } from "../../src/core/task.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
@@ -86,4 +88,9 @@ describe("usage", () => {
 test("a host's error says whether the thing is missing", () => {
   expect(new HostError("no")).toMatchObject({ name: "HostError", message: "no", notFound: false })
   expect(new HostError("no", { notFound: true })).toMatchObject({ notFound: true })
+})
+
+test("an agent's name has the machine that it works on, where that is another one", () => {
+  const at = (kind: string) => agentName(taskOf({ agent: "build", place: { kind } } as Partial<Task>))
+  expect([agentName(taskOf({ agent: "build" })), at("worktree"), at("big")]).toEqual(["build", "build", "build on big"])
 })

@@ -183,3 +183,26 @@ test("who has won is written down once, of a team of tries that runs", () => {
   for (const other of [taskOf(), taskOf({ team, status: "error" }), taskOf({ team, run: { generation: 1 } })])
     expect(transition(other, event)).toBe(other)
 })
+
+test("the model that a run asks is written down where it named none, in its own run", () => {
+  const model = { provider: "p", id: "m" }
+  const event = { type: "asks", generation: 0, model } as const
+  const asked = transition(taskOf(), event)
+  expect(asked.run.model).toEqual(model)
+  const named = taskOf({ model: { provider: "p", id: "named" } })
+  for (const other of [asked, named, taskOf({ run: { generation: 1 } }), terminal("completed")])
+    expect(transition(other, event)).toBe(other)
+})
+
+test("each model that a run went on with is written down in order, while it runs", () => {
+  const to = (id: string, step: number) =>
+    ({ type: "switched", generation: 0, model: { provider: "p", id }, step, why: "limit" }) as const
+  const task = transition(transition(taskOf(), to("two", 4)), to("three", 9))
+  expect(task.run.model).toEqual({ provider: "p", id: "three" })
+  expect(task.run.switches).toEqual([
+    { model: "p/two", step: 4, why: "limit" },
+    { model: "p/three", step: 9, why: "limit" },
+  ])
+  for (const other of [taskOf({ run: { generation: 1 } }), terminal("completed")])
+    expect(transition(other, to("two", 4))).toBe(other)
+})

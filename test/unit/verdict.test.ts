@@ -112,6 +112,13 @@ describe("an answer after which the host goes on", () => {
     }
   })
 
+  test("failed at a finish reason of the provider's own, which is told without our mark", () => {
+    expect(judge([user(), answer({ finish: "other: MALFORMED_FUNCTION_CALL" })], "idle")).toMatchObject({
+      type: "failed",
+      reason: { text: 'The model\'s last answer ended with the finish reason "MALFORMED_FUNCTION_CALL".' },
+    })
+  })
+
   test("failed where it has no finish reason and the host does not go on", () => {
     expect(judge([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
       type: "failed",
