@@ -214,6 +214,19 @@ describe("a provider's limit", () => {
     expect(asked).toHaveLength(14)
   })
 
+  test("opens for the items of a map that came meanwhile, too", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 3 })
+    const { rig } = provider
+    await provider.launchAll(3)
+    await rig.clock.until(() => rig.manager.list(rig.parent).every(({ phase }) => phase?.startsWith("parked")))
+    const maps = []
+    for (const name of ["MAP", "FIELD", "PLAN"])
+      maps.push(await rig.launch({ prompt: `${name} {{item}}`, each: ["a", "b", "c", "d"] }))
+    provider.left = 1000
+    await rig.clock.advance(120_000)
+    for (const { id } of maps) expect(rig.task(id).status).toBe("completed")
+  })
+
   test("does not keep a parked task from being cancelled, and no request follows", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
