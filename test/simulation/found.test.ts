@@ -312,3 +312,23 @@ test("an end was told, and its record is another machine's by the time that it i
   expect(seen).toEqual(["running", "completed"])
   expect(rig.notices()).toHaveLength(1)
 })
+
+test("its model may be asked again by the time that a parent is told of the one that was to see: it is woken", async () => {
+  const rig = new Rig()
+  let isOpen = false
+  rig.onPrompt("WORK", HANG)
+  rig.script(({ sessionID }) =>
+    isOpen || sessionID === rig.parent
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 10s" } } },
+  )
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  expect(rig.task(id).run.parked).toBeDefined()
+  isOpen = true
+  await rig.clock.until(() => rig.task(id).run.parked === undefined)
+  await rig.clock.advance(100)
+  rig.host.deleteByUser(sessionID)
+  await rig.clock.advance(MINUTE)
+  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+})
