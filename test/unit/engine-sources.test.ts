@@ -35,6 +35,7 @@ describe("the engine", () => {
       "src/engine/tasks/entry.ts watchers",
       "src/engine/tasks/store.ts #active",
       "src/engine/tasks/store.ts #bySession",
+      "src/engine/tasks/store.ts #cleared",
       "src/engine/tasks/store.ts #descendants",
       "src/engine/tasks/store.ts #entries",
       "src/engine/tasks/store.ts #foreign",

@@ -38,7 +38,7 @@ export class Forgetting {
     // Somebody may have asked it again while its end was closed.
     conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
-    const entry = store.remove(task.id)
+    const entry = store.clear(task.id)
     // Who told it something hears of that now: what comes back of it finds no run.
     for (const { reply, taken } of entry?.run?.words ?? []) if (!taken) reply?.("ended")
     if (entry) entry.run = undefined

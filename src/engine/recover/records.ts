@@ -15,6 +15,7 @@ export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecor
       if (store.isForeign(task.id)) remove(parts, task.id)
       return false
     }
+    if (store.wasCleared(task.id)) return false
     const ownership = host.ownership(owner)
     const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
     if ((ownership === "ours" && !isOrphan) || isKnown(parts, task, isOrphan)) return false

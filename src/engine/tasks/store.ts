@@ -22,6 +22,8 @@ export class TaskStore {
   readonly #active = new Set<string>()
   /** Tasks that another process looks after, or a dead one left: shown, looked at now and then, and left alone. */
   readonly #foreign = new Set<string>()
+  /** Ids of tasks that were cleared here: a few bytes each, for as long as the process lives. */
+  readonly #cleared = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
   readonly #listeners = new Set<(id: string) => void>()
@@ -259,6 +261,16 @@ export class TaskStore {
     for (const [session, owner] of this.#descendants) if (owner === id) this.#descendants.delete(session)
     this.noticed(id)
     return entry
+  }
+
+  /** Its user or its parent has cleared it: a record that was read before that shows it no more. */
+  clear(id: string): Entry | undefined {
+    this.#cleared.add(id)
+    return this.remove(id)
+  }
+
+  wasCleared(id: string): boolean {
+    return this.#cleared.has(id)
   }
 
   /** What the tasks took that this session, a task's own, launched and that were forgotten: it was paid all the same. */
