@@ -144,6 +144,8 @@ test("/board answers, completes and cancels, starts what another hand has writte
   const { threadId } = stored(host, asked)
   await eventually(() => keptBoard(host).pulses[asked]?.needs === "Which licence?", { timeout: 30_000 })
   await idle(host, threadId)
+  // The terminal reads the board when it hears of something: its list says when it knows.
+  await tui.waitFor(/Choose it\s+needs you/, { timeout: 30_000 })
   await openTask(tui, "Choose it")
   await tui.waitFor(/Answer\s+Which licence\?/)
   await sleep(DIALOG_MS)
