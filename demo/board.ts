@@ -1,12 +1,7 @@
-import { rmSync } from "node:fs"
-import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
 import { archived, blockOf, boardFile, call, historyFile, taskOf } from "../test/support/board.ts"
-import { openSession } from "../test/support/drive.ts"
-import { type Host, startHost } from "../test/support/host.ts"
-import { type ModelRequest, type Reply, startModel } from "../test/support/model.ts"
-import { makeHome } from "./home.ts"
-import { quoted, Screen } from "./screen.ts"
+import type { Host } from "../test/support/host.ts"
+import type { ModelRequest, Reply } from "../test/support/model.ts"
+import { PLUGIN, perform, type Stage } from "./stage.ts"
 
 /**
  * The demo's second act: a task of the board with three steps, one of them a subtask of another agent, done by the
@@ -15,12 +10,8 @@ import { quoted, Screen } from "./screen.ts"
 
 const PROMPT =
   'Put "Write the coffee guide" on the board, for general: read what the machine does, have the explorer look up the grind, write the guide.'
-const LOOK_MS = 100
 const LIMIT_MS = 60_000
 const PACE_MS = 900
-
-const screen = new Screen()
-const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
 
 /** What each agent says next, by what its task's block shows: the plan is the script. */
 function play(request: ModelRequest): Reply | undefined {
@@ -73,52 +64,30 @@ function openTasks(host: Host) {
   }
 }
 
-async function main(): Promise<void> {
-  const home = makeHome()
-  const model = await startModel()
-  model.use(play)
-  screen.log("Starting OpenCode with the board, in a throw-away project.")
-  const host = await startHost({ home, model, plugin: [[plugin, { board: {} }]] })
-  try {
-    const sessionID = await openSession(host, { title: "Demo" })
-    screen.log("", screen.paint("bold", "You:"), ...quoted(PROMPT, screen.width))
-    await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
-    await follow(host)
-    const guide = await archived(host, "1", LIMIT_MS)
-    const requests = model.requests.filter((request) => taskOf(request) !== undefined && request.sinceUser.length === 0)
-    screen.log(
-      "",
-      screen.paint(
-        "green",
-        `All went as it should: #1 is ${guide.status}, after ${requests.length} runs, each woken by an event.`,
-      ),
-    )
-  } finally {
-    screen.close()
-    await host.stop()
-    await model.close()
-    rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
-  }
-}
-
 /** Shows each state of the board until the task has ended. */
-async function follow(host: Host): Promise<void> {
-  const deadline = Date.now() + LIMIT_MS
-  for (let before = ""; Date.now() < deadline; await sleep(LOOK_MS)) {
+async function follow(stage: Stage, host: Host): Promise<void> {
+  let before = ""
+  await stage.until(host, LIMIT_MS, () => {
     const lines = shown(host)
     const text = lines.join("\n")
-    if (text !== "" && text !== before)
-      screen.log("", screen.paint("bold", "The board:"), ...lines.map((line) => `  ${line}`))
+    if (text !== "" && text !== before) stage.tell("The board:", text)
     before = text
-    if (historyFile(host).some(({ id }) => id === "1")) return
-  }
-  throw new Error(`The task did not end within ${LIMIT_MS / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+    return historyFile(host).some(({ id }) => id === "1") || undefined
+  })
 }
 
-try {
-  await main()
-  process.exit(0)
-} catch (error) {
-  console.error(error instanceof Error ? error.message : error)
-  process.exit(1)
-}
+await perform(
+  () => play,
+  async (stage) => {
+    const host = await stage.open("Starting OpenCode with the board, in a throw-away project.", {
+      plugin: [[PLUGIN, { board: {} }]],
+    })
+    await stage.ask(host, PROMPT)
+    await follow(stage, host)
+    const guide = await archived(host, "1", LIMIT_MS)
+    const runs = stage.model.requests.filter(
+      (request) => taskOf(request) !== undefined && request.sinceUser.length === 0,
+    )
+    stage.conclude(`#1 is ${guide.status}, after ${runs.length} runs, each woken by an event.`)
+  },
+)

@@ -1,11 +1,11 @@
-import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
 import { openSession } from "../test/support/drive.ts"
 import { type Host, startHost } from "../test/support/host.ts"
 import { startModel } from "../test/support/model.ts"
+import { Problem, playToEnd } from "./ending.ts"
 import { makeHome, ownHost } from "./home.ts"
 import { bill, quoted, Screen } from "./screen.ts"
+import { PLUGIN } from "./stage.ts"
 import { PROMPT, scriptedPlay } from "./story.ts"
 import { type Happening, Watch } from "./watch.ts"
 
@@ -17,24 +17,18 @@ const OWN_LIMIT_MS = 600_000
 /** How long the parent may stay idle with nothing running before that counts as its end. */
 const QUIET_MS = 6000
 
-/** A reason to end with exit code 1, in words for the user. */
-class Problem extends Error {}
-
 /** `answers`: the tasks whose answers the parent has, with a notification or fetched. */
 type Seen = { readonly launched: Set<string>; readonly answers: Set<string>; notices: number; closing: string }
 
 const screen = new Screen()
-const cleanups: (() => Promise<unknown> | unknown)[] = []
-const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
 
-async function main(ownModel: string | undefined): Promise<void> {
-  const home = makeHome()
-  const remove = () => rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
-  cleanups.push(remove)
-  // Once more at the very end, when a host that was still starting has been killed.
-  process.on("exit", remove)
+type Afterwards = (undo: () => unknown) => void
+
+async function main(ownModel: string | undefined, afterwards: Afterwards): Promise<void> {
+  const home = makeHome(afterwards)
   screen.log("Starting OpenCode with the plugin, in a throw-away project.")
-  const host = await start(home, ownModel)
+  const host = await start(home, ownModel, afterwards)
+  afterwards(() => screen.close())
   if (ownModel) await refuseUnknownModel(host, ownModel)
   await refuseWithoutPlugin(host)
   const sessionID = await openSession(host, { title: "Demo" })
@@ -48,15 +42,15 @@ async function main(ownModel: string | undefined): Promise<void> {
   screen.log(bill(watch.usage, [...watch.agents.values()]))
 }
 
-async function start(home: string, ownModel: string | undefined): Promise<Host> {
+async function start(home: string, ownModel: string | undefined, afterwards: Afterwards): Promise<Host> {
   const scripted = ownModel ? undefined : await startModel()
   if (scripted) {
     scripted.use(scriptedPlay())
-    cleanups.push(() => scripted.close())
+    afterwards(() => scripted.close())
   }
   const options = ownModel ? ownHost(home, ownModel) : { home, model: scripted }
-  const host = await startHost({ ...options, plugin: [[plugin, {}]] })
-  cleanups.push(() => host.stop())
+  const host = await startHost({ ...options, plugin: [[PLUGIN, {}]] })
+  afterwards(() => host.stop())
   return host
 }
 
@@ -148,39 +142,4 @@ function conclude({ launched, notices, answers, closing }: Seen): void {
   screen.log("", screen.paint("green", `All went as it should: ${counts}.`))
 }
 
-let ending: Promise<void> | undefined
-
-/** Undoes everything, newest first, once. */
-function cleanUp(): Promise<void> {
-  ending ??= (async () => {
-    screen.close()
-    for (const undo of cleanups.reverse()) await undo()
-  })()
-  return ending
-}
-
-for (const [signal, code] of [
-  ["SIGHUP", 129],
-  ["SIGINT", 130],
-  ["SIGTERM", 143],
-] as const)
-  process.once(signal, () => {
-    void cleanUp().then(() => process.exit(code))
-  })
-
-// The terminal or the pipe is gone: nobody looks any more.
-process.stdout.once("error", () => {
-  void cleanUp().then(() => process.exit(1))
-})
-process.stdout.on("error", () => {})
-
-try {
-  await main(process.argv[2])
-  await cleanUp()
-  process.exit(0)
-} catch (error) {
-  const interrupted = ending !== undefined
-  await cleanUp()
-  if (!interrupted) console.error(error instanceof Problem ? `\n${error.message}` : error)
-  if (!interrupted) process.exit(1)
-}
+await playToEnd((afterwards) => main(process.argv[2], afterwards))

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, realpathSync, symlinkSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs"
 import { homedir, tmpdir } from "node:os"
 import { join } from "node:path"
 import type { HostOptions } from "../test/support/host.ts"
@@ -9,9 +9,16 @@ const OWN_SETTINGS = /^OPENCODE_(CONFIG|CONFIG_DIR|CONFIG_CONTENT|API_KEY|AUTH_C
 /** Files in OpenCode's data folder that hold credentials. */
 const CREDENTIALS = ["auth.json", "mcp-auth.json"]
 
-/** A throw-away home with the project in it. The caller removes it. */
-export function makeHome(): string {
+export const removeFolder = (path: string): void =>
+  rmSync(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+
+/** A throw-away home with the project in it, which is removed afterwards. */
+export function makeHome(afterwards: (undo: () => void) => void): string {
   const home = realpathSync(mkdtempSync(join(tmpdir(), "superagents-demo-")))
+  const remove = () => removeFolder(home)
+  afterwards(remove)
+  // Once more at the very end, when a host that was still starting has been killed.
+  process.on("exit", remove)
   // An empty .git is enough, so that the demo needs no git.
   mkdirSync(join(home, "project", ".git"), { recursive: true })
   writeProject(join(home, "project"))

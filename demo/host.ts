@@ -1,14 +1,9 @@
-import { execFileSync } from "node:child_process"
-import { rmSync } from "node:fs"
-import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
-import { callTool, openSession, toolParts } from "../test/support/drive.ts"
-import { startFar } from "../test/support/far.ts"
-import { startHost } from "../test/support/host.ts"
-import { type ModelRequest, type Reply, startModel } from "../test/support/model.ts"
+import { callTool, openSession } from "../test/support/drive.ts"
+import { type Far, startFar } from "../test/support/far.ts"
+import type { ModelRequest, Reply } from "../test/support/model.ts"
 import { launchedFrom, notifications } from "../test/support/plugin.ts"
-import { makeHome } from "./home.ts"
-import { quoted, Screen } from "./screen.ts"
+import { Problem } from "./ending.ts"
+import { PLUGIN, perform, type Stage } from "./stage.ts"
 
 /**
  * The demo's fourth act: an agent on another machine, played by a second home on this one. The line to it is cut while it
@@ -18,10 +13,7 @@ import { quoted, Screen } from "./screen.ts"
 const TASK = "Write down what this machine is"
 const WORK = "echo 'Written in' $HOME > where.txt; sleep 8"
 const LIMIT_MS = 90_000
-const LOOK_MS = 250
-
-const screen = new Screen()
-const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
+const CUT_MS = 3000
 
 /** What the agent there does: one command, and its answer. */
 function play({ firstUser, sinceUser }: ModelRequest): Reply | undefined {
@@ -30,70 +22,53 @@ function play({ firstUser, sinceUser }: ModelRequest): Reply | undefined {
   return { tools: [{ name: "bash", args: { command: WORK, description: "writes it down" } }] }
 }
 
-async function main(): Promise<void> {
-  const home = makeHome()
-  const git = (...args: string[]) => execFileSync("git", args, { cwd: `${home}/project`, stdio: "ignore" })
-  rmSync(`${home}/project/.git`, { recursive: true })
-  git("init", "--quiet")
-  git("add", ".")
-  git("-c", "user.name=demo", "-c", "user.email=demo@localhost", "commit", "--quiet", "--message", "start")
-  const model = await startModel()
-  model.use(play)
-  const far = await startFar(model)
-  screen.log("Starting OpenCode here, with a host `big`: a second home, reached by a command like ssh.")
-  const host = await startHost({ home, model, usersPlugin: [[plugin, { hosts: { big: { command: far.command } } }]] })
-  const bold = (text: string) => screen.log("", screen.paint("bold", text))
-  try {
-    const session = await openSession(host, { title: "Demo" })
-    const tool = (name: string, args: object) => callTool(host, model, session, name, args, { timeout: LIMIT_MS })
-    bold('superagents_task(place: "big"):')
-    const { id, output } = launchedFrom(
-      await tool("superagents_task", { description: TASK, prompt: TASK, agent: "general", place: "big" }),
-    )
-    screen.log(...quoted(output, screen.width))
-    const deadline = Date.now() + LIMIT_MS
-    let [before, isCut] = ["", false]
-    while ((await notifications(host, session)).length === 0) {
-      if (Date.now() > deadline) throw new Error(`The task did not end in time.\n${host.logs()}`)
-      const { output: row = "" } = await tool("superagents_list", {})
-      const phase = /^.*\| *running, ([^|]*?) *\|/m.exec(row)?.[1] ?? before
-      if (phase !== before) screen.log(`  ${phase}`)
-      before = phase
-      if (!isCut && row.includes("1 tool call")) {
-        isCut = true
-        bold("The line is cut.")
-        far.cut()
-        setTimeout(() => {
-          bold("The line is back.")
-          far.set("open")
-        }, 3000)
-      }
-      await sleep(LOOK_MS)
-    }
-    const [{ visible } = { visible: "" }] = await notifications(host, session)
-    bold("Notification in the parent's session:")
-    screen.log(...quoted(visible, screen.width))
-    bold("superagents_output:")
-    screen.log(...quoted((await tool("superagents_output", { task_id: id })).output ?? "", screen.width))
-    bold("superagents_task(merge):")
-    screen.log(...quoted((await tool("superagents_task", { merge: id })).output ?? "", screen.width))
-    const left = far.folders().length
-    const calls = (await toolParts(host, session, "superagents_task")).length
-    if (left > 0 || calls < 2) throw new Error(`Not all went as it should: ${left} folders were left there.`)
-    screen.log("", screen.paint("green", "All went as it should: it worked there, and nothing of it is left there."))
-  } finally {
-    screen.close()
-    await host.stop()
-    await far.stop()
-    await model.close()
-    rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+/** Cuts the line when the agent there has called its first tool, for three seconds. */
+function cutter(stage: Stage, far: Far): (row: string) => void {
+  let isCut = false
+  return (row) => {
+    if (isCut || !row.includes("1 tool call")) return
+    isCut = true
+    stage.tell("The line is cut.")
+    far.cut()
+    setTimeout(() => {
+      stage.tell("The line is back.")
+      far.set("open")
+    }, CUT_MS)
   }
 }
 
-try {
-  await main()
-  process.exit(0)
-} catch (error) {
-  console.error(error instanceof Error ? error.message : error)
-  process.exit(1)
-}
+await perform(
+  () => play,
+  async (stage) => {
+    stage.commit()
+    const far = await startFar(stage.model)
+    stage.afterwards(() => far.stop())
+    const options = { hosts: { big: { command: far.command } } }
+    const host = await stage.open(
+      "Starting OpenCode here, with a host `big`: a second home, reached by a command like ssh.",
+      { usersPlugin: [[PLUGIN, options]] },
+    )
+    const session = await openSession(host, { title: "Demo" })
+    const call = (name: string, args: object) => callTool(host, stage.model, session, name, args, { timeout: LIMIT_MS })
+    const tool = async (name: string, args: object) => (await call(name, args)).output ?? ""
+    const task = { description: TASK, prompt: TASK, agent: "general", place: "big" }
+    const { id, output } = launchedFrom(await call("superagents_task", task))
+    stage.tell('superagents_task(place: "big"):', output)
+    const cutOnce = cutter(stage, far)
+    let before = ""
+    const { visible } = await stage.until(host, LIMIT_MS, async () => {
+      const row = await tool("superagents_list", {})
+      const phase = /^.*\| *running, ([^|]*?) *\|/m.exec(row)?.[1] ?? before
+      if (phase !== before) stage.screen.log(`  ${phase}`)
+      before = phase
+      cutOnce(row)
+      return (await notifications(host, session))[0]
+    })
+    stage.tell("Notification in the parent's session:", visible)
+    stage.tell("superagents_output:", await tool("superagents_output", { task_id: id }))
+    stage.tell("superagents_task(merge):", await tool("superagents_task", { merge: id }))
+    const left = far.folders().length
+    if (left > 0) throw new Problem(`Not all went as it should: ${left} folders were left there.`)
+    stage.conclude("it worked there, and nothing of it is left there.")
+  },
+)

@@ -1,13 +1,9 @@
-import { readdirSync, readFileSync, rmSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
 import { blockOf, boardFolder, call, taskOf } from "../test/support/board.ts"
-import { openSession } from "../test/support/drive.ts"
-import { type Host, startHost } from "../test/support/host.ts"
-import { type ModelRequest, type Reply, startModel } from "../test/support/model.ts"
-import { makeHome } from "./home.ts"
-import { quoted, Screen } from "./screen.ts"
+import type { Host } from "../test/support/host.ts"
+import type { ModelRequest, Reply } from "../test/support/model.ts"
+import { PLUGIN, perform, type Stage } from "./stage.ts"
 
 /**
  * The demo's fifth act: a night in half a minute. Three tasks of the board are worked off from a purse, the provider is
@@ -22,11 +18,8 @@ const STEP = { input: 40_000, output: 0 }
 const BUCKET = 4
 const SHUT_MS = 6000
 const PACE_MS = 700
-const LOOK_MS = 100
 const LIMIT_MS = 55_000
 
-const screen = new Screen()
-const plugin = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "")
 const provider = { answered: 0, opensAt: 0, refused: 0 }
 
 function play(request: ModelRequest): Reply | undefined {
@@ -77,50 +70,32 @@ const report = (host: Host): string | undefined => {
   }
 }
 
-async function main(): Promise<void> {
-  const home = makeHome()
-  const model = await startModel()
-  model.use(play)
-  screen.log("Starting OpenCode with the board, in a throw-away project.")
-  const host = await startHost({ home, model, plugin: [[plugin, { board: {} }]] })
-  try {
-    const sessionID = await openSession(host, { title: "Demo" })
-    screen.log("", screen.paint("bold", "You:"), ...quoted(PROMPT, screen.width))
-    await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
-    const text = await follow(host)
-    screen.log("", screen.paint("bold", "The report, in the project's .opencode/tasks/reports:"), "", text.trim())
-    const steps = Math.round(provider.answered) - 1
-    const told = `The provider answered ${steps} steps of $0.04 and refused ${provider.refused} requests.`
-    screen.log("", screen.paint("green", `All went as it should. ${told}`))
-  } finally {
-    screen.close()
-    await host.stop()
-    await model.close()
-    rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
-  }
-}
-
 /** Shows each toast, as somebody at the screen would see it, until there is a report. */
-async function follow(host: Host): Promise<string> {
-  const deadline = Date.now() + LIMIT_MS
-  for (let read = 0; Date.now() < deadline; await sleep(LOOK_MS)) {
+function follow(stage: Stage, host: Host): Promise<string> {
+  let read = 0
+  return stage.until(host, LIMIT_MS, () => {
     const events = host.events.all.slice(read)
     read += events.length
     for (const event of events)
       if (event.type === "tui.toast.show") {
         const { title = "", message } = event.properties
-        screen.log("", screen.paint("yellow", title), ...quoted(message, screen.width))
+        stage.tell(title, message)
       }
-    const text = report(host)
-    if (text !== undefined) return text
-  }
-  throw new Error(`There was no report within ${LIMIT_MS / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+    return report(host)
+  })
 }
 
-try {
-  await main()
-  process.exit(0)
-} catch (error) {
-  console.error(error instanceof Error ? error.message : error)
-  process.exit(1)
-}
+await perform(
+  () => play,
+  async (stage) => {
+    const host = await stage.open("Starting OpenCode with the board, in a throw-away project.", {
+      plugin: [[PLUGIN, { board: {} }]],
+    })
+    await stage.ask(host, PROMPT)
+    const text = await follow(stage, host)
+    stage.tell("The report, in the project's .opencode/tasks/reports:")
+    stage.screen.log("", text.trim())
+    const refused = provider.refused === 1 ? "one request" : `${provider.refused} requests`
+    stage.conclude(`the provider answered ${provider.answered - 1} steps of $0.04 and refused ${refused}.`)
+  },
+)

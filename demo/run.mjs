@@ -43,14 +43,13 @@ function readOptions() {
   }
 }
 
-function refuseUnlessPossible({ model, board, tries, host, night }) {
-  if (tries && (board || model !== undefined))
-    fail("--tries is played by itself, by the scripted model: leave out --board and --model.")
-  if (night && (board || tries || host || model !== undefined))
-    fail("--night is played by itself, by the scripted model: leave out the others.")
-  if (board && model !== undefined) fail("--board is played by the scripted model alone: leave out --model.")
-  if (host && (board || tries || model !== undefined))
-    fail("--host is played by itself, by the scripted model: leave out --board, --tries and --model.")
+/** What each option has the scripted model play; without one it is the main job, which `--model` plays, too. */
+const ACTS = ["board", "tries", "host", "night"]
+
+function refuseUnlessPossible(options) {
+  const { model } = options
+  const [act, other] = [...ACTS, "model"].filter((name) => options[name] !== undefined)
+  if (other !== undefined) fail(`--${act} is played by itself, by the scripted model: leave out --${other}.`)
   if (process.platform === "win32") fail("The demo needs a Unix shell: on Windows, run it in WSL.")
   if (model === undefined && process.env.npm_config_model)
     fail("npm kept --model to itself. Put two dashes before it: npm run demo -- --model provider/model")
@@ -64,9 +63,9 @@ function build() {
   if (!ok) fail(`${output}\nThe build failed.`)
 }
 
-function play({ model, board, tries, host, night }) {
-  const act = night ? "night.ts" : host ? "host.ts" : tries ? "tries.ts" : board ? "board.ts" : "demo.ts"
-  const args = ["--import", "tsx", join(ROOT, "demo", act), ...(model === undefined ? [] : [model])]
+function play({ model, ...acts }) {
+  const act = ACTS.find((name) => acts[name]) ?? "demo"
+  const args = ["--import", "tsx", join(ROOT, "demo", `${act}.ts`), ...(model === undefined ? [] : [model])]
   const child = spawn(process.execPath, args, { cwd: ROOT, stdio: "inherit" })
   // The terminal sends Ctrl-C to both: the child cleans up, this process waits for it.
   process.on("SIGINT", () => {})
