@@ -24,13 +24,13 @@ export type OutboxPorts = {
   readonly clock: Clock
   /** False where a task was forgotten meanwhile: nothing is told of it any more. */
   readonly isKnown: (taskID: string) => boolean
-  /** True where of no other task of its parent there is still to be told. */
+  /** True when no other task of this parent is still to be announced. */
   readonly isLast: (task: Task) => boolean
   /** How long others that run are waited for, since they may end in the same moment. */
   readonly gatherMs: (task: Task) => number
   /** False where the parent's model is not to be started by this: somebody or something has stopped it. */
   readonly mayWake: (task: Task) => boolean
-  /** True where the parent's model is at its limit: it is started later, by `rouse`. */
+  /** True where the parent's model is at its limit; it is then noted, and started by `rouse` when that opens. */
   readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
   /** Its model was started in the moment in which it was stopped. Must not reject. */
   readonly silence: (parentID: string) => Promise<void>
@@ -283,8 +283,10 @@ export class Outbox {
     // It may have been forgotten while all that was asked.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const closed = (wake || lane.owed !== undefined) && this.#ports.isClosed(task, persona)
-    const wakes = (wake || lane.owed !== undefined) && this.#ports.mayWake(task) && !closed
+    const isToWake = (wake || lane.owed !== undefined) && this.#ports.mayWake(task)
+    // Asked only where the answer matters: to ask notes that the parent is to be woken when its model opens.
+    const closed = isToWake && this.#ports.isClosed(task, persona)
+    const wakes = isToWake && !closed
     // Whoever opens the model's gate rouses it anew, perhaps while it is still being sent.
     if (closed) item.wake = false
     lane.idled = false

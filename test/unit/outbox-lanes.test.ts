@@ -2,6 +2,7 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
+import type { OutboxPorts } from "../../src/delivery/outbox.ts"
 import { partID } from "../../src/host/opencode/ids.ts"
 import { flush } from "../support/fake-clock.ts"
 import { GONE, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
@@ -94,6 +95,22 @@ describe("when the plugin ends", () => {
       await clock.advance(600_000)
       expect(told(), end).toHaveLength(2)
     }
+  })
+})
+
+describe("where the parent was stopped", () => {
+  test("its model's gate is not asked, so nobody notes that it is to be woken later", async () => {
+    const noted: string[] = []
+    const isClosed: OutboxPorts["isClosed"] = ({ id }) => noted.push(id) > 0
+    const { clock, world, outbox, told, states } = setUp({ isClosed })
+    world.mayWake = false
+    outbox.post(owing(A))
+    await clock.advance(1000)
+    expect({ told: told(), states, noted }).toEqual({
+      told: [`${SAID_A} (no reply)`],
+      states: [`${A} confirmed`, "drained"],
+      noted: [],
+    })
   })
 })
 

@@ -466,6 +466,25 @@ describe("while the parent's own model is at its limit", () => {
   })
 })
 
+describe("while the parent's model is at its limit and its user has stopped it", () => {
+  test("news of that time do not wake it when the model opens, though its user has written since", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
+    rig.host.tell({ type: "error", sessionID: rig.parent, error: { message: "Aborted", aborted: true } })
+    rig.onPrompt("ELSEWHERE", { text: "found" })
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    await rig.clock.until(() => rig.task(elsewhere.id).status === "completed")
+    await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.notices()).toHaveLength(2)
+    rig.host.tell({ type: "active", sessionID: rig.parent, activity: { type: "busy" } })
+    await rig.clock.advance(20 * MINUTE_MS)
+    expect(rig.answers()).toEqual([])
+  })
+})
+
 describe("other models that the user named", () => {
   const named = { ...settings, fallbackModels: { general: ["scripted/gone", "scripted/beta"] } }
   /** Answers every model but alpha, which is closed. */
