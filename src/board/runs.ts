@@ -15,8 +15,11 @@ export type RunView = {
   /** `elsewhere`: another living process runs it. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
-  /** Its model's provider is at its limit: it holds nothing, and goes on by itself; until when, in ms, if that was told. */
-  readonly parked?: { readonly until?: number; readonly model: string }
+  /**
+   * Its model's provider is at its limit: it holds nothing, and goes on by itself; until when, in ms, if that was told,
+   * else when it is tried next.
+   */
+  readonly parked?: { readonly until?: number; readonly next?: number; readonly model: string }
   /** A person has begun it, by writing in the thread. */
   readonly byPerson?: boolean
   /** What it waits for a person to answer, or nobody answered in time. */
@@ -152,7 +155,7 @@ export class ManagerRuns implements Runs {
       const sessionID = this.#manager.standing(taskID)
       if (sessionID === undefined) return
       const { state, asks, createdAt, parked } = this.of(sessionID) ?? {}
-      const news = JSON.stringify([state, asks, createdAt, parked?.until ?? parked?.model])
+      const news = JSON.stringify([state, asks, createdAt, parked?.until ?? parked?.next ?? parked?.model])
       if (this.#told.get(sessionID) === news) return
       this.#told.set(sessionID, news)
       changed(sessionID)
@@ -160,10 +163,9 @@ export class ManagerRuns implements Runs {
   }
 }
 
-function toRun({ task, phase, asks }: TaskView, elsewhere: boolean, byPerson: boolean): RunView {
+function toRun({ task, phase, asks, parked }: TaskView, elsewhere: boolean, byPerson: boolean): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
-  const { parked } = run
   if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(parked && { parked }) }
   const reason = outcome?.reason
   const overBudget = reason?.code === "budget" || reason?.code === "purse"

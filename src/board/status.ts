@@ -1,4 +1,4 @@
-import { moment as timeText } from "../lib/moment.ts"
+import { parkedText, whenOf } from "../core/parked.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
@@ -44,7 +44,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
-    if (run.parked) return parkedUntil(run.parked, Date.parse(moment.now))
+    if (run.parked) return parkedAs(run.parked, Date.parse(moment.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
@@ -114,10 +114,11 @@ function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
   return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
 }
 
-function parkedUntil({ until }: NonNullable<RunView["parked"]>, now: number): TaskState {
-  const reason = until === undefined ? "" : `until ${timeText(until, now)}`
-  return { state: "parked", reason, text: `parked ${reason}`.trim() }
-}
+const parkedAs = (parked: NonNullable<RunView["parked"]>, now: number): TaskState => ({
+  state: "parked",
+  reason: whenOf(parked, now)?.text ?? "",
+  text: parkedText(parked, now),
+})
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
   const [first, second] = [a, b].map(({ id }) => pulseOf(state, id).wake?.at ?? "") as [string, string]

@@ -1,3 +1,4 @@
+import { duration } from "../lib/duration.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
@@ -26,6 +27,7 @@ export function accountOf(task: Task): string[] {
   const { reason, note, openTodos, receipt } = outcome
   return [
     ...modelLine(task),
+    ...parkedLine(task),
     ...(reason
       ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
       : []),
@@ -59,6 +61,15 @@ export function modelLine({ model, run: { switches = [] } }: Task): string[] {
   if (switches.length === 0) return []
   const then = switches.map(({ model: name, step, why }) => `then ${oneLine(name)} from step ${step} (${oneLine(why)})`)
   return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
+}
+
+/** `Parked 2 times, 5h 1m in all (mock/one).` Which models those were is told by the line above, where it had several. */
+function parkedLine({ model, run }: Task): string[] {
+  const { parkedTimes = 0, parkedMs = 0, switches = [] } = run
+  if (parkedTimes === 0) return []
+  const own = run.model ?? model
+  const name = own && switches.length === 0 ? ` (${oneLine(modelKey(own))})` : ""
+  return [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all${name}.`]
 }
 
 function valueLine(value: Value): string {

@@ -4,7 +4,6 @@
  * All times are milliseconds since the epoch, all durations milliseconds.
  */
 
-import { moment } from "../lib/moment.ts"
 import type { Receipt } from "./receipt.ts"
 import type { Part, Team, TeamResult } from "./team.ts"
 
@@ -153,10 +152,11 @@ export type Run = {
   readonly switches?: readonly { readonly model: string; readonly step: number; readonly why: string }[]
 }
 
-/** Why a run is parked: the model that refused it, in whose words, and until when if that was told. */
+/** Why a run is parked: the model that refused it, in whose words, and until when if that was told; else when it is tried next. */
 export type Parked = {
   readonly at: number
   readonly until?: number
+  readonly next?: number
   /** `provider/model`. */
   readonly model: string
   readonly why: string
@@ -400,10 +400,6 @@ export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | un
 
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
-/** `parked until 07:12`, or without a time where none was told. */
-const parkedText = ({ run: { parked } }: Task): Phase =>
-  parked?.until === undefined ? "parked" : `parked until ${moment(parked.until, parked.at)}`
-
 /** Time since admission, up to the end if there is one, without what the run was parked. 0 while queued. */
 export function elapsed(task: Task, now: number): number {
   const { startedAt, endedAt, parked, parkedMs = 0 } = task.run
@@ -418,17 +414,18 @@ export function waited(task: Task, now: number): number {
 
 /**
  * The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active, `waitsFor`
- * names those that must complete before it begins.
+ * names those that must complete before it begins, `parkedAs` is what to say where it is parked (`core/parked`).
  */
 export function phaseOf(
   task: Task,
   progress: Progress,
   ownTasks: boolean,
   waitsFor: readonly string[] = [],
+  parkedAs: Phase = "parked",
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
-  if (isParked(task)) return parkedText(task)
+  if (isParked(task)) return parkedAs
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`
   if (progress.preparing) return progress.preparing

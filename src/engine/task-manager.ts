@@ -1,12 +1,12 @@
 import { CallError } from "../core/errors.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
+import { whenOf } from "../core/parked.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
   type Ending,
   isActive,
   isBriefed,
-  isParked,
   isQueued,
   isUnattended,
   isUnmerged,
@@ -201,9 +201,10 @@ export class TaskManager {
     const own = store.ofParent(caller.sessionID)
     const parts = own.flatMap(({ team, sessionID }) => (team ? store.ofParent(sessionID) : []))
     const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
-    const { opensIn = 0 } = this.#view(found)
+    const { parked, at } = this.#view(found)
     // A parked task whose provider opens later than the call waits will not end before that.
-    const waits = block > 0 && (!isParked(found) || opensIn <= block)
+    const opensIn = (parked && whenOf(parked, at)?.in) ?? 0
+    const waits = block > 0 && opensIn <= block
     if (waits) await this.#all.conductor.wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)

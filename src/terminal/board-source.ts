@@ -175,7 +175,8 @@ export function createBoardSource(
     const task = session && decodeRecord(session)?.task
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
-    return { createdAt: task.run.createdAt, state, elsewhere: false, asks: asks(of).map(({ what }) => what) }
+    const { createdAt, parked } = task.run
+    return { createdAt, state, elsewhere: false, asks: asks(of).map(({ what }) => what), ...(parked && { parked }) }
   }
 
   /** What the rules have to know of the moment. */

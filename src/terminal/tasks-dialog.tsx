@@ -89,7 +89,7 @@ function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelec
   const row = rowOf(seen, all, now)
   return {
     title: `${row.icon ?? "⠿"} ${row.title}`,
-    description: stateText(seen, all),
+    description: stateText(seen, all, Date.now()),
     footer: `${row.facts} · ${seen.task.id}`,
     value: seen.task.sessionID,
   }
@@ -106,7 +106,7 @@ function openChoices(companion: Companion, sessionID: string) {
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title={seen.task.description}
-      placeholder={stateText(seen, source.all())}
+      placeholder={stateText(seen, source.all(), Date.now())}
       options={choices.map(({ title, description }, value) => ({ title, description, value }))}
       onSelect={(option) => choices[option.value]?.run()}
     />

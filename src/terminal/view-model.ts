@@ -2,6 +2,7 @@ import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { payer } from "../core/bill.ts"
 import { teamText } from "../core/items.ts"
+import { newsOf, parkedText } from "../core/parked.ts"
 import {
   addUsage,
   agentName,
@@ -106,7 +107,7 @@ export function inOrder(seen: readonly Seen[]): readonly Seen[] {
 /** `all` are the tasks known: this one may wait for tasks of its own, and their calls count for it. */
 export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
   const { task } = seen
-  const phase = phaseIn(seen, all)
+  const phase = phaseIn(seen, all, now)
   const tone = toneOf(task, phase)
   return {
     sessionID: task.sessionID,
@@ -119,8 +120,8 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
 }
 
 /** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
-export const stateText = (seen: Seen, all: readonly Seen[]): string =>
-  [agentName(seen.task), phaseIn(seen, all) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
+export const stateText = (seen: Seen, all: readonly Seen[], now: number): string =>
+  [agentName(seen.task), phaseIn(seen, all, now) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
 
 /** Of one that stands for several: what its parts have come to, as far as they are known. */
 function teamTexts(task: Task, all: readonly Seen[]): readonly string[] {
@@ -131,7 +132,7 @@ function teamTexts(task: Task, all: readonly Seen[]): readonly string[] {
 
 /** In a few words, for where there is no room for more; undefined while nothing runs. */
 export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
-  const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all)))
+  const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
   if (tones.length === 0) return undefined
   const asking = tones.filter((tone) => tone === "waiting").length
   const agents = `${tones.length} ${tones.length === 1 ? "agent" : "agents"}`
@@ -233,10 +234,14 @@ function trimTo(text: string, columns: number): string {
   return kept.trimEnd()
 }
 
-function phaseIn({ task, progress }: Seen, all: readonly Seen[]): Phase | undefined {
+function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): Phase | undefined {
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
   const waiting = waitsFor(task, (id) => all.find((other) => other.task.id === id)?.task)
-  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting)
+  const parked = newsOf(
+    task,
+    all.map((other) => other.task),
+  )
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, parked && parkedText(parked, now))
 }
 
 function toneOf(task: Task, phase: Phase | undefined): Tone {

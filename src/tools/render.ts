@@ -3,13 +3,14 @@ import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
+import { parkedText, whenOf } from "../core/parked.ts"
 import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
 import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
 import { tryLines } from "../core/tries.ts"
+import type { Limit } from "../engine/gate/gates.ts"
 import type { Report } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration, ticking } from "../lib/duration.ts"
-import { moment } from "../lib/moment.ts"
 import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/place.ts"
@@ -37,11 +38,8 @@ type Begun = {
   readonly allowance: readonly string[]
   readonly place?: string
   /** Its model's provider is at its limit. */
-  readonly closed?: Closed
+  readonly closed?: Limit
 }
-
-/** A model that is at its limit, and how long still, in ms, where that was told. */
-type Closed = { readonly model: string; readonly opensIn?: number; readonly until?: string }
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
@@ -60,7 +58,7 @@ export function renderLaunch(
   const lines = [
     ...names,
     ...waitingLines(view),
-    ...closedLines(closed),
+    ...closedLines(view, closed),
     ...forkLines(task),
     ...rideLines(task),
     ...cutLines(task),
@@ -75,11 +73,15 @@ const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
 /** It begins when its provider opens, and nobody has to do anything for that. */
-const closedLines = (closed: Closed | undefined): string[] => {
+const closedLines = ({ at }: TaskView, closed: Limit | undefined): string[] => {
   if (!closed) return []
-  const { model, until, opensIn = 0 } = closed
-  const when = until === undefined ? "" : ` until ${until} (in ${duration(opensIn)})`
-  return [`${model} is at its limit${when}: the task is parked and begins by itself then.`]
+  const when = whenOf(closed, at)
+  const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
+  if (closed.until !== undefined)
+    return [`${closed.model} is at its limit${time}: the task is parked and begins by itself then.`]
+  return [
+    `${closed.model} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
+  ]
 }
 
 export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
@@ -87,7 +89,7 @@ export function renderResume({ view, allowance, place, closed }: Begun): ToolRes
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
-    ...closedLines(closed),
+    ...closedLines(view, closed),
     ...termLines(task, allowance, place),
     "",
     TOLD,
@@ -171,16 +173,13 @@ function stateOf(view: TaskView): string {
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }
 
-/** Of a task at work that is parked, and of an ended one that was. */
-function parkedLines({ task, opensIn = 0 }: TaskView): string[] {
-  const { parked, parkedTimes = 0, parkedMs = 0 } = task.run
-  if (!isActive(task))
-    return parkedTimes > 0 ? [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all.`] : []
+/** Of a task at work that is parked; what an ended one was is told in its account. */
+function parkedLines({ task, parked, at }: TaskView): string[] {
   if (!parked) return []
-  const { at, until } = parked
-  const when = until === undefined ? "" : ` until ${moment(until, at)} (in ${duration(opensIn)})`
+  const when = whenOf(parked, at)
+  const text = `P${parkedText(parked, at).slice(1)}${when ? ` (in ${duration(when.in)})` : ""}`
   return [
-    `Parked${when}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
+    `${text}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
   ]
 }
 

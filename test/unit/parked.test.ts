@@ -112,6 +112,52 @@ describe("a provider's limit", () => {
     expect(rig.answers()).toHaveLength(0)
   })
 
+  test("is told when the parent's turn has ended, where that was at work", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    rig.onPrompt("GO ON", { hang: true })
+    rig.host.say(rig.parent, "GO ON", { agent: "general" })
+    await provider.launchAll(2)
+    await rig.clock.advance(5000)
+    const told = () => rig.notices().filter(({ visible }) => visible.startsWith("⏸"))
+    expect(told()).toHaveLength(0)
+    rig.host.conclude(rig.parent, { text: "waiting" })
+    await rig.clock.advance(15_000)
+    expect(told()).toHaveLength(1)
+    await rig.clock.advance(MINUTE_MS)
+    expect(told()).toHaveLength(1)
+  })
+
+  test("is not told again within ten minutes, unless its time is ten later", async () => {
+    const provider = new Provider({ bucket: 1, shutMs: 8000 }, settings)
+    const { rig } = provider
+    const toasts = () => rig.host.toasts.filter(({ title }) => title.includes("at its limit")).length
+    const [task] = await provider.launchAll(1)
+    // Closed three times in half a minute: after each answer.
+    await rig.ended(task?.id ?? "")
+    expect([provider.refused.length, toasts()]).toEqual([2, 1])
+    const long = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS, tells: false }, settings)
+    await long.launchAll(1)
+    await long.rig.clock.advance(20 * MINUTE_MS)
+    expect(long.refused.length).toBeGreaterThan(5)
+    expect(long.rig.host.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
+  })
+
+  test("is told again where a probe is told a time that is ten minutes later", async () => {
+    const rig = new Rig({ options: settings })
+    let wait = "20s"
+    rig.script(({ sessionID }) =>
+      sessionID === rig.parent
+        ? undefined
+        : { status: 429, body: { error: { message: `Rate limit reached. Try again in ${wait}` } } },
+    )
+    await rig.launch()
+    await rig.clock.advance(5000)
+    wait = "2h"
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))).toHaveLength(2)
+  })
+
   test("keeps what is said to a parked task, which reads it when it goes on", async () => {
     const provider = new Provider({ bucket: 1, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
@@ -587,6 +633,38 @@ describe("what is said of a parked task", () => {
     expect(launched.output).not.toContain("free slot")
     const { output } = await tool("superagents_list").execute({}, rig.caller)
     expect(output.split("\n").at(-1)).toMatch(/ \| 2 parked until \d\d:\d\d \(scripted\/alpha\)$/)
+  })
+
+  test("where no time is told, all says when it is tried next, by the newest that is known", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS, tells: false }, settings)
+    const { rig } = provider
+    const [first, second] = await provider.launchAll(2)
+    await rig.clock.until(() => rig.manager.list(rig.parent).every(({ phase }) => phase?.startsWith("parked")))
+    const tool = (name: string) => toolsFor(rig.manager, rig.options)[name] as Tool
+    // Both were parked by one refusal; the probes that follow are the first's and the second's by turns.
+    await rig.clock.advance(6 * MINUTE_MS)
+    const phases = [first, second].map((task) => rig.view(task?.id ?? "").phase)
+    expect(phases).toEqual([expect.stringMatching(/^parked, next try \d\d:\d\d$/), phases[0]])
+    const { output } = await tool("superagents_output").execute({ task_id: first?.id ?? "" }, rig.caller)
+    expect(output).toMatch(
+      /\nParked, next try \d\d:\d\d \(in \S+( \S+)?\): scripted\/alpha says "Rate limit reached\."\. It goes on by itself; /,
+    )
+    const list = await tool("superagents_list").execute({}, rig.caller)
+    expect(list.output.split("\n").at(-1)).toMatch(/ \| 2 parked, next try \d\d:\d\d \(scripted\/alpha\)$/)
+    const launched = await tool("superagents_task").execute(
+      { prompt: "FIND", description: "d", agent: "general" },
+      rig.caller,
+    )
+    expect(launched.output).toMatch(
+      /scripted\/alpha is at its limit, next try \d\d:\d\d \(in \S+( \S+)?\): the task is parked and begins by itself when it opens\./,
+    )
+    expect(rig.host.toasts.find(({ title }) => title.includes("limit"))?.title).toMatch(
+      /^scripted\/alpha is at its limit, next try \d\d:\d\d$/,
+    )
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done" }))
+    await rig.clock.advance(10 * MINUTE_MS)
+    const notice = rig.notices().find(({ visible }) => visible.includes("finished"))
+    expect(notice?.hidden).toMatch(/\nParked \d+ times, \S+( \S+)? in all \(scripted\/alpha\)\.\n/)
   })
 
   test("a call that would wait for less than its provider does answers at once", async () => {

@@ -257,8 +257,8 @@ test("a running time has whole seconds, an exact one when it stands", () => {
 })
 
 test("a task's state is its phase while it runs, and its status after", () => {
-  expect(stateText(seen(task(), {}), [])).toBe("general, working")
-  expect(stateText(seen(ended({ status: "cancelled" })), [])).toBe("general, cancelled")
+  expect(stateText(seen(task(), {}), [], 0)).toBe("general, working")
+  expect(stateText(seen(ended({ status: "cancelled" })), [], 0)).toBe("general, cancelled")
 })
 
 describe("the batches", () => {

@@ -30,7 +30,7 @@ import { oneLine } from "../../lib/text.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
 import type { Parts } from "../parts.ts"
-import { announce } from "./notice.ts"
+import { Notices } from "./notice.ts"
 import { Unpaid } from "./unpaid.ts"
 
 export type GatePorts = {
@@ -43,6 +43,9 @@ export type GatePorts = {
   /** What was told of a task is to start its parent's model now. */
   readonly rouse: (task: Task) => void
 }
+
+/** A model that is at its limit, and until when; else when it is tried next. */
+export type Limit = Pick<Parked, "model" | "until" | "next">
 
 /** What an event tells of a refusal; undefined where it tells of none. */
 function refusalOf(event: HostEvent): Refusal | undefined {
@@ -62,6 +65,7 @@ export class Gates {
   /** Models that have answered in this process: a connection to them that fails is no wrong address. */
   readonly #answering = new Set<string>()
   readonly #unpaid = new Unpaid()
+  readonly #notices: Notices
   readonly #instead: Instead
   /** By model: the last that was told to each session whose model was not started for it. */
   readonly #unwoken = new Map<string, readonly Task[]>()
@@ -69,6 +73,7 @@ export class Gates {
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
     this.#ports = ports
+    this.#notices = new Notices(parts, { gateOf: (model) => this.#gates.get(model), at: ports.at })
     this.#instead = new Instead(parts, {
       isOpen: (model) => {
         const gate = this.#gates.get(model)
@@ -129,7 +134,7 @@ export class Gates {
     this.#gates.set(key, gate)
     this.#ports.at(gate.opensAt)
     this.#park(task, key, gate)
-    if (!before || before.opening) announce(this.#parts, key, gate)
+    if (gate !== before) this.#notices.closed(key, before)
   }
 
   /** A request of a run is about to be sent. True where it must not be: then the run is parked. */
@@ -153,12 +158,11 @@ export class Gates {
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
-  limitOf(task: Task): { readonly model: string; readonly until?: string; readonly opensIn?: number } | undefined {
+  limitOf(task: Task): Limit | undefined {
     const model = keyOf(task)
     const gate = model && this.#gates.get(model)
     if (!gate || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
-    const now = this.#parts.clock.now()
-    return gate.told ? { model, until: moment(gate.opensAt, now), opensIn: Math.max(0, gate.opensAt - now) } : { model }
+    return { model, ...(gate.told ? { until: gate.opensAt } : { next: gate.opensAt }) }
   }
 
   /** A parked run that an earlier process left: its gate is as it was. */
@@ -187,6 +191,7 @@ export class Gates {
   /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has come, ended or answered. */
   look(): void {
     const now = this.#parts.clock.now()
+    this.#notices.look()
     for (const key of this.#gates.keys()) {
       this.#endOverdue(key, now)
       this.#letGo(key, now)
@@ -210,7 +215,8 @@ export class Gates {
   #park(task: Task, model: string, gate: Gate): void {
     const { clock, options } = this.#parts
     const now = clock.now()
-    const parked = { at: now, model, why: gate.why, ...(gate.told && { until: gate.opensAt }) }
+    const when = gate.told ? { until: gate.opensAt } : { next: gate.opensAt }
+    const parked = { at: now, model, why: gate.why, ...when }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     if (options.maxParked > 0 && gate.told && gate.opensAt - now > patience && !this.#instead.isDue(task))
       return void this.#end(task, { code: "limit", text: beyond(model, gate, now) })

@@ -12,22 +12,97 @@ const WORTH_TELLING_MS = 5000
 /** What a closing concerns is counted when those that it met have been parked, in ms. */
 const GATHER_MS = 1000
 
+/** A parent that could not be told now is told at a look so much later, in ms. */
+const AGAIN_MS = 10_000
+/** One that is told of is not told of again for so long, in ms, unless its time is later by as much. */
+const QUIET_MS = 600_000
+
+type NoticePorts = {
+  readonly gateOf: (model: string) => Gate | undefined
+  readonly at: (time: number) => void
+}
+
 /** Says once that a model is at its limit: to the user by a toast, to each parent concerned by a message that wakes nobody. */
-export function announce(parts: Parts, model: string, gate: Gate): void {
-  const { clock, host, options, background } = parts
-  const now = clock.now()
-  if (gate.opensAt - now < WORTH_TELLING_MS) return
-  clock.after(GATHER_MS, () => {
-    const parked = concerned(parts, model)
-    if (parked.length === 0) return
+export class Notices {
+  readonly #parts: Parts
+  readonly #gateOf: NoticePorts["gateOf"]
+  readonly #at: NoticePorts["at"]
+  /** By model: when it was told of last, and the time that was told. */
+  readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
+  /** Models of which is told in a moment. */
+  readonly #gathering = new Set<string>()
+  /** Of each model the parents that are still to be told, and when that is tried again. */
+  readonly #owed = new Map<string, { readonly parents: ReadonlySet<string>; readonly at: number }>()
+
+  constructor(parts: Parts, { gateOf, at }: NoticePorts) {
+    this.#parts = parts
+    this.#gateOf = gateOf
+    this.#at = at
+  }
+
+  /** Tells those who were busy when a gate closed. Called by the clock. */
+  look(): void {
+    const now = this.#parts.clock.now()
+    for (const [model, { parents, at }] of this.#owed) {
+      if (now >= at) this.#tell(model, parents)
+      else this.#at(at)
+    }
+  }
+
+  /** A gate has closed, or closed anew: `before` is how it was. */
+  closed(model: string, before: Gate | undefined): void {
+    if (this.#gathering.has(model) || !this.#isNews(model, before)) return
+    this.#gathering.add(model)
+    this.#parts.clock.after(GATHER_MS, () => {
+      this.#gathering.delete(model)
+      this.#announce(model)
+    })
+  }
+
+  #isNews(model: string, before: Gate | undefined): boolean {
+    const gate = this.#gateOf(model)
+    const now = this.#parts.clock.now()
+    if (!gate || gate.opensAt - now < WORTH_TELLING_MS) return false
+    const told = this.#told.get(model)
+    // A refused probe is no closing of its own.
+    const isNew = before === undefined || before.opening !== undefined
+    const isLater = told !== undefined && gate.told && gate.opensAt - told.opensAt >= QUIET_MS
+    return isLater || (isNew && (told === undefined || now - told.at >= QUIET_MS))
+  }
+
+  #announce(model: string): void {
+    const { clock, host, options } = this.#parts
+    const gate = this.#gateOf(model)
+    const parked = concerned(this.#parts, model)
+    if (!gate || gate.opening || parked.length === 0) return
+    const now = clock.now()
+    this.#told.set(model, { at: now, opensAt: gate.opensAt })
     const title = headline(model, gate, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) host.toast({ title, message, variant: "warning" })
-    for (const parentID of new Set(parked.map((task) => task.parentID))) {
-      const note = noteTo(parts, parentID, model, gate, now)
-      if (note) background.run("tell of a limit", () => tellIdle(host, note))
+    this.#tell(model, new Set(parked.map((task) => task.parentID)))
+  }
+
+  #tell(model: string, parents: ReadonlySet<string>): void {
+    this.#owed.delete(model)
+    const gate = this.#gateOf(model)
+    if (!gate || gate.opening) return
+    const { host, background } = this.#parts
+    for (const parentID of parents) {
+      const note = noteTo(this.#parts, parentID, model, gate)
+      if (note)
+        background.run("tell of a limit", async () => {
+          if (!(await tellIdle(host, note))) this.#owe(model, parentID)
+        })
     }
-  })
+  }
+
+  /** In mid-turn a message would make the host take another step: it is told later, if it still is so. */
+  #owe(model: string, parentID: string): void {
+    const at = this.#parts.clock.now() + AGAIN_MS
+    this.#owed.set(model, { parents: new Set([...(this.#owed.get(model)?.parents ?? []), parentID]), at })
+    this.#at(at)
+  }
 }
 
 const concerned = ({ store }: Parts, model: string): readonly Task[] =>
@@ -40,14 +115,16 @@ const keyOf = (task: Task): string => {
   return model ? modelKey(model) : ""
 }
 
-const headline = (model: string, gate: Gate, now: number): string =>
-  gate.told ? `${model} is at its limit until ${moment(gate.opensAt, now)}` : `${model} is at its limit`
+function headline(model: string, { told, opensAt }: Gate, now: number): string {
+  return `${model} is at its limit${told ? " until" : ", next try"} ${moment(opensAt, now)}`
+}
 
 const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are")
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")
 const themselves = ({ length }: readonly Task[]): string => (length === 1 ? "itself" : "themselves")
 
-function noteTo(parts: Parts, parentID: string, model: string, gate: Gate, at: number): Note | undefined {
+function noteTo(parts: Parts, parentID: string, model: string, gate: Gate): Note | undefined {
+  const at = parts.clock.now()
   const own = concerned(parts, model).filter((task) => task.parentID === parentID)
   const [task] = own
   if (!task || isUnattended(task)) return undefined

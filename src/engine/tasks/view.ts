@@ -1,14 +1,17 @@
 import { waitsFor } from "../../core/after.ts"
 import { countItems, type ItemCounts } from "../../core/items.ts"
 import { placeInQueue } from "../../core/limits.ts"
+import { newsOf, parkedText } from "../../core/parked.ts"
 import {
   type Ask,
   addFigures,
   elapsed,
   type Figures,
   isActive,
+  isParked,
   isQueued,
   NO_FIGURES,
+  type Parked,
   type Phase,
   type Progress,
   phaseOf,
@@ -44,8 +47,8 @@ export type TaskView = {
   readonly asks: readonly Ask[]
   /** Of a team: what its parts have come to. */
   readonly counts?: ItemCounts
-  /** Of a parked one whose provider told a time: in how many ms that comes. */
-  readonly opensIn?: number
+  /** Of a parked one: the newest that is known of its model's limit. */
+  readonly parked?: Parked
   /** When it was looked at. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
@@ -61,9 +64,18 @@ export type Cleared = {
 
 export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = progressOf(task, store)
+  const parked = isParked(task) ? newsOf(task, store.active()) : undefined
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store)),
+    phase:
+      progress &&
+      phaseOf(
+        task,
+        progress,
+        store.hasOpen(task.sessionID),
+        waitsForIn(task, store),
+        parked && parkedText(parked, now),
+      ),
     ...(store.isMerging(task.id) && { merging: true }),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
@@ -77,14 +89,11 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
     ...(task.team && { counts: countsOf(task, task.team, store) }),
-    ...opensIn(task, now),
+    ...(parked && { parked }),
     at: now,
     retry: progress?.retry,
   })
 }
-
-const opensIn = ({ run: { parked } }: Task, now: number): Pick<TaskView, "opensIn"> =>
-  parked?.until === undefined ? {} : { opensIn: Math.max(0, parked.until - now) }
 
 function countsOf(task: Task, team: Team, store: TaskStore): ItemCounts {
   const { team: result } = task.outcome ?? {}

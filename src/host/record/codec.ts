@@ -46,7 +46,15 @@ const Run = z.object({
   guard: z.array(z.string()).optional(),
   files: z.array(z.string()).optional(),
   schema: Schema.optional(),
-  parked: z.object({ at: z.number(), until: z.number().optional(), model: z.string(), why: z.string() }).optional(),
+  parked: z
+    .object({
+      at: z.number(),
+      until: z.number().optional(),
+      next: z.number().optional(),
+      model: z.string(),
+      why: z.string(),
+    })
+    .optional(),
   parkedMs: z.number().optional(),
   parkedTimes: z.number().optional(),
   model: Model.optional(),
