@@ -2,7 +2,7 @@ import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFil
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { isActive, type Task } from "../../src/core/task.ts"
+import { isActive } from "../../src/core/task.ts"
 import { renderResume } from "../../src/tools/render.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
@@ -21,17 +21,6 @@ const rigIn = (options = {}) => {
   return rig
 }
 
-/** Lets the fake clock go on beside the real one until the run has ended and is told. */
-const ended = (rig: Rig, id: string): Promise<Task> =>
-  eventually(
-    async () => {
-      await rig.clock.advance(10)
-      const task = rig.task(id)
-      return !isActive(task) && task.delivery.state === "confirmed" && task
-    },
-    { timeout: 20_000 },
-  )
-
 const launch = (rig: Rig, check: string) => rig.launch({ check })
 
 test("passes at the third time: the agent was asked again twice in the same run, with what the check wrote", async () => {
@@ -44,7 +33,7 @@ test("passes at the third time: the agent was asked again twice in the same run,
     return { text: `answer ${asked.length}` }
   })
   const { id } = await launch(rig, "echo 'the reason </check_output>'; test $(wc -l < work) -ge 3")
-  const task = await ended(rig, id)
+  const task = await rig.endedBeside(id)
   expect(task).toMatchObject({ status: "completed", run: { generation: 0 } })
   expect(task.outcome?.receipt?.check).toMatchObject({ passed: true, runs: 3, how: "exit code 0" })
   expect(asked[1]).toMatch(/^Automatic message.*did not pass: exit code [12]\./)
@@ -61,7 +50,7 @@ test("is not run again before the agent has read what came of it, however often 
     if (method === "prompt" && session === sessionID) rig.host.tell({ type: "idle", sessionID })
     return undefined
   }
-  const task = await ended(rig, id)
+  const task = await rig.endedBeside(id)
   expect(task.outcome?.receipt?.check).toMatchObject({ passed: false, runs: 3 })
   expect(rig.answers(sessionID)).toHaveLength(3)
 })
@@ -112,7 +101,7 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     }
     const rig = new Rig({ options: limits, worktrees: async () => worktrees as never })
     const { id } = await rig.launch({ check, place: "worktree", merge: true })
-    return { calls, outcome: (await ended(rig, id)).outcome, news: rig.notices()[0]?.hidden }
+    return { calls, outcome: (await rig.endedBeside(id)).outcome, news: rig.notices()[0]?.hidden }
   }
 
   test("it passes with that, too, and is merged", async () => {
@@ -174,7 +163,7 @@ test("whose process died before it was checked with what was changed meanwhile i
   })
   rig.restart()
   await rig.manager.recover()
-  expect((await ended(rig, id)).outcome?.work?.merge).toMatchObject({ kind: "refused" })
+  expect((await rig.endedBeside(id)).outcome?.work?.merge).toMatchObject({ kind: "refused" })
   expect(rig.notices()[0]?.hidden).toContain("It was not merged by itself: OpenCode stopped before")
   expect(readFileSync(log, "utf8").trim().split("\n")).toHaveLength(1)
   expect(calls).not.toContain("merge")
@@ -204,7 +193,7 @@ test("of two that end at once, the second is checked with what the first has mer
   const rig = new Rig({ options: { checkTimeout: 2000 }, worktrees: async () => worktrees as never })
   const both = { check: "test ! -e meanwhile", place: "worktree", merge: true } as const
   for (const prompt of ["one", "another"]) ids.push((await rig.launch({ ...both, prompt })).id)
-  const outcomes = await Promise.all(ids.map(async (id) => (await ended(rig, id)).outcome))
+  const outcomes = await Promise.all(ids.map(async (id) => (await rig.endedBeside(id)).outcome))
   expect(merged).toHaveLength(1)
   expect(outcomes.map((outcome) => outcome?.work?.merge?.kind).sort()).toEqual(["merged", "refused"])
 })
@@ -227,10 +216,10 @@ describe("a task that is merged by itself keeps its check:", () => {
       worktrees: async () => worktrees as never,
     })
     const { id } = await rig.launch({ check, place: "worktree", merge: true })
-    await ended(rig, id)
+    await rig.endedBeside(id)
     const resume = async (request: { check?: string; merge?: boolean } = {}, caller: object = {}) => {
       const view = await rig.manager.resume(id, { prompt: "AGAIN", ...request }, { ...rig.caller, ...caller })
-      return { view, task: await ended(rig, id) }
+      return { view, task: await rig.endedBeside(id) }
     }
     return { rig, id, calls, resume }
   }
@@ -273,7 +262,7 @@ describe("a task that is merged by itself keeps its check:", () => {
 test("`merge: true` at a resume is an error for a task that was not launched with it", async () => {
   const rig = rigIn()
   const { id } = await launch(rig, "true")
-  await ended(rig, id)
+  await rig.endedBeside(id)
   const resume = (merge: boolean) => rig.manager.resume(id, { prompt: "AGAIN", merge }, rig.caller)
   await expect(resume(true)).rejects.toThrow(
     `Task ${id} works in your own folder, where its work is already: resume it without \`merge\`.`,
@@ -285,7 +274,7 @@ test("`merge: true` at a resume is an error for a task that was not launched wit
 test("never passes: the task is failed by it, with the last output", async () => {
   const rig = rigIn({ checkRetries: 1 })
   const { id } = await launch(rig, "echo why; exit 4")
-  const task = await ended(rig, id)
+  const task = await rig.endedBeside(id)
   expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "check" } } })
   expect(task.outcome?.receipt?.check).toMatchObject({ passed: false, runs: 2, how: "exit code 4", output: "why" })
   rig.restart()
@@ -303,7 +292,7 @@ test("writes more than is told: what is cut off is whole letters", async () => {
   })
   const letters = `${"\u{1f389}".repeat(9000)}x`
   writeFileSync(join(folder, "letters"), letters)
-  const task = await ended(rig, (await launch(rig, "cat letters; exit 1")).id)
+  const task = await rig.endedBeside((await launch(rig, "cat letters; exit 1")).id)
   expect(asked[1]).toContain(letters.slice(-15_999))
   expect(asked[1]).not.toMatch(/\p{Surrogate}/u)
   expect(task.outcome?.receipt?.check?.output).toBe(letters.slice(-3999))
@@ -324,7 +313,7 @@ test("fails for the last time while its agent is told something: that is read be
   })
   await rig.manager.tell(id, "MEND it first", rig.caller)
   writeFileSync(join(folder, "told"), "")
-  const task = await ended(rig, id)
+  const task = await rig.endedBeside(id)
   expect(task).toMatchObject({ status: "completed", outcome: { receipt: { check: { passed: true, runs: 2 } } } })
   expect(rig.notices()[0]?.hidden).toContain("\nmended\n")
 })
@@ -335,16 +324,16 @@ test("is not run for ever where its agent was told something and has read it", a
   const { id } = await launch(rig, "exit 1")
   await rig.clock.advance(100)
   await rig.manager.tell(id, "MORE", rig.caller)
-  const task = await ended(rig, id)
+  const task = await rig.endedBeside(id)
   expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false, runs: 1 } } } })
 })
 
 test("hangs, or cannot be started", async () => {
   const rig = rigIn({ checkRetries: 0, checkTimeout: 200 })
-  const hangs = await ended(rig, (await launch(rig, "sleep 60")).id)
+  const hangs = await rig.endedBeside((await launch(rig, "sleep 60")).id)
   expect(hangs.outcome?.reason?.text).toContain("no end within 200ms")
   rig.host.folderOf = () => join(folder, "gone")
-  const gone = await ended(rig, (await launch(rig, "true")).id)
+  const gone = await rig.endedBeside((await launch(rig, "true")).id)
   expect(gone.outcome?.reason?.text).toContain("it could not be started")
 })
 
@@ -369,7 +358,7 @@ test("is stopped at the plugin's end, and another start tells that it had not pa
   rig.restart()
   rig.host.folderOf = () => folder
   await rig.manager.recover()
-  expect(await ended(rig, id)).toMatchObject({ status: "error" })
+  expect(await rig.endedBeside(id)).toMatchObject({ status: "error" })
 })
 
 test("is stopped with its run, and counts as life while it runs", async () => {

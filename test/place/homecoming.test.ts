@@ -1,9 +1,7 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
-import { eventually } from "../support/eventually.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"
@@ -31,19 +29,8 @@ const agent = (word: string, work: (child: Repository) => void, answer = "done")
     return { text: answer }
   })
 
-/** Lets the fake clock go on beside the real one until the run has ended and is told. */
-const ended = (id: string): Promise<Task> =>
-  eventually(
-    async () => {
-      await rig.clock.advance(10)
-      const task = rig.task(id)
-      return !isActive(task) && task.delivery.state === "confirmed" && task
-    },
-    { timeout: 50_000 },
-  )
-
 const launch = async (request: Partial<LaunchRequest> = {}) =>
-  ended((await rig.launch({ place: "worktree", merge: true, ...request })).id)
+  rig.endedBeside((await rig.launch({ place: "worktree", merge: true, ...request })).id)
 
 test("what conflicts inside the worktree alone is not merged without its second check", async () => {
   user.write(".gitignore", "*.log\n").write("a", text()).commit()
@@ -106,7 +93,7 @@ describe("a check in a worktree in which nothing was changed", () => {
     expect(status).toBe("error")
     agent("NOTHING", () => {})
     await rig.manager.resume(id, { prompt: "NOTHING" }, rig.caller)
-    expect(await ended(id)).toMatchObject({ status: "error", outcome: { receipt: { check: { runs: 1 } } } })
+    expect(await rig.endedBeside(id)).toMatchObject({ status: "error", outcome: { receipt: { check: { runs: 1 } } } })
   })
 })
 
@@ -119,7 +106,7 @@ describe("a resume begins with the parent's present state:", () => {
       .at(-1)
   const resumed = async (id: string) => {
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
-    return ended(id)
+    return rig.endedBeside(id)
   }
 
   test("with its own work that was not merged, or was, and only its own is told", async () => {
@@ -166,7 +153,7 @@ describe("a resume begins with the parent's present state:", () => {
     expect(preface(id)).not.toContain("sees now")
     agent("SOLVE", (child) => child.write("a", text({ 3: "both" })))
     await rig.manager.resume(id, { prompt: "SOLVE" }, rig.caller)
-    await ended(id)
+    await rig.endedBeside(id)
     await rig.manager.merge(id, rig.caller)
     expect([user.read("a"), user.read("b")]).toEqual([text({ 3: "both" }), "the user's\n"])
   })

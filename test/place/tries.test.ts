@@ -51,16 +51,6 @@ const write = (folder: string, file: string, text: string) => writeFileSync(join
 
 const sum = () => readFileSync(join(bench.user.top, "sum.txt"), "utf8")
 
-const ended = (id: string): Promise<Task> =>
-  eventually(
-    async () => {
-      await rig.clock.advance(10)
-      const task = rig.task(id)
-      return !isActive(task) && task.delivery.state === "confirmed" && task
-    },
-    { timeout: 30_000 },
-  )
-
 const launch = (request: Partial<LaunchRequest> = {}) => rig.launch({ check: CHECK, tries: 2, ...request })
 
 const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output
@@ -72,7 +62,7 @@ describe("side by side", () => {
       return `answer ${nth}`
     })
     const { id } = await launch({ tries: 3, merge: true })
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task).toMatchObject({
       status: "completed",
       team: { kind: "tries", count: 3 },
@@ -104,7 +94,7 @@ describe("side by side", () => {
       return "done"
     })
     const { id } = await launch({ check: "test -e own.txt && test $(ls [0-9].txt | wc -l) = 1 && exit 3" })
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task.outcome?.reason).toMatchObject({
       code: "check",
       text: expect.stringMatching(/^None of 2 tries passed: 1: check did not pass \(exit code 3\); 2: /),
@@ -115,7 +105,7 @@ describe("side by side", () => {
 
   test("one that changes nothing is checked all the same", async () => {
     agents(() => "nothing to do")
-    const task = await ended((await launch()).id)
+    const task = await rig.endedBeside((await launch()).id)
     expect(task).toMatchObject({
       status: "error",
       outcome: { team: { rows: [{ how: "check did not pass (exit code 1)" }, {}] } },
@@ -127,7 +117,7 @@ describe("side by side", () => {
       write(folder, "sum.txt", `right ${nth}\n`)
       return `answer ${nth}`
     })
-    const task = await ended((await launch({ tries: 5, merge: true })).id)
+    const task = await rig.endedBeside((await launch({ tries: 5, merge: true })).id)
     const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
     const won = rows.findIndex(({ how }) => how === "won")
     expect(rows.filter(({ how }) => how === "won")).toHaveLength(1)
@@ -147,7 +137,7 @@ describe("a ladder", () => {
       return `answer ${nth}`
     })
     const { id } = await launch({ tries, check: `cat sum.txt; ${CHECK}` })
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
     expect(asked).toHaveLength(2)
     expect(asked[0]).toMatch(/^FIND\nYou work in a git worktree/)
@@ -164,7 +154,7 @@ describe("a ladder", () => {
       write(folder, "sum.txt", "nearly\n")
       return "no"
     })
-    const task = await ended((await launch({ tries, timeout: 60_000 })).id)
+    const task = await rig.endedBeside((await launch({ tries, timeout: 60_000 })).id)
     expect(task.run.timeout).toBe(0)
     expect(task.outcome?.team).toMatchObject({
       rows: [{ model: "mock/one" }, { model: "mock/two" }, { model: "mock/three" }],
@@ -178,7 +168,7 @@ describe("what the check stands on", () => {
       write(folder, "test/sum.test.sh", "exit 0\n")
       return "easy"
     })
-    const task = await ended((await launch()).id)
+    const task = await rig.endedBeside((await launch()).id)
     expect(task.status).toBe("completed")
     expect(rig.notices()[0]?.hidden).toContain("The try changed the check's own files: test/sum.test.sh")
   })
@@ -189,7 +179,7 @@ describe("what the check stands on", () => {
       write(folder, "sum.txt", "right\n")
       return `answer ${nth}`
     })
-    const task = await ended((await launch({ tries: ["mock/one", "mock/two"], guard: ["test/**"] })).id)
+    const task = await rig.endedBeside((await launch({ tries: ["mock/one", "mock/two"], guard: ["test/**"] })).id)
     expect(task.outcome?.team).toMatchObject({
       won: "mock/two",
       rows: [{ how: expect.stringContaining("it changed what it may not: test/sum.test.sh") }, {}],
@@ -211,7 +201,7 @@ test("a cancel stops all of them, and keeps what they had", async () => {
       return !isActive(rig.task(id))
     }),
   ])
-  await ended(id)
+  await rig.endedBeside(id)
   expect(rig.task(id)).toMatchObject({
     status: "cancelled",
     outcome: { team: { rows: [{ how: "stopped" }, { how: "stopped" }] } },
@@ -249,7 +239,7 @@ describe("after a crash", () => {
     })
     const { id } = await launch({ check: `test -e own.txt && ${CHECK}`, merge: true })
     await killedAt((method) => method === "move" && rig.host.folders.size >= 2)
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
     expect(rig.notices()[0]?.hidden).toContain(
       `superagents_task(resume="${id}") begins what has not failed, from the same files.`,
@@ -258,7 +248,7 @@ describe("after a crash", () => {
     attempt = 9
     bench.user.write("own.txt", "made since\n")
     await rig.manager.resume(id, { prompt: "" }, rig.caller)
-    const again = await ended(id)
+    const again = await rig.endedBeside(id)
     // What was made since is brought in before it is merged, and checked with it.
     expect(again.outcome?.reason?.text).toContain("None of 2 tries passed")
     await expect(rig.manager.resume(id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 tries")
@@ -276,7 +266,7 @@ describe("after a crash", () => {
     }
     let writes = 0
     await killedAt((method, about) => method === "saveRecord" && hasWon(about) && ++writes === 2)
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "merged" } } } })
     expect(sum()).toBe("right\n")
     expect(rig.notices()).toHaveLength(1)
@@ -320,11 +310,11 @@ test(`${KILLS} kills at any moment, and one resume each: one winner, one merge, 
     furnish(rig)
     await rig.manager.recover()
     await rig.manager.ready(rig.parent)
-    let task = await ended(id)
+    let task = await rig.endedBeside(id)
     if (task.status !== "completed") {
       resumes++
       await rig.manager.resume(id, { prompt: "" }, rig.caller)
-      task = await ended(id)
+      task = await rig.endedBeside(id)
     }
     const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
     const won = rows.flatMap(({ how }, at) => (how === "won" ? [at + 1] : []))
@@ -347,7 +337,7 @@ describe("what was changed in the parent's files meanwhile", () => {
       return "done"
     })
     bench.others.files.push("other.txt")
-    return ended((await launch({ merge: true, check })).id)
+    return rig.endedBeside((await launch({ merge: true, check })).id)
   }
 
   test("is brought in and checked with it before it is merged", async () => {

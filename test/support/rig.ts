@@ -1,7 +1,7 @@
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { CallError } from "../../src/core/errors.ts"
-import type { Task } from "../../src/core/task.ts"
+import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
@@ -10,11 +10,14 @@ import { placeKinds } from "../../src/place/kinds.ts"
 import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
+import { eventually } from "./eventually.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
 import { FakeHost } from "./fake-host.ts"
 import type { FakeScript } from "./fake-turn.ts"
+
+const REAL_LIMIT_MS = 50_000
 
 export type RigOptions = {
   options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
@@ -131,6 +134,19 @@ export class Rig {
     const settled = () => ["confirmed", "abandoned"].includes(this.task(id, sessionID).delivery.state)
     await this.clock.until(settled)
     return this.task(id, sessionID)
+  }
+
+  /**
+   * The same where a real process or worker has to answer first (git, a check, a validator): the fake clock goes on
+   * beside the real one, in steps of 10 ms.
+   */
+  endedBeside(id: string): Promise<Task> {
+    const look = async () => {
+      await this.clock.advance(10)
+      const task = this.task(id)
+      return !isActive(task) && task.delivery.state === "confirmed" && task
+    }
+    return eventually(look, { timeout: REAL_LIMIT_MS })
   }
 
   /** The notifications in a session, oldest first. */

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { ItemRow } from "../../src/core/items.ts"
-import { isActive, type Task } from "../../src/core/task.ts"
+import type { Task } from "../../src/core/task.ts"
 import type { Caller } from "../../src/engine/launch/checks.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { renderOutput } from "../../src/tools/render.ts"
@@ -47,16 +47,6 @@ const request = (more: Partial<LaunchRequest> = {}): Partial<LaunchRequest> => (
   ...more,
 })
 
-const ended = (id: string): Promise<Task> =>
-  eventually(
-    async () => {
-      await rig.clock.advance(50)
-      const task = rig.task(id)
-      return !isActive(task) && task.delivery.state === "confirmed" && task
-    },
-    { timeout: 20_000 },
-  )
-
 const rowsOf = ({ team }: Task): ItemRow[] => {
   const lines = readFileSync(team?.kind === "each" ? team.file : "", "utf8")
     .trim()
@@ -77,7 +67,7 @@ describe("a map", () => {
   test("of six items of which two fail tells unasked: four valid, two failed, which, and why", async () => {
     agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task).toMatchObject({
       status: "error",
       outcome: { reason: { code: "items", text: "2 of 6 items failed." } },
@@ -109,7 +99,7 @@ describe("a map", () => {
 
   test("all of whose items are valid has completed; without a schema the value is the text", async () => {
     agents((item) => `saw ${item}`)
-    const task = await ended((await rig.launch(request({ each: ["a", "b"] }))).id)
+    const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)
     expect(task.status).toBe("completed")
     expect(rowsOf(task).map(({ value }) => value)).toEqual(["saw a", "saw b"])
     await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
@@ -136,7 +126,7 @@ describe("a map", () => {
     const other = await rig.launch({ prompt: "MINE" })
     expect(rig.task(other.id).run.startedAt).toBeUndefined()
     await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(6000)])
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
     expect(asked.size).toBe(3)
   })
@@ -150,7 +140,7 @@ describe("a map", () => {
       { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
       { ...rig.caller, permit },
     )
-    const task = await ended(view.task.id)
+    const task = await rig.endedBeside(view.task.id)
     expect(asked).toEqual([{ kind: "each", what: "60 items for general (scripted/alpha), cost not known" }])
     expect(task.status).toBe("completed")
     const children = [...rig.host.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
@@ -172,7 +162,7 @@ describe("a map", () => {
     const items = numbers(200).map((nth) => (nth % 4 === 0 ? `bad ${nth}` : `good ${"x".repeat(500)} ${nth}`))
     rig = open({ each: { ask: 0 } })
     agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
-    const task = await ended((await rig.launch(request({ each: items, schema: SCHEMA }))).id)
+    const task = await rig.endedBeside((await rig.launch(request({ each: items, schema: SCHEMA }))).id)
     expect(sumsUp(task)).toMatchObject({ valid: 150, failed: 50 })
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden.length).toBeLessThan(3000)
@@ -182,7 +172,7 @@ describe("a map", () => {
 
   test("ends where ten in a row fail: something is wrong with all of them", async () => {
     const asked = agents(() => "no")
-    const task = await ended((await rig.launch(request({ each: numbers(25), schema: SCHEMA }))).id)
+    const task = await rig.endedBeside((await rig.launch(request({ each: numbers(25), schema: SCHEMA }))).id)
     expect(task.outcome?.reason?.text).toMatch(/^10 items in a row failed: Its answer did not match/)
     const { notBegun, failed } = sumsUp(task)
     expect(failed).toBeGreaterThanOrEqual(10)
@@ -199,7 +189,7 @@ describe("a map", () => {
     })
     const { id } = await rig.launch(request({ each: numbers(4) }))
     const next = await rig.launch({ prompt: "SUM UP", after: [id] })
-    await ended(next.id)
+    await rig.endedBeside(next.id)
     const prompt = prompts.at(-1) ?? ""
     expect(prompt).toContain("Items: 4 valid, 0 failed, 0 running, 0 not begun, of 4.")
     expect(prompt).toContain("These are not all rows.")
@@ -220,7 +210,7 @@ describe("after a crash", () => {
     })
     rig.restart()
     await rig.manager.recover()
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     expect(task.outcome?.reason?.code).toBe("interrupted")
     expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 3, notBegun: 4 })
     expect(rig.notices()[0]?.hidden).toContain(
@@ -228,7 +218,7 @@ describe("after a crash", () => {
     )
     const again = agents((item) => `{"n": ${item}}`)
     await rig.manager.resume(id, { prompt: "And be quick." }, rig.caller)
-    const done = await ended(id)
+    const done = await rig.endedBeside(id)
     expect(done.status).toBe("completed")
     expect(sumsUp(done)).toMatchObject({ valid: 12, failed: 0, notBegun: 0 })
     expect([...again.keys()].map(Number).sort((a, b) => a - b)).toEqual([5, 6, 7, 8, 9, 10, 11])
@@ -263,11 +253,11 @@ describe("after a crash", () => {
         rig.restart()
         await rig.manager.recover()
         await rig.manager.ready(rig.parent)
-        check(await ended(id))
+        check(await rig.endedBeside(id))
         if (valid.size === 20) return kills
         await rig.manager.resume(id, { prompt: "" }, rig.caller)
         if (kills < most) continue
-        check(await ended(id))
+        check(await rig.endedBeside(id))
         expect(valid.size).toBe(20)
         return kills
       }
@@ -280,7 +270,7 @@ describe("after a crash", () => {
   test("a torn line of the ledger does not count", async () => {
     agents((item) => item)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
-    const task = await ended(id)
+    const task = await rig.endedBeside(id)
     const file = task.team?.kind === "each" ? task.team.file : ""
     writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
     const { answer } = await rig.manager.output(id, rig.caller)
@@ -326,7 +316,7 @@ describe("its items", () => {
     const given = { description: "d", agent: "general", fork: false, ...request({ each: name }) } as LaunchRequest
     if (expected instanceof RegExp) return expect(rig.manager.launch(given, caller)).rejects.toThrow(expected)
     const { view } = await rig.manager.launch(given, caller)
-    const task = await ended(view.task.id)
+    const task = await rig.endedBeside(view.task.id)
     expect(rowsOf(task).map(({ item }) => item)).toEqual(expected)
     expect(asked).toEqual([{ kind: "read", file: name }])
     const no = { ...caller, permit: () => Promise.reject(new Error("No.")) }
@@ -342,7 +332,7 @@ describe("its items", () => {
     })
     const item = { name: "$& {{item.other}}", other: [1, { a: "b" }] }
     const { id } = await launch({ each: [item], prompt: "{{item.name}} / {{ item.other }} / {{item}}" })
-    await ended(id)
+    await rig.endedBeside(id)
     expect(prompts[0]).toBe(`$& {{item.other}} / [1,{"a":"b"}] / ${JSON.stringify(item)}`)
   })
 })
