@@ -1,37 +1,30 @@
-import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
-import { startBrowser } from "../support/browser.ts"
 import { eventually, messages, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launch, notified, startPlugged } from "../support/plugin.ts"
+import { launch, notified } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
-import { freePort } from "../support/server-process.ts"
-import { askPage, openPageOf } from "../support/web-host.ts"
+import { askPage, startPageHost, startPages } from "../support/web-host.ts"
 
 /** What a person does on the page, on agents of a real OpenCode. */
 
 let model: ScriptedModel
 let host: Host
 let user: Repository
-const browser = await startBrowser()
-if (!browser) console.warn("No Chromium: the page is not tested here.")
-const pages: Page[] = []
+const pages = await startPages()
+const { browser } = pages
 
 beforeAll(async () => {
   model = await startModel()
-  const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
-  // In February alone: the clock does not come into what is tested here.
-  const board = { schedule: "0 0 30 2 *", agents: ["build"] }
-  host = await startPlugged(model, { web: { port: await freePort() }, board }, { permission })
+  host = await startPageHost(model)
   user = new Repository(host.directory)
 }, 90_000)
 
 beforeEach(() => model.reset())
 
 afterEach(async () => {
-  for (const page of pages.splice(0)) await page.context().close()
+  await pages.closeAll()
 })
 
 afterAll(async () => {
@@ -40,12 +33,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-async function open(hash = ""): Promise<Page> {
-  if (!browser) throw new Error("no browser")
-  const page = await openPageOf(host, browser, hash)
-  pages.push(page)
-  return page
-}
+const open = (hash?: string) => pages.open(host, hash)
 
 const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 

@@ -1,16 +1,13 @@
 import { readdirSync, statSync } from "node:fs"
 import { join } from "node:path"
-import type { Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
-import { startBrowser } from "../support/browser.ts"
 import { eventually, openSession, say } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { live, lost } from "../support/page.ts"
-import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
-import { freePort } from "../support/server-process.ts"
-import { addressOf, askPage, openPageOf, stateFolder } from "../support/web-host.ts"
+import { gate, launch, notified } from "../support/plugin.ts"
+import { addressOf, askPage, startPageHost, startPages, stateFolder } from "../support/web-host.ts"
 
 /** The page as a user has it: served by the plugin in a real OpenCode. */
 
@@ -18,20 +15,16 @@ const TAKEOVER_MS = 60_000
 
 let model: ScriptedModel
 let host: Host
-const browser = await startBrowser()
-if (!browser) console.warn("No Chromium: the page is not tested here.")
-const pages: Page[] = []
+const pages = await startPages()
+const { browser } = pages
 
 beforeAll(async () => {
   model = await startModel()
-  const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
-  // In February alone: the clock does not come into what is tested here.
-  const board = { schedule: "0 0 30 2 *", agents: ["build"] }
-  host = await startPlugged(model, { web: { port: await freePort() }, board }, { permission })
+  host = await startPageHost(model)
 })
 
 afterEach(async () => {
-  for (const page of pages.splice(0)) await page.context().close()
+  await pages.closeAll()
   model.reset()
 })
 
@@ -45,12 +38,7 @@ const folder = () => stateFolder(host)
 const address = () => addressOf(host)
 const ask = (path: string, init?: RequestInit) => askPage(host, path, init)
 
-async function open(hash = ""): Promise<Page> {
-  if (!browser) throw new Error("no browser")
-  const page = await openPageOf(host, browser, hash)
-  pages.push(page)
-  return page
-}
+const open = (hash?: string) => pages.open(host, hash)
 
 test("the file with address and key is the user's alone, and the log never has the key", async () => {
   const { url, token, key } = await address()

@@ -2,11 +2,43 @@ import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import type { Browser, Page } from "playwright-core"
 import { linkOf, readAddress } from "../../src/web/address.ts"
+import { startBrowser } from "./browser.ts"
 import { eventually } from "./eventually.ts"
 import type { Host } from "./host.ts"
+import type { ScriptedModel } from "./model.ts"
 import { live } from "./page.ts"
+import { startPlugged } from "./plugin.ts"
+import { freePort } from "./server-process.ts"
 
 /** The page of a real host. */
+
+/** In February alone: the board works by itself in none of these tests. */
+const BOARD = { schedule: "0 0 30 2 *", agents: ["build"] }
+
+/** A real host that serves the page and asks before it removes something. */
+export async function startPageHost(model: ScriptedModel): Promise<Host> {
+  const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
+  return startPlugged(model, { web: { port: await freePort() }, board: BOARD }, { permission })
+}
+
+/** The browser of a file of tests: opens pages of a host, and closes those of a test after it. */
+export async function startPages() {
+  const browser = await startBrowser()
+  if (!browser) console.warn("No Chromium: the page is not tested here.")
+  const opened: Page[] = []
+  return {
+    browser,
+    async open(host: Host, hash = ""): Promise<Page> {
+      if (!browser) throw new Error("no browser")
+      const page = await openPageOf(host, browser, hash)
+      opened.push(page)
+      return page
+    },
+    async closeAll(): Promise<void> {
+      for (const page of opened.splice(0)) await page.context().close()
+    },
+  }
+}
 
 export const stateFolder = (host: Host) => join(host.home, "state", "opencode", "superagents")
 
@@ -30,7 +62,7 @@ export async function askPage(host: Host, path: string, init: RequestInit = {}) 
 }
 
 /** Opens the page by its link, at the place that `hash` names. */
-export async function openPageOf(host: Host, browser: Browser, hash = ""): Promise<Page> {
+async function openPageOf(host: Host, browser: Browser, hash = ""): Promise<Page> {
   const page = await (await browser.newContext()).newPage()
   await page.goto(linkOf(await addressOf(host)))
   await live(page)
