@@ -313,6 +313,17 @@ test("an end was told, and its record is another machine's by the time that it i
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("two machines sleep past the lease: the one that has lost its task finds that out before it judges it", async () => {
+  const { rig, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
+  rig.host.onEvent = () => "lose"
+  await rig.clock.advance(MINUTE / 2)
+  await rig.clock.sleep(60 * MINUTE)
+  await rig.clock.advance(5 * MINUTE)
+  expect(seen).not.toContain("error")
+  expect(seen.at(-1)).toBe("completed")
+  expect(rig.notices()).toHaveLength(1)
+})
+
 test("its model may be asked again by the time that a parent is told of the one that was to see: it is woken", async () => {
   const rig = new Rig()
   let isOpen = false

@@ -5,11 +5,12 @@ import { BrokenLife, type Figures, live, NO_FIGURES, sum } from "./lives.ts"
 
 /**
  * `LIVES=1000000 SEED=1 npm run simulate`: lives that many lives, from that seed on, in as many processes as there are
- * cores (WORKERS). Says how many a second, and of each kind of broken promise the shortest story and how to repeat it.
+ * cores (WORKERS). Says how many a second, the seed of each broken life, and of each kind of broken promise the shortest
+ * story.
  */
 
 type Order = { readonly first: number; readonly count: number }
-type Broken = { readonly kind: string; readonly story: string }
+type Broken = { readonly seed: number; readonly kind: string; readonly story: string }
 type Report = { readonly lives: number; readonly figures: Figures; readonly broken: readonly Broken[] }
 
 const FIRST = Number(process.env.SEED ?? 1)
@@ -30,7 +31,7 @@ async function liveAll({ first, count }: Order): Promise<Report> {
       figures = sum(figures, await live(seed))
     } catch (error) {
       if (!(error instanceof BrokenLife)) throw error
-      broken.push({ kind: kindOf(error), story: error.message })
+      broken.push({ seed, kind: kindOf(error), story: error.message })
     }
   return { lives: count, figures, broken }
 }
@@ -50,11 +51,11 @@ async function simulate(): Promise<boolean> {
   const take = (report: Report) => {
     lives += report.lives
     figures = sum(figures, report.figures)
-    for (const { kind, story } of report.broken) {
+    for (const { seed, kind, story } of report.broken) {
       const known = found.get(kind)
       const isShorter = !known || story.length < known.story.length
       found.set(kind, { story: isShorter ? story : known.story, times: (known?.times ?? 0) + 1 })
-      if (!known) console.log(`\n${story}\n`)
+      console.log(known ? `life ${seed}: ${kind}` : `\n${story}\n`)
     }
     if (performance.now() - toldAt < TELL_EVERY_MS) return
     toldAt = performance.now()

@@ -45,6 +45,8 @@ export class Timekeeper {
   #foreignLookedAt = 0
   #wokenAt = 0
   #seenAt = 0
+  /** It slept past its leases: another machine may have taken over what ran here. */
+  #lapsed = false
 
   constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates }: TimekeeperPorts) {
     this.#parts = parts
@@ -87,6 +89,7 @@ export class Timekeeper {
     const { host, options, store, journal, stopped } = this.#parts
     this.#woke(late)
     try {
+      if (this.#lapsed) await this.#takeUpLeases()
       const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
       const looks = running.length > 0 && options.pollInterval !== 0
       const activity = looks ? await this.#look(running) : undefined
@@ -155,6 +158,14 @@ export class Timekeeper {
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
   }
 
+  /** What another machine has taken over meanwhile is found out before a limit ends it here, too. Never rejects. */
+  async #takeUpLeases(): Promise<void> {
+    const { clock, store, journal } = this.#parts
+    this.#lapsed = false
+    this.#leasesRenewedAt = clock.now()
+    await Promise.all(store.active().map((task) => journal.save(task)))
+  }
+
   #woke(late: number): void {
     const { clock, store } = this.#parts
     const now = clock.now()
@@ -164,6 +175,7 @@ export class Timekeeper {
     const ms = setBack < 0 ? setBack : slept
     if (ms >= 0 && ms < SLEPT_MS) return
     this.#wokenAt = now
+    this.#lapsed ||= now - this.#leasesRenewedAt >= LEASE_MS
     for (const { id, run } of store.active()) {
       // One that has begun since it woke has slept through nothing.
       const age = now - (run.startedAt ?? run.createdAt)
