@@ -50,7 +50,8 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     development: isDevelopment(),
     kinds: others ? [...near, others.kind] : near,
     ledgers: () => ledgersOf(connection),
-    validate: (schema, text, taskID) => validate(connection, schema, text, taskID),
+    validate,
+    keep: (taskID, json) => keep(connection, taskID, json),
     commands,
   })
   others?.hosts.listen(
@@ -131,18 +132,19 @@ async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> 
   return new Ledgers(mainCheckout(worktree, directory))
 }
 
-/** Looks for a valid value in an answer; a long one is kept in a file as well. */
-async function validate(connection: Connection, schema: Schema, text: string, taskID: string): Promise<Checked> {
-  const [{ Validation }, { keepValue }, { mainCheckout }] = await Promise.all([
-    import("./results/validation.ts"),
+/** Looks for a valid value in an answer. */
+async function validate(schema: Schema, text: string): Promise<Checked> {
+  const { Validation } = await import("./results/validation.ts")
+  return new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
+}
+
+/** Keeps a long value in a file. */
+async function keep({ worktree, directory }: Connection, taskID: string, json: string): Promise<string> {
+  const [{ keepValue }, { mainCheckout }] = await Promise.all([
     import("./results/keep.ts"),
     import("./board/project.ts"),
   ])
-  const found = await new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
-  if (!found.valid) return found
-  const project = mainCheckout(connection.worktree, connection.directory)
-  const file = await keepValue(project, taskID, text.slice(found.at, found.at + found.length))
-  return { ...found, ...(file && { file }) }
+  return keepValue(mainCheckout(worktree, directory), taskID, json)
 }
 
 async function openBoardOn(

@@ -5,7 +5,7 @@ import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
 import { receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
-import type { TeamResult } from "./team.ts"
+import { chosenIn, type TeamResult } from "./team.ts"
 import { triesLine } from "./tries.ts"
 import { neverBegan } from "./verdict.ts"
 
@@ -15,10 +15,12 @@ const MOST_REASON_CHARS = 500
 /** With the end of what a setup command wrote: what it died of stands last. */
 const MOST_PLACE_REASON_CHARS = 1500
 
-const interruptedAdvice = ({ id, team }: Task): string =>
-  team
-    ? `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
-    : "To go on: launch the task again, and tell the agent what is done already."
+function interruptedAdvice({ id, team }: Task): string {
+  if (!team) return "To go on: launch the task again, and tell the agent what is done already."
+  if (chosenIn(team) !== undefined)
+    return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
+  return `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
+}
 
 /** What a reader must know of an ended run beside its answer, a line each. The same in its notification and output. */
 export function accountOf(task: Task): string[] {
@@ -93,7 +95,7 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
 
 /** Of tries without a winner nothing comes home. */
 const isWorkShown = ({ team, outcome }: Task): boolean =>
-  outcome?.work !== undefined && (team?.kind !== "tries" || team.winner !== undefined)
+  outcome?.work !== undefined && (team?.kind !== "tries" || chosenIn(team) !== undefined)
 
 /** What a run changed in its own worktree, and what came of it, a line each. */
 export const workOf = (task: Task): string[] =>

@@ -1,7 +1,7 @@
 import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { type Ending, isActive, type Task } from "./task.ts"
-import type { ItemsPlan, ItemsResult } from "./team.ts"
+import { type ItemsPlan, type ItemsResult, sizeOf } from "./team.ts"
 import type { Member, Move } from "./tries.ts"
 
 /** Decides what follows from what the items of a map have come to. Pure: what each has come to stands in its own record. */
@@ -110,7 +110,7 @@ export function teamText({ id, team, outcome, run }: Task, members: readonly Mem
   if (result?.kind === "each") return countsText({ ...result, running: 0 })
   if (result) return result.won === undefined ? "none passed" : `won by ${oneLine(result.won)}`
   const own = members.filter(({ task: { part } }) => part?.of === id && part.run === run.generation)
-  return countsText(countItems(team.kind === "tries" ? team.count : team.total, own, []))
+  return countsText(countItems(sizeOf(team), own, []))
 }
 
 /** A row of the ledger: `value` of a valid one, `reason` of one that failed. */

@@ -1,3 +1,5 @@
+import type { CheckResult } from "./receipt.ts"
+
 /**
  * Several runs that stand as one task: tries at one thing of which one comes home, or one prompt for many items. The
  * task's own session is never prompted; each part is a run with a record of its own, which says what it has come to.
@@ -17,6 +19,10 @@ export type TriesPlan = {
   readonly timeout: number
   /** The id of the part that passed first: written down before anything else follows from it. */
   readonly winner?: string
+  /** What its check came to: the winner's own record may be lost in a crash. */
+  readonly passed?: CheckResult
+  /** The part that a later run goes on with, and no other: it had won an earlier one. */
+  readonly again?: string
 }
 
 export type ItemsPlan = {
@@ -30,6 +36,14 @@ export type ItemsPlan = {
   /** Where each works, if not in its parent's folder; `merge`: what it changed comes home when it has completed. */
   readonly place?: { readonly kind: string; readonly folder: string; readonly merge: boolean }
 }
+
+/** How many parts a run of it has. */
+export const sizeOf = (team: Team): number =>
+  team.kind === "each" ? team.total : team.again === undefined ? team.count : 1
+
+/** The part whose work and answer are the team's own. */
+export const chosenIn = (team: Team | undefined): string | undefined =>
+  team?.kind === "tries" ? (team.winner ?? team.again) : undefined
 
 /** Whose part a task is. */
 export type Part = {

@@ -1,4 +1,5 @@
 import { modelKey } from "./limits.ts"
+import type { CheckResult } from "./receipt.ts"
 import {
   addFigures,
   type Delivery,
@@ -12,6 +13,7 @@ import {
   type Run,
   type Task,
 } from "./task.ts"
+import type { Team } from "./team.ts"
 
 /** How a run can end, and what it leaves. `generation` names the run that the news is about. */
 type Ended = {
@@ -29,13 +31,17 @@ export type TaskEvent =
   | ({ readonly type: "completed" } & Ended)
   | ({ readonly type: "failed" } & Ended)
   | ({ readonly type: "cancelled" } & Ended)
-  /** `by`: another agent goes on with it. */
-  | { readonly type: "resumed"; readonly run: Run; readonly by?: Pick<Task, "agent" | "model" | "description"> }
+  /** `by`: another agent, or a later run of its team, goes on with it. */
+  | {
+      readonly type: "resumed"
+      readonly run: Run
+      readonly by?: Partial<Pick<Task, "agent" | "model" | "description" | "part">>
+    }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
   | ({ readonly type: "parked"; readonly generation: number } & Parked)
   /** One of its parts has passed first. */
-  | { readonly type: "won"; readonly generation: number; readonly winner: string }
+  | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
   /** The model is known that it asks. */
   | { readonly type: "asks"; readonly generation: number; readonly model: Model }
   /** It goes on with another model. */
@@ -132,10 +138,17 @@ function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unpa
   return { ...task, run: leftParking(task.run, at) }
 }
 
-function win(task: Task, { generation, winner }: { generation: number; winner: string }): Task {
+function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
   const { team, run } = task
   if (!isActive(task) || run.generation !== generation || team?.kind !== "tries" || team.winner) return task
-  return { ...task, team: { ...team, winner } }
+  return { ...task, team: { ...team, winner, ...(passed && { passed }) } }
+}
+
+/** What was won is gone on with by the one that won it. */
+function goneOnWith(team: Team): Team {
+  if (team.kind !== "tries" || !team.winner) return team
+  const { winner, passed: _passed, ...rest } = team
+  return { ...rest, again: winner }
 }
 
 function asks(task: Task, { generation, model }: { generation: number; model: Model }): Task {
@@ -170,7 +183,8 @@ function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>
   if (isActive(task) || run.generation !== task.run.generation + 1) return task
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
   const earlier = addFigures(task.earlier, outcome)
-  return { ...rest, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
+  const team = rest.team && { team: goneOnWith(rest.team) }
+  return { ...rest, ...team, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
 function notify(task: Task, event: { generation: number; state: "confirmed" | "abandoned" }): Task {

@@ -2,17 +2,28 @@ import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
 import { between, head, oneLine, tail } from "../lib/text.ts"
 import { modelKey } from "./limits.ts"
-import { receiptLine } from "./receipt.ts"
+import { type CheckResult, receiptLine } from "./receipt.ts"
 import { type Ending, elapsed, isActive, type Task } from "./task.ts"
 import type { TriesPlan, TriesResult, TryRow } from "./team.ts"
 
 /** Decides what follows from what a team's tries have come to. Pure: what each has come to stands in its own record. */
 
 /** A part as it is now. `closed`: nothing more is to come of it, and its work is kept. `began`: its answer has begun. */
-export type Member = { readonly task: Task; readonly closed: boolean; readonly began: boolean }
+export type Member = {
+  readonly task: Task
+  readonly closed: boolean
+  readonly began: boolean
+  /** What its check has come to, where that is not in its outcome yet. */
+  readonly check?: CheckResult
+}
 
 /** What a team does next: those that are to begin, the one that has won, or how its run ends. */
-export type Move = { readonly begin: readonly number[]; readonly winner?: string; readonly ending?: Ending }
+export type Move = {
+  readonly begin: readonly number[]
+  readonly winner?: string
+  readonly passed?: CheckResult
+  readonly ending?: Ending
+}
 
 const NOTHING: Move = { begin: [] }
 
@@ -35,10 +46,11 @@ export function nextTries(
   coming: readonly number[],
   generation: number,
 ): Move {
+  if (plan.again !== undefined) return nextOfWinner(plan.again, members, coming, generation)
   const known = [...newest(members).values()]
   const passed = known.filter(({ task }) => task.status === "completed")
   const [first] = passed.toSorted((a, b) => endedAt(a) - endedAt(b))
-  if (first) return { begin: [], winner: first.task.id }
+  if (first) return wonBy(first)
   const tried = known.filter(({ task }) => isActive(task) || hasFailed(task, generation))
   const numbers = new Set([...coming, ...tried.map(({ task }) => numberOf(task))])
   const waiting = Array.from({ length: plan.count }, (_none, nth) => nth).filter((nth) => !numbers.has(nth))
@@ -51,6 +63,22 @@ export function nextTries(
 }
 
 const endedAt = ({ task }: Member): number => task.run.endedAt ?? 0
+
+const wonBy = ({ task, check }: Member): Move => {
+  const passed = check ?? task.outcome?.receipt?.check
+  return { begin: [], winner: task.id, ...(passed && { passed }) }
+}
+
+/** What was won is gone on with by its winner alone. */
+function nextOfWinner(id: string, members: readonly Member[], coming: readonly number[], generation: number): Move {
+  const winner = members.find(({ task }) => task.id === id)
+  const isBegun = winner?.task.part?.run === generation
+  if (winner && !isBegun) return coming.length > 0 ? NOTHING : { begin: [numberOf(winner.task)] }
+  if (winner?.task.status === "completed") return wonBy(winner)
+  if (winner && (isActive(winner.task) || !winner.closed)) return NOTHING
+  const text = "The try that had won is not known any more."
+  return { begin: [], ending: { type: "failed", reason: winner?.task.outcome?.reason ?? { code: "check", text } } }
+}
 
 const MOST_HOW_CHARS = 160
 
@@ -80,16 +108,19 @@ export function triesResult(
       ...(model && { model }),
       how: task.id === plan.winner ? "won" : howOf(task),
       ms: elapsed(task, 0),
-      cost: task.outcome?.usage.cost ?? 0,
+      cost: costOf(task),
       task: task.id,
       session: task.sessionID,
       ...(ref && { ref }),
     }
   })
   const at = rows.findIndex(({ how }) => how === "won")
-  const cost = members.reduce((sum, { task }) => sum + (task.outcome?.usage.cost ?? 0), 0)
+  const cost = members.reduce((sum, { task }) => sum + costOf(task), 0)
   return { kind: "tries", ...(at >= 0 && { won: rows[at]?.model ?? `try ${at + 1}` }), cost, rows }
 }
+
+/** Of all its runs: one that had won may be asked again. */
+const costOf = ({ earlier, outcome }: Task): number => earlier.usage.cost + (outcome?.usage.cost ?? 0)
 
 /** `Tries: 2 of 3, won by mock/two; $0.0930 in all`. */
 export function triesLine({ rows, won, cost }: TriesResult): string {

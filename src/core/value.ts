@@ -8,6 +8,11 @@ export type Checked =
   | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
   | { readonly valid: false; readonly problems: readonly string[] }
 
+/** Values over this length also lie in a file, in UTF-16 units. */
+const MOST_CHARS = 8000
+
+export const isLong = (json: string): boolean => json.length > MOST_CHARS
+
 /** The prompt of a run with a schema. The text is the contract: no tool stands for it. */
 export const withSchema = (prompt: string, schema: Schema | undefined): string =>
   schema === undefined

@@ -12,7 +12,7 @@ import type { Ledgers } from "../results/ledger.ts"
 import { Answers } from "./conductor/answers.ts"
 import { ComingHome } from "./conductor/coming-home.ts"
 import { Conductor } from "./conductor/conductor.ts"
-import { Deeds, type Validate } from "./conductor/deeds.ts"
+import { Deeds } from "./conductor/deeds.ts"
 import { Elsewhere } from "./conductor/elsewhere.ts"
 import { Forgetting } from "./conductor/forgetting.ts"
 import { Journal } from "./conductor/journal.ts"
@@ -23,6 +23,7 @@ import { Recovery } from "./conductor/recovery.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Teams } from "./conductor/teams.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
+import { type Keep, type Validate, Values } from "./conductor/values.ts"
 import { Gates } from "./gate/gates.ts"
 import { Field } from "./launch/field.ts"
 import { Holding } from "./launch/holding.ts"
@@ -58,11 +59,14 @@ export type ManagerPorts = {
   readonly ledgers?: () => Promise<Ledgers>
   /** Validates the answers of tasks with a schema; not called where none has one. */
   readonly validate?: Validate
+  /** Keeps a long value in a file of its task's name; not called where there is none. */
+  readonly keep?: Keep
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
   readonly commands?: CommandMarks
 }
 
 const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
+const noKeeping: Keep = () => Promise.reject(new CallError("Nothing is kept in files here."))
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -85,19 +89,22 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const kept = new Kept(parts, places, closed)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const home = new ComingHome(parts, places)
-  const validate = ports.validate ?? noValidation
+  const values = new Values(parts, ports.validate ?? noValidation, ports.keep ?? noKeeping)
   const field: Field = new Field(parts, {
     home,
     randomID,
     began: (part) => teams.note(part),
+    over: (task) => conductor.over(task),
     queue: {
       reserve: (task) => queue.reserve(task),
       begin: (task, prompt) => queue.begin(task, prompt),
+      enqueue: (task, prompt) => queue.enqueue(task, prompt),
       release: (task) => queue.release(task),
     },
   })
-  const teams: Teams = new Teams(parts, { home, field, answers, ledgers, closed: (id) => conductor.closed(id) })
-  const deeds = new Deeds(parts, { teams, field, home, places, answers, validate })
+  const keep = (id: string, json: string) => values.keep(id, json)
+  const teams: Teams = new Teams(parts, { home, field, answers, ledgers, keep, closed: (id) => conductor.closed(id) })
+  const deeds = new Deeds(parts, { teams, field, home, places, answers, values })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     waiting.endStranded(conductor)
@@ -141,7 +148,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     at,
     rouse: (task) => outbox.rouse(task),
   })
-  const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, validate, changed: freed, watch })
+  const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, values, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })

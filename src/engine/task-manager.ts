@@ -21,6 +21,7 @@ import type { PlaceKind, PlaceNews, Shown } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { PARENT_ENDED } from "./conductor/conductor.ts"
 import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
+import { goesOnByItself } from "./launch/plans.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { UnattendedRequest } from "./launch/unattended.ts"
 import type { Purse } from "./limits/ledger.ts"
@@ -111,7 +112,7 @@ export class TaskManager {
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
     const task = this.#find(reference, caller.sessionID)
-    if (!task.team && request.prompt === "")
+    if (!goesOnByItself(task) && request.prompt === "")
       throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
     return this.#view(await this.#all.resuming.resume(task, request, caller))
   }

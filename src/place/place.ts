@@ -64,6 +64,8 @@ export type Aside = { readonly taskID: string; readonly name: string }
 export type SharedPlaces = {
   /** Has a task begin with what another began with. */
   beginAs(taskID: string, from: string, folder: string): Promise<void>
+  /** Has a task go on with what a team's work is now. */
+  goOnAs(taskID: string, teamID: string, folder: string): Promise<void>
   /**
    * The winner's work becomes the team's own, that of the others is put aside; what was done so already stays. Returns
    * the names under which it was put aside, by task.

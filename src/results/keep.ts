@@ -1,19 +1,27 @@
-import { mkdir, rename, writeFile } from "node:fs/promises"
+import { mkdir, realpath, rename, writeFile } from "node:fs/promises"
 import { join } from "node:path"
+import { CallError } from "../core/errors.ts"
 
-/** Values over this length also lie in a file, in UTF-16 units. */
-const MOST_CHARS = 8000
-
-/** Where results of tasks lie, in the project's main checkout; git ignores it. */
+/** Where results of tasks lie, in the project's main checkout. */
 export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
 
-/** Keeps a long value in a file of its task's name; returns that file. A short one is kept nowhere. */
-export async function keepValue(project: string, taskID: string, json: string): Promise<string | undefined> {
-  if (json.length <= MOST_CHARS) return undefined
+/**
+ * Makes that folder; git ignores it. Throws where it leads elsewhere: a repository may come with links, and nothing of
+ * its user's is written over.
+ */
+export async function makeResultsFolder(project: string): Promise<string> {
   const folder = resultsFolder(project)
   await mkdir(folder, { recursive: true })
-  await writeFile(join(folder, ".gitignore"), "*\n")
-  const file = join(folder, `${taskID}.json`)
+  const [real, expected] = await Promise.all([realpath(folder), realpath(project).then(resultsFolder)])
+  if (real !== expected)
+    throw new CallError(`Results lie in ${folder}, and that is a link to ${real}. Make it a folder of the project.`)
+  await writeFile(join(folder, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+  return folder
+}
+
+/** Keeps a value in a file of its task's name; returns that file. */
+export async function keepValue(project: string, taskID: string, json: string): Promise<string> {
+  const file = join(await makeResultsFolder(project), `${taskID}.json`)
   await writeFile(`${file}.new`, json, { mode: 0o600 })
   await rename(`${file}.new`, file)
   return file

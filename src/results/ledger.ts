@@ -1,24 +1,23 @@
-import { appendFile, mkdir, readFile, rename, writeFile } from "node:fs/promises"
+import { appendFile, readFile, rename, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { ItemRow } from "../core/items.ts"
-import { resultsFolder } from "./keep.ts"
+import { makeResultsFolder, resultsFolder } from "./keep.ts"
 
 /** The ledgers of maps: a row an item, in the project's main checkout; git ignores them. */
 export class Ledgers {
-  readonly #folder: string
+  readonly #project: string
 
   constructor(project: string) {
-    this.#folder = resultsFolder(project)
+    this.#project = project
   }
 
   fileOf(taskID: string): string {
-    return join(this.#folder, `${taskID}.jsonl`)
+    return join(resultsFolder(this.#project), `${taskID}.jsonl`)
   }
 
   /** Writes it whole, in order. */
   async write(file: string, rows: readonly ItemRow[]): Promise<void> {
-    await mkdir(this.#folder, { recursive: true })
-    await writeFile(join(this.#folder, ".gitignore"), "*\n")
+    await makeResultsFolder(this.#project)
     await writeFile(`${file}.new`, rows.map((row) => `${JSON.stringify(row)}\n`).join(""), { mode: 0o600 })
     await rename(`${file}.new`, file)
   }

@@ -118,6 +118,8 @@ const team: fc.Arbitrary<Team> = fc.oneof(
     ladder: some(texts),
     timeout: whole,
     winner: some(text),
+    passed: some(check),
+    again: some(text),
   }) as fc.Arbitrary<Team>,
   fc.record<Whole<ItemsPlan>>({
     kind: fc.constant("each" as const),

@@ -9,6 +9,7 @@ import { type Options, parseOptions } from "../../src/options.ts"
 import { placeKinds } from "../../src/place/kinds.ts"
 import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
+import { keepValue } from "../../src/results/keep.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
 import { eventually } from "./eventually.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
@@ -220,6 +221,7 @@ export class Rig {
       kinds: this.#kinds(),
       ledgers: async () => new Ledgers(this.project),
       validate: async (schema, text) => checkValue(schema, text),
+      keep: (taskID, json) => keepValue(this.project, taskID, json),
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.holdsRequest = (sessionID, model) => manager.holdsRequest(sessionID, model)

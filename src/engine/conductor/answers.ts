@@ -1,6 +1,6 @@
 import { shownRows } from "../../core/items.ts"
 import { isActive, type Task } from "../../core/task.ts"
-import type { Team } from "../../core/team.ts"
+import { chosenIn, type Team } from "../../core/team.ts"
 import { valueIn } from "../../core/value.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Answer } from "../../delivery/compose.ts"
@@ -63,14 +63,14 @@ export class Answers {
     return { answer, closed }
   }
 
-  /** Of tries, the winner's; of a map, the rows of its ledger. */
+  /** Of tries, that of the one that won; of a map, the rows of its ledger. */
   async #ofTeam(team: Team): Promise<{ answer: Answer; closed: boolean }> {
     if (team.kind === "each") {
       const ledgers = await this.#ledgers()
       return { answer: { text: shownRows(await ledgers.read(team.file)), gone: false }, closed: true }
     }
-    const winner = team.winner ? this.#parts.store.get(team.winner) : undefined
-    return winner ? this.#read(winner) : { answer: { text: "", gone: false }, closed: true }
+    const chosen = this.#parts.store.get(chosenIn(team) ?? "")
+    return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
   }
 
   /** One that comes whole with its notification: it is kept beyond its time, in case its session is deleted. */

@@ -24,6 +24,12 @@ export class ComingHome {
     await shared.beginAs(part.id, teamID, part.place?.folder ?? "")
   }
 
+  /** Has the part that had won go on with what has become of its work, which is its team's by now. */
+  async giveBack(part: Task, teamID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(part)
+    await shared.goOnAs(part.id, teamID, homeOf(this.#parts, part))
+  }
+
   /** Keeps what an item begins with. */
   capture(part: Pick<Task, "id" | "place">, folder: string): Promise<void> {
     return this.#places.capture(part, folder)

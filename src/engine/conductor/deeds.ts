@@ -1,7 +1,6 @@
-import { messageOf } from "../../core/errors.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Outcome, Schema, Task } from "../../core/task.ts"
-import type { Checked } from "../../core/value.ts"
+import type { Ask, Outcome, Task } from "../../core/task.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
 import { persistently } from "../../lib/retry.ts"
 import { PlaceError } from "../../place/place.ts"
@@ -17,11 +16,12 @@ import { homeOf } from "./home.ts"
 import type { Merging, Places } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 import { tellIdle } from "./telling.ts"
+import type { Values } from "./values.ts"
 
 export type DeedPorts = {
   readonly places: Places
   readonly answers: Answers
-  readonly validate: Validate
+  readonly values: Values
   readonly teams: TeamDeeds
   readonly field: FieldDeeds
   readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
@@ -33,9 +33,6 @@ type TeamDeeds = {
   leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
 type FieldDeeds = { make(task: Task, nth: number, text: string): Promise<void> }
-
-/** Looks for a valid value in a text. Nothing of it is loaded where no task has a schema. */
-export type Validate = (schema: Schema, text: string, taskID: string) => Promise<Checked>
 
 type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
 type Back = (input: Input) => void
@@ -100,7 +97,7 @@ export class Deeds {
       case "verify":
         return back({ type: "verified", reason: command.reason, found: await this.#verify(task, command) })
       case "validate":
-        return back({ type: "validated", found: await this.#validate(task, command.text) })
+        return back({ type: "validated", found: await this.#ports.values.in(task, command.text) })
       case "check":
         return back({ type: "checked", result: await this.#firstCheck(entry, task, command.runs) })
       case "close":
@@ -260,11 +257,6 @@ export class Deeds {
       await this.#parts.host.deleteMessage(task.sessionID, last.id)
   }
 
-  async #validate(task: Task, text: string): Promise<Checked | undefined> {
-    const { schema } = task.run
-    return schema && (await this.#ports.validate(schema, text, task.id))
-  }
-
   async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
     try {
       return await work()
@@ -288,11 +280,14 @@ async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promi
   }
 }
 
+const notEntered = (error: unknown): string =>
+  error instanceof CallError ? error.message : `OpenCode did not take the prompt: ${messageOf(error)}`
+
 /** What is made of a command that failed. */
 function failureOf(command: Command, error: unknown): Input | undefined {
   switch (command.do) {
     case "enter":
-      return { type: "shut out", code: "host", problem: `OpenCode did not take the prompt: ${messageOf(error)}` }
+      return { type: "shut out", code: "host", problem: notEntered(error) }
     case "field":
       return { type: "fielded", nth: command.nth, problem: messageOf(error) }
     case "prompt":

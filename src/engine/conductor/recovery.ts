@@ -12,9 +12,10 @@ import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts
 import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
-import type { Validate } from "./deeds.ts"
+
 import { homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
+import type { Values } from "./values.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -29,7 +30,7 @@ export type RecoveryPorts = {
   readonly places: Places
   readonly outbox: Outbox
   readonly ledger: Ledger
-  readonly validate: Validate
+  readonly values: Values
   /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
   readonly changed: () => void
   /** Called when there may be something new to look after. */
@@ -242,9 +243,9 @@ export class Recovery {
 
   /** Whether an answer that nobody had looked at is valid is found out now. */
   async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
-    const { schema } = task.run
-    if (!schema || ending.type !== "completed") return ending
-    const found = await this.#ports.validate(schema, answerText(messages), task.part?.of ?? task.id)
+    if (ending.type !== "completed") return ending
+    const found = await this.#ports.values.in(task, answerText(messages))
+    if (!found) return ending
     const entry = this.#parts.store.entry(task.id)
     const value = found.valid ? { ...found, asked: 1 } : ({ valid: false, asked: 1 } as const)
     if (entry?.run) entry.run = { ...entry.run, value }

@@ -1,7 +1,7 @@
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
-import type { CheckResult } from "../../core/receipt.ts"
-import { elapsed, isActive, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
-import type { ItemsPlan, ItemsResult, TriesPlan } from "../../core/team.ts"
+import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
+import { elapsed, isActive, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
+import { chosenIn, type ItemsPlan, type ItemsResult, type TriesPlan } from "../../core/team.ts"
 import { triesResult } from "../../core/tries.ts"
 import type { Ledgers } from "../../results/ledger.ts"
 import type { Field } from "../launch/field.ts"
@@ -16,6 +16,8 @@ export type TeamPorts = {
   readonly field: Field
   readonly answers: Answers
   readonly ledgers: () => Promise<Ledgers>
+  /** Keeps a long value in a file of this task's name; undefined where it is short. */
+  readonly keep: (taskID: string, json: string) => Promise<string | undefined>
   /** Resolves when a task's last end has been closed. */
   readonly closed: (taskID: string) => Promise<void>
 }
@@ -107,12 +109,23 @@ export class Teams {
     return itemsResult(plan, rows, cost)
   }
 
+  /** What the winner answered, kept under the team's name: nothing lies in the project of a try that did not win. */
+  async #valueOf(task: Task, winner: Task): Promise<Value | undefined> {
+    const { value } = winner.outcome ?? {}
+    if (!value?.valid) return value
+    const { text } = await this.#ports.answers.of(winner)
+    const file = await this.#ports.keep(task.id, text)
+    return { ...value, ...(file && { file }) }
+  }
+
   async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
     const members = membersOf(this.#parts.store, task)
     const tasks = members.map(({ task: part }) => part)
-    const winner = tasks.find(({ id }) => id === plan.winner)
-    const { refs, found, check: checked } = await this.#ports.home.leave(task, tasks, winner, merging)
-    const { receipt, value, filesChanged = [], moreFiles = 0 } = winner?.outcome ?? {}
+    const chosen = tasks.find(({ id }) => id === chosenIn(plan))
+    const { refs, found, check: checked } = await this.#ports.home.leave(task, tasks, chosen, merging)
+    const { filesChanged = [], moreFiles = 0 } = chosen?.outcome ?? {}
+    const receipt = receiptOf(plan, chosen)
+    const value = chosen && (await this.#valueOf(task, chosen))
     return {
       found: {
         ...found,
@@ -125,4 +138,10 @@ export class Teams {
       ...(checked && { check: checked }),
     }
   }
+}
+
+/** With the check that made it the winner: a crash may have come before that stood in its own record. */
+function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | undefined {
+  const { receipt } = chosen?.outcome ?? {}
+  return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt
 }

@@ -1,8 +1,9 @@
+import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
 import { MOST_NEAR } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
-import { type Model, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
+import { type Model, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Team } from "../../core/team.ts"
 import { withDigest } from "../../core/tries.ts"
 import { withSchema } from "../../core/value.ts"
@@ -14,11 +15,13 @@ import { deniedAt, rulesFor } from "./checks.ts"
 import type { Queue } from "./queue.ts"
 
 export type FieldPorts = {
-  readonly home: Pick<ComingHome, "share" | "capture">
-  readonly queue: Pick<Queue, "reserve" | "begin" | "release">
+  readonly home: Pick<ComingHome, "share" | "capture" | "giveBack">
+  readonly queue: Pick<Queue, "reserve" | "begin" | "release" | "enqueue">
   readonly randomID: () => string
   /** A part is at work, or waits for its slot. */
   readonly began: (part: Task) => void
+  /** Resolves when another run of a task may begin. */
+  readonly over: (task: Task) => Promise<void>
 }
 
 /** Makes the parts of teams: runs like any other, of which nobody but the team is told. */
@@ -33,7 +36,8 @@ export class Field {
 
   /** Makes a part and has it begin, or wait for a slot. Rejects where that cannot be; what it left is swept up. */
   make(task: Task, nth: number, text: string): Promise<void> {
-    const making = this.#make(task, nth, text)
+    const winner = task.team?.kind === "tries" ? this.#parts.store.get(task.team.again ?? "") : undefined
+    const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
     const entry = this.#parts.store.entry(task.id)
     if (entry) entry.fielding = Promise.allSettled([entry.fielding, making])
     return making
@@ -76,6 +80,31 @@ export class Field {
     }
   }
 
+  /** Asks the try that had won once more, where it left off. */
+  async #again(task: Task, winner: Task, text: string): Promise<void> {
+    const { host, store, clock } = this.#parts
+    await this.#ports.over(winner)
+    if (!(await host.session(winner.sessionID)))
+      throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
+    await this.#ports.home.giveBack(winner, task.id)
+    if (!store.runs(task)) throw new CallError("it was stopped")
+    const now = clock.now()
+    const current = store.get(winner.id) ?? winner
+    const generation = current.run.generation + 1
+    const run: Run = {
+      generation,
+      promptID: host.messageID("prompt", winner.id, generation, now),
+      createdAt: now,
+      timeout: task.team?.timeout ?? 0,
+      ...askedOf(task),
+      recent: recentRuns(current, now),
+    }
+    const by = winner.part && { part: { ...winner.part, run: task.run.generation } }
+    const change = store.apply(winner.id, { type: "resumed", run, by }, now)
+    if (!change) throw new CallError("the try that had won is at work already")
+    await this.#ports.queue.enqueue(change.after, withSchema(text, run.schema))
+  }
+
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {
     const { team, run } = task
     if (team?.kind === "each") {
@@ -94,7 +123,7 @@ export class Field {
     const now = clock.now()
     const id = taskID(this.#ports.randomID)
     const { parentID, parentMessageID, description, agent, depth, place } = task
-    const { check, guard, schema, generation } = task.run
+    const { generation } = task.run
     const model = modelOf(task, team, nth)
     return {
       id,
@@ -126,9 +155,7 @@ export class Field {
         promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: team.timeout,
-        ...(check !== undefined && { check }),
-        ...(guard && { guard }),
-        ...(schema && { schema }),
+        ...askedOf(task),
       },
       delivery: { state: "none" },
     }
@@ -144,6 +171,13 @@ export class Field {
     await persistently(clock, stopped, sweep, PATIENT_MS)
   }
 }
+
+/** What a part has to stand up to: what its team has. */
+const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
+  ...(check !== undefined && { check }),
+  ...(guard && { guard }),
+  ...(schema && { schema }),
+})
 
 /** Of tries, a place of the same kind as the team's; of an item, the one that the plan says. */
 function placeOf(place: Task["place"], team: Team): Pick<Task, "place"> {

@@ -2,7 +2,7 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { previewOf } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
 import { isActive, type Task, type TaskDraft } from "../../core/task.ts"
-import type { Team } from "../../core/team.ts"
+import { chosenIn, type Team } from "../../core/team.ts"
 import type { Options } from "../../options.ts"
 import type { Parts } from "../parts.ts"
 import type { Caller } from "./checks.ts"
@@ -76,17 +76,19 @@ export function teamOf(
   return { ...own, team }
 }
 
-/** What the parts of a team are asked in a later run. */
-export const askedAgain = ({ prompt }: Team, more: string): string => (more === "" ? prompt : `${prompt}\n\n${more}`)
+/** What the parts of a team are asked in a later run; the one that had won remembers what it was asked. */
+export const askedAgain = (team: Team, more: string): string =>
+  chosenIn(team) !== undefined ? more : more === "" ? team.prompt : `${team.prompt}\n\n${more}`
 
-/** What there is to go on with; which parts those are, the team sees for itself. */
-export function refuseUnlessUnwon({ id, team, outcome }: Task): void {
+/** A resume of these needs no prompt: what did not come to its end is begun again. */
+export const goesOnByItself = ({ team }: Task): boolean => team !== undefined && chosenIn(team) === undefined
+
+/** What there is to go on with, of a team without a winner; which parts those are, the team sees for itself. */
+export function refuseUnlessLeft({ id, team, outcome }: Task): void {
   const { team: result } = outcome ?? {}
   if (result?.kind === "each" && result.valid === result.total)
     throw new CallError(`All ${result.total} items of task ${id} are valid: there is nothing to go on with.`)
-  if (team?.kind === "tries" && team.winner)
-    throw new CallError(`Task ${id} is won by one of its tries: there is nothing to go on with. Launch a new task.`)
-  if (result?.kind === "tries" && outcome?.reason?.code === "check")
+  if (result?.kind === "tries" && outcome?.reason?.code === "check" && chosenIn(team) === undefined)
     throw new CallError(
       `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`,
     )

@@ -21,7 +21,7 @@ import {
   refuseUnpaid,
 } from "./checks.ts"
 import { filesOf } from "./mentions.ts"
-import { askedAgain, refuseUnlessUnwon } from "./plans.ts"
+import { askedAgain, refuseUnlessLeft } from "./plans.ts"
 import type { Queue } from "./queue.ts"
 import { checkOf, type ResumeRequest, schemaOf } from "./request.ts"
 
@@ -113,7 +113,7 @@ export class Resuming {
   /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#parts
-    if (task.team && !isActive(task)) refuseUnlessUnwon(task)
+    if (mayGoOn(task)) refuseUnlessLeft(task)
     else refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(
@@ -121,6 +121,10 @@ export class Resuming {
       )
   }
 }
+
+/** What a team was launched for is not there yet: it goes on, whatever the user has set for what has ended. */
+const mayGoOn = (task: Task): boolean =>
+  !isActive(task) && task.team !== undefined && !(task.team.kind === "tries" && task.team.winner)
 
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
 const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)

@@ -1,4 +1,5 @@
 import { nextItems } from "../../core/items.ts"
+import type { CheckResult } from "../../core/receipt.ts"
 import type { ItemsPlan } from "../../core/team.ts"
 import { nextTries } from "../../core/tries.ts"
 import type { ActiveRun } from "./active-run.ts"
@@ -13,10 +14,10 @@ export function lead(run: ActiveRun, world: World): Step {
   if (team?.kind === "each") return leadItems(run, team, world)
   if (!team || team.winner) return stay(run)
   const { generation, coming } = run
-  const { begin, winner, ending } = nextTries(team, world.members(), coming, generation)
+  const { begin, winner, passed, ending } = nextTries(team, world.members(), coming, generation)
   if (ending) return end(run, ending, {}, world)
   if (!winner) return fielding(run, begin)
-  const event = { type: "won", generation, winner } as const
+  const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
   return {
     run,
     commands: [
@@ -25,6 +26,9 @@ export function lead(run: ActiveRun, world: World): Step {
     ],
   }
 }
+
+/** A check that has passed is told without it. */
+const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
 
 function leadItems(run: ActiveRun, team: ItemsPlan, world: World): Step {
   const { generation, coming, done } = run

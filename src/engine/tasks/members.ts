@@ -9,5 +9,6 @@ export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
     .filter(({ part }) => part?.of === team.id)
     .map((task) => {
       const run = store.run(task.id)
-      return { task, closed: !run || run.stage === "telling", began: run?.told.heard ?? true }
+      const check = run?.check
+      return { task, closed: !run || run.stage === "telling", began: run?.told.heard ?? true, ...(check && { check }) }
     })

@@ -18,7 +18,7 @@ import {
   type Task,
   waited,
 } from "../../core/task.ts"
-import type { Team } from "../../core/team.ts"
+import { sizeOf, type Team } from "../../core/team.ts"
 import { progressOf as seenOf } from "../run/active-run.ts"
 import { membersOf } from "./members.ts"
 import type { TaskStore } from "./store.ts"
@@ -99,7 +99,7 @@ function countsOf(task: Task, team: Team, store: TaskStore): ItemCounts {
   const { team: result } = task.outcome ?? {}
   if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
   const own = membersOf(store, task).filter(({ task: part }) => part.part?.run === task.run.generation)
-  return countItems(team.kind === "tries" ? team.count : team.total, own, store.run(task.id)?.done ?? [])
+  return countItems(sizeOf(team), own, store.run(task.id)?.done ?? [])
 }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))

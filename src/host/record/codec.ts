@@ -65,24 +65,24 @@ const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.
 
 const Command = { command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() }
 
+const Check = z.object({
+  command: z.string(),
+  passed: z.boolean(),
+  runs: z.number(),
+  how: z.string(),
+  tests: TestCount.optional(),
+  output: z.string().optional(),
+  touched: z.array(z.string()).optional(),
+  guarded: z.array(z.string()).optional(),
+})
+
 const Receipt = z.object({
   commands: z.number(),
   failed: z.number(),
   cut: z.number(),
   latest: z.array(z.object(Command)),
   telling: z.array(z.object({ ...Command, end: z.enum(["failed", "passed", "reported"]) })).optional(),
-  check: z
-    .object({
-      command: z.string(),
-      passed: z.boolean(),
-      runs: z.number(),
-      how: z.string(),
-      tests: TestCount.optional(),
-      output: z.string().optional(),
-      touched: z.array(z.string()).optional(),
-      guarded: z.array(z.string()).optional(),
-    })
-    .optional(),
+  check: Check.optional(),
 })
 
 const Team = z.union([
@@ -93,6 +93,8 @@ const Team = z.union([
     ladder: z.array(z.string()).optional(),
     timeout: z.number(),
     winner: z.string().optional(),
+    passed: Check.optional(),
+    again: z.string().optional(),
   }),
   z.object({
     kind: z.literal("each"),

@@ -4,7 +4,7 @@ import { workBetween } from "./diff.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { stateToMerge } from "./homecoming.ts"
 import { readMarker } from "./marker.ts"
-import { dropRefs, readRef, writeRefs } from "./refs.ts"
+import { dropRefs, type RefKind, readRef, writeRefs } from "./refs.ts"
 import { targetOf, type WorktreePorts } from "./room.ts"
 import { filesOf } from "./snapshot.ts"
 
@@ -14,6 +14,7 @@ const ASIDE = "refs/superagents-cleared/"
 
 export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   beginAs: (taskID, from, folder) => beginAs(folder, from, taskID),
+  goOnAs: (taskID, teamID, folder) => goOnAs(folder, teamID, taskID),
   settle,
   changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
   async isCurrent(taskID, folder) {
@@ -28,6 +29,21 @@ async function beginAs(folder: string, from: string, taskID: string): Promise<vo
   const home = await checkoutOf(folder)
   const [base, start] = await Promise.all([readRef(home, "base", from), readRef(home, "start", from)])
   await writeRefs(home, taskID, { state: base, base, start })
+}
+
+/** What a task's work stands under, but for a merge that is under way. */
+const WORK = ["state", "base", "start", "conflict"] as const
+
+async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
+  const commits = await Promise.all(WORK.map((kind) => readRef(home, kind, taskID)))
+  return Object.fromEntries(WORK.map((kind, at) => [kind, commits[at]]))
+}
+
+/** Has a task go on with what has become of a team's work. That stays the team's until it is settled again. */
+async function goOnAs(folder: string, teamID: string, taskID: string): Promise<void> {
+  const home = await checkoutOf(folder)
+  // What a run that was cut off has left of it goes on.
+  if ((await readRef(home, "state", taskID)) === undefined) await writeRefs(home, taskID, await workRefs(home, teamID))
 }
 
 /**
@@ -51,9 +67,9 @@ async function settle(
     if (await isThere(home, ref)) refs.set(taskID, ref)
     if (state) await dropRefs(home, taskID)
   }
-  const won = winner && (await readRef(home, "state", winner))
-  if (winner && won) {
-    await writeRefs(home, teamID, { state: won })
+  const won = winner === undefined ? {} : await workRefs(home, winner)
+  if (winner !== undefined && won.state) {
+    await writeRefs(home, teamID, won)
     await dropRefs(home, winner)
   }
   return refs
