@@ -162,6 +162,9 @@ describe("of a team", () => {
       'To go on: superagents_task(resume="bg_t") begins what has not failed, from the same files.',
     )
     expect(accountOf(taskOf({ id: "bg_t", team: PLAN, outcome })).at(-1)).toContain("and nothing that is valid.")
+    expect(accountOf(taskOf({ id: "bg_t", team: { ...plan, again: "bg_a" }, outcome })).at(-1)).toBe(
+      'To go on: superagents_task(resume="bg_t", prompt) asks the try that had won again.',
+    )
     const check = { command: "c", passed: true, runs: 1, how: "exit code 0", touched: ["test/a"] }
     const receipt = { commands: 0, failed: 0, cut: 0, latest: [], check }
     const touched = (more: object) =>

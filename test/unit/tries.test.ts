@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import type { TriesPlan } from "../../src/core/team.ts"
+import { chosenIn, sizeOf, type TriesPlan } from "../../src/core/team.ts"
 import { howOf, type Member, nextTries, triesLine, triesResult, tryLines, withDigest } from "../../src/core/tries.ts"
 import { standsOn } from "../../src/receipt/stands-on.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -56,6 +56,41 @@ describe("side by side", () => {
     expect(nextTries(PLAN, before, [], 0).ending?.type).toBe("failed")
     const again = [...before, failed(1, { run: 1 }), interrupted(2)]
     expect(nextTries(PLAN, again, [], 1)).toEqual({ begin: [2] })
+  })
+})
+
+describe("what was won, gone on with", () => {
+  const plan: TriesPlan = { ...PLAN, again: "bg_part0001" }
+  const others = [failed(0), failed(2)]
+
+  test("is asked of the one that had won alone, and has its end", () => {
+    const before = [...others, passed(1)]
+    expect(nextTries(plan, before, [], 1)).toEqual({ begin: [1] })
+    expect(nextTries(plan, before, [1], 1)).toEqual({ begin: [] })
+    expect(nextTries(plan, [...others, member(1, { run: 1, status: "resumed", open: true })], [], 1).begin).toEqual([])
+    expect(nextTries(plan, [...others, failed(1, { run: 1, open: true })], [], 1)).toEqual({ begin: [] })
+    expect(nextTries(plan, [...others, passed(1, { run: 1 })], [], 1)).toEqual({ begin: [], winner: "bg_part0001" })
+    const reason = { code: "check", text: "Its check did not pass." } as const
+    const again = failed(1, { run: 1, outcome: outcomeOf({ reason }) })
+    expect(nextTries(plan, [...others, again], [], 1)).toEqual({ begin: [], ending: { type: "failed", reason } })
+    expect(nextTries(plan, others, [], 1).ending?.reason?.text).toBe("The try that had won is not known any more.")
+  })
+
+  test("a winner brings what its check came to, from wherever that is known", () => {
+    const check = { command: "c", passed: true, runs: 1, how: "exit code 0" }
+    expect(nextTries(PLAN, [{ ...passed(1), check }], [], 0)).toEqual({
+      begin: [],
+      winner: "bg_part0001",
+      passed: check,
+    })
+    const receipt = { commands: 0, failed: 0, cut: 0, latest: [], check }
+    expect(nextTries(PLAN, [passed(1, { outcome: outcomeOf({ receipt }) })], [], 0).passed).toBe(check)
+  })
+
+  test("a team has the size, and the part of its own, that its present run has", () => {
+    expect([sizeOf(PLAN), sizeOf(plan)]).toEqual([3, 1])
+    expect([chosenIn(undefined), chosenIn(PLAN), chosenIn(plan)]).toEqual([undefined, undefined, "bg_part0001"])
+    expect(chosenIn({ ...plan, winner: "bg_b" })).toBe("bg_b")
   })
 })
 
