@@ -177,6 +177,16 @@ export const shownRows = (rows: readonly ItemRow[]): string =>
     .map(({ task: _task, session: _session, ms: _ms, cost: _cost, ...row }) => JSON.stringify(row))
     .join("\n")
 
+/** What many items are likely to cost: by what such have cost, or at least by what they are asked. */
+export type Forecast = { readonly about?: number; readonly atLeast?: number }
+
 /** The user is asked before so many items begin. */
-export const previewOf = (total: number, agent: string, model: string | undefined, mean: number | undefined): string =>
-  `${count(total, "item")} for ${agent}${model ? ` (${model})` : ""}, ${mean === undefined ? "cost not known" : `about ${dollars(mean * total)}`}`
+export function previewOf(total: number, agent: string, model: string | undefined, cost: Forecast): string {
+  const { about, atLeast } = cost
+  const known = about ?? atLeast
+  const price =
+    known === undefined
+      ? "cost not known"
+      : `${about === undefined ? "" : "about "}${dollars(known, about === undefined)}`
+  return `${count(total, "item")} for ${agent}${model ? ` (${model})` : ""}, ${price}`
+}

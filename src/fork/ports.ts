@@ -82,6 +82,8 @@ export interface ForkHost {
   room(model: Model): Promise<number | undefined>
   /** What a token costs in US dollars that is read from the cache, and one that is new; undefined where not known. */
   prices(model: Model): Promise<Prices | undefined>
+  /** What a token of a request costs in US dollars where nothing of it is in the cache; undefined where not known. */
+  inputPrice(model: Model): Promise<number | undefined>
   /** How many tokens each text is, without holding the host's thread; undefined where nobody here can count. */
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**

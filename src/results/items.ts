@@ -74,3 +74,9 @@ export const filled = (prompt: string, item: unknown): string =>
   prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field)))
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
+
+/** What all items' prompts have in common, and what each has of its own, all together. */
+export function apart(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
+  const places = [...prompt.matchAll(PLACE)].map(([whole]) => whole).join("\n")
+  return [prompt.replace(PLACE, ""), items.map((item) => filled(places, item)).join("\n")]
+}

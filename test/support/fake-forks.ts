@@ -8,6 +8,8 @@ export class FakeForks implements ForkHost {
   readonly #host: FakeHost
   past: readonly HistoryMessage[] = []
   price: Prices | undefined
+  /** What a character costs: it counts as a token here. */
+  perToken: number | undefined
 
   constructor(host: FakeHost) {
     this.#host = host
@@ -30,8 +32,12 @@ export class FakeForks implements ForkHost {
     return this.price
   }
 
-  async countTokens(): Promise<undefined> {
-    return undefined
+  async inputPrice(): Promise<number | undefined> {
+    return this.perToken
+  }
+
+  async countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
+    return this.perToken === undefined ? undefined : texts.map(({ length }) => length)
   }
 
   fork({ title, agent, model, rules, draft }: NewFork): Promise<string> {

@@ -157,6 +157,32 @@ describe("a map", () => {
     expect(rig.host.database.sessions.size - before).toBe(61)
   })
 
+  test("says to the user what it is likely to cost: as such tasks did, at least what their prompts cost, or not known", async () => {
+    agents((item) => item)
+    const asked: string[] = []
+    const permit: Caller["permit"] = async (what) => {
+      if (what.kind === "each") asked.push(what.what)
+      throw new Error("no")
+    }
+    const each = numbers(30).map((n) => ({ n: `${n}`.padStart(10, "0"), long: "x".repeat(9000) }))
+    const ask = async () => {
+      const given = { description: "d", agent: "general", fork: false, prompt: "Look at <{{item.n}}>.", each }
+      await expect(rig.manager.launch(given, { ...rig.caller, permit })).rejects.toThrow("Nothing was launched.")
+      return asked.pop()
+    }
+    const text = "30 items for general (scripted/alpha), "
+    expect(await ask()).toBe(`${text}cost not known`)
+    rig.forks.perToken = 0.001
+    // 11 characters of the prompt each time, 10 of each item and 29 ends of lines.
+    const own = 30 * 10 + 29
+    expect(await ask()).toBe(`${text}at least $${((30 * 11 + own) / 1000).toFixed(4)}`)
+    rig.forks.price = { cached: 0.0001, anew: 0.001 }
+    expect(await ask()).toBe(`${text}at least $${((11 + own + 2.9 * 11) / 1000).toFixed(4)}`)
+    await rig.ended((await rig.launch({ prompt: "BEFORE" })).id)
+    expect(await ask()).toBe(`${text}about $0.0300`)
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
   test("says no more than it may, however many there are", async () => {
     agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
     const items = numbers(200).map((nth) => (nth % 4 === 0 ? `bad ${nth}` : `good ${"x".repeat(500)} ${nth}`))

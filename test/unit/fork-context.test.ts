@@ -35,6 +35,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     contextLimit: async () => context,
     room: async () => undefined,
     prices: async () => undefined,
+    inputPrice: async () => undefined,
     async countTokens(texts) {
       asked.counted.push(...texts)
       return faults.uncounted ? undefined : texts.map(({ length }) => length / 4)

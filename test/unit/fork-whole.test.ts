@@ -44,6 +44,7 @@ const fork = async (messages: readonly HistoryMessage[], { room, prices, thread 
     contextLimit: async () => undefined,
     room: async () => room,
     prices: async () => prices,
+    inputPrice: async () => undefined,
     countTokens: async (texts) => texts.map(({ length }) => length / 4),
     async fork(input) {
       made.push(input)

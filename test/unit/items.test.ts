@@ -135,8 +135,13 @@ describe("what is told of a map", () => {
     expect(whyOf(taskOf({ outcome: outcomeOf({ reason: { code: "schema", text: "Bad\nanswer." } }) }))).toBe(
       "Bad answer.",
     )
-    expect(previewOf(1000, "explore", "mock/one", 0.0124)).toBe("1,000 items for explore (mock/one), about $12.40")
-    expect(previewOf(1, "explore", undefined, undefined)).toBe("1 item for explore, cost not known")
+    expect(previewOf(1000, "explore", "mock/one", { about: 12.4 })).toBe(
+      "1,000 items for explore (mock/one), about $12.40",
+    )
+    expect(previewOf(1000, "explore", "mock/one", { atLeast: 0.5 })).toBe(
+      "1,000 items for explore (mock/one), at least $0.5000",
+    )
+    expect(previewOf(1, "explore", undefined, {})).toBe("1 item for explore, cost not known")
   })
 
   test("those that wait for it read counts, path and whole rows alone", () => {

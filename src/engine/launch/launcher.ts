@@ -184,7 +184,8 @@ export class Launcher {
     await permit(caller, request)
     const { kinds } = this.#ports
     const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
-    if (request.items) await permitItems(this.#parts, caller, request.items.length, found)
+    const { items, prompt } = request
+    if (items) await permitItems(this.#parts, this.#ports.forks, caller, { items, prompt }, found)
     // While the user was asked, others may have spent what there was, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()

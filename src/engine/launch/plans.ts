@@ -1,8 +1,9 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import { previewOf } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
-import { isActive, type Task, type TaskDraft } from "../../core/task.ts"
+import { isActive, type Model, type Task, type TaskDraft } from "../../core/task.ts"
 import { chosenIn, type Team } from "../../core/team.ts"
+import type { ForkHost } from "../../fork/ports.ts"
 import type { Options } from "../../options.ts"
 import type { Parts } from "../parts.ts"
 import type { Caller } from "./checks.ts"
@@ -39,22 +40,53 @@ const MOST_LIKE_IT = 20
 
 /** Asks the user before many items begin. */
 export async function permitItems(
-  { store, options }: Pick<Parts, "store" | "options">,
+  parts: Pick<Parts, "store" | "options">,
+  forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
   { permit }: Caller,
-  total: number,
-  { agent, model }: Pick<Task, "agent" | "model">,
+  { items, prompt }: { readonly items: readonly unknown[]; readonly prompt: string },
+  found: Pick<Task, "agent" | "model">,
 ): Promise<void> {
-  if (options.each.ask === 0 || total <= options.each.ask) return
+  const { ask } = parts.options.each
+  if (ask === 0 || items.length <= ask || !permit) return
+  const { agent, model } = found
+  const mean = meanCost(parts.store, found)
+  const about = mean === undefined ? undefined : mean * items.length
+  const cost = about === undefined ? { atLeast: await leastCost(forks, model, prompt, items) } : { about }
+  try {
+    await permit({ kind: "each", what: previewOf(items.length, agent, model && modelKey(model), cost) })
+  } catch (error) {
+    throw new CallError(`So many items were not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** Undefined where none like it has ended yet, or those have cost nothing: then nobody knows their model's price. */
+function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
   const key = model && modelKey(model)
   const isLike = (task: Task) =>
     !isActive(task) && !task.team && task.agent === agent && (task.model && modelKey(task.model)) === key
   const costs = store.all().flatMap((task) => (isLike(task) && task.outcome ? [task.outcome.usage.cost] : []))
   const latest = costs.slice(-MOST_LIKE_IT)
-  const mean = latest.length > 0 ? latest.reduce((sum, cost) => sum + cost, 0) / latest.length : undefined
+  return latest.reduce((sum, cost) => sum + cost, 0) / latest.length || undefined
+}
+
+/** What the items' prompts cost alone, once each: what they have in common is read from the cache after the first. */
+async function leastCost(
+  forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
+  model: Model | undefined,
+  prompt: string,
+  items: readonly unknown[],
+): Promise<number | undefined> {
+  if (!model) return undefined
   try {
-    await permit?.({ kind: "each", what: previewOf(total, agent, key, mean) })
-  } catch (error) {
-    throw new CallError(`So many items were not allowed: ${messageOf(error)} Nothing was launched.`)
+    const anew = await forks.inputPrice(model)
+    if (anew === undefined) return undefined
+    const { apart } = await import("../../results/items.ts")
+    const [prices, tokens] = await Promise.all([forks.prices(model), forks.countTokens(apart(prompt, items))])
+    const [common = 0, own = 0] = tokens ?? []
+    const least = (common + own) * anew + common * (items.length - 1) * (prices?.cached ?? anew)
+    return tokens && least
+  } catch {
+    return undefined
   }
 }
 

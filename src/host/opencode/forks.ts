@@ -83,8 +83,17 @@ export class OpencodeForks implements ForkHost {
     return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
   }
 
+  async inputPrice(model: Model): Promise<number | undefined> {
+    const { input = 0 } = await this.#cost(model)
+    return input > 0 ? input / PRICED_TOKENS : undefined
+  }
+
+  async #cost(model: Model): Promise<Partial<NonNullable<Facts["cost"]>>> {
+    return (await this.#models.get()).get(modelKey(model))?.cost ?? {}
+  }
+
   async prices(model: Model): Promise<Prices | undefined> {
-    const { input = 0, cache } = (await this.#models.get()).get(modelKey(model))?.cost ?? {}
+    const { input = 0, cache } = await this.#cost(model)
     const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
     return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
   }
