@@ -2,32 +2,14 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { type BoardTask, headOf } from "../board/task.ts"
-import { moment } from "../lib/moment.ts"
-import { cents } from "../lib/money.ts"
 import { count, oneLine } from "../lib/text.ts"
 import type { Address } from "../web/address.ts"
-import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
-import type { BoardSource } from "./board-source.ts"
+import type { BoardCompanion, Choice } from "./board-companion.ts"
 import { progressOf, textOf } from "./board-view.ts"
 import { showPageLink } from "./page-link.tsx"
+import { purseChoices } from "./purse-choices.tsx"
 import { openAsk } from "./tasks-dialog.tsx"
-
-export type BoardCompanion = {
-  readonly api: TuiPluginApi
-  readonly board: BoardSource
-  readonly actions: Actions
-  /** Where the page is, if it is served. */
-  readonly page: Address | undefined
-}
-
-type Choice = {
-  readonly title: string
-  readonly description?: string
-  readonly footer?: string
-  readonly category?: string
-  readonly run: () => unknown
-}
 
 const NO_TASK = "There is no open task on the board."
 const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
@@ -36,11 +18,12 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
 export async function openBoard(companion: BoardCompanion): Promise<void> {
   const { api, board, page } = companion
   await board.look()
+  const purse = await purseChoices(companion)
   // Asked for anew whenever the board changes. What concerns all of it comes last, lest it is picked by accident.
   const choices = () => [
     ...(page ? [pageRow(companion, page)] : []),
     ...board.tasks().map((task) => rowOf(companion, task)),
-    ...purseChoices(companion),
+    ...purse(),
     ...boardChoices(companion),
   ]
   const { length } = choices()
@@ -75,33 +58,6 @@ function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
     run: close(() => board.act({ type: "accept" })),
   }
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
-}
-
-const MOST_REPORTS = 5
-
-/** The purse that is open, and the reports of the last ones. */
-function purseChoices({ api, board }: BoardCompanion): readonly Choice[] {
-  const purse = board.purse()
-  const category = "Purse"
-  const close = () => {
-    api.ui.dialog.clear()
-    void board.act({ type: "close purse", by: { kind: "user" } })
-  }
-  const read = async (name: string) => {
-    const text = await board.reportText(name)
-    if (text === undefined) return
-    api.ui.dialog.replace(() => <AnswerDialog api={api} title={`Report ${name}`} text={text} />)
-    api.ui.dialog.setSize("xlarge")
-  }
-  const open = purse && {
-    title: "Close the purse",
-    description: `${cents(purse.max)} until ${moment(Date.parse(purse.until), Date.now())}`,
-    category,
-    run: close,
-  }
-  const reports = board.reports().slice(-MOST_REPORTS).toReversed()
-  const rows = reports.map((name) => ({ title: `Report ${name}`, category, run: () => void read(name) }))
-  return [...(open ? [open] : []), ...rows]
 }
 
 const pageRow = ({ api }: BoardCompanion, page: Address): Choice => ({

@@ -244,7 +244,10 @@ export function createBoardSource(
      * these rejects.
      */
     act: (command: Command) =>
-      attempt(`${command.type} the task`, async (files) => files.carryOut(command, await factsNow())),
+      attempt(
+        /purse$/.test(command.type) ? command.type.replace(" ", " the ") : `${command.type} the task`,
+        async (files) => files.carryOut(command, await factsNow()),
+      ),
     restore: () =>
       attempt("bring the board back", async (files) => {
         await files.carryOut({ type: "restore" }, await factsNow())
@@ -259,6 +262,13 @@ export function createBoardSource(
     /** The purse that is open, and the names of the last reports, oldest first. */
     purse: () => board().purse,
     reports: () => board().reports ?? [],
+    /** What is spent of the purse that is open; undefined where there is none, or OpenCode does not say. */
+    async purseSpent(): Promise<number | undefined> {
+      const { purse } = board()
+      if (!purse) return undefined
+      const { spentOf } = await import("./purse-spent.ts")
+      return spentOf(api.client, purse)
+    },
     /** A report's text; undefined where it cannot be read, which is told in a toast. */
     async reportText(name: string): Promise<string | undefined> {
       let text: string | undefined

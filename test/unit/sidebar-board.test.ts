@@ -8,9 +8,10 @@ import { stateFolder } from "../../src/board/project.ts"
 import { type BoardState, EMPTY } from "../../src/board/state.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
-import type { Task } from "../../src/core/task.ts"
+import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
 import { type BoardSource, createBoardSource } from "../../src/terminal/board-source.ts"
+import { purseIn } from "../../src/terminal/board-view.ts"
 import { keepBoard } from "../support/board-rig.ts"
 import { boardTaskOf } from "../support/board-state.ts"
 import { eventually } from "../support/eventually.ts"
@@ -32,6 +33,12 @@ const toasts: string[] = []
 const prompted = vi.fn(async (_prompt: object): Promise<object> => ({ data: {} }))
 const listed = vi.fn(async () => ({ data: stored }))
 const watchers = new Set<unknown>()
+/** What OpenCode says that each session costs, and the sessions below it. */
+const costs: Record<string, { cost?: number; below?: readonly string[] }> = {}
+const rowOf = (id: string) => ({ id, cost: costs[id]?.cost })
+const got = async ({ sessionID }: { sessionID: string }) =>
+  sessionID in costs ? { data: rowOf(sessionID) } : { error: { name: "NotFoundError" } }
+const children = async ({ sessionID }: { sessionID: string }) => ({ data: (costs[sessionID]?.below ?? []).map(rowOf) })
 /** Has the source told of a change in the folder. */
 let heard = () => {}
 
@@ -44,7 +51,7 @@ const api = () =>
       session: { get: (id: string) => sessions.get(id), permission: () => permissions, question: () => questions },
     },
     client: {
-      session: { list: listed, promptAsync: prompted },
+      session: { list: listed, promptAsync: prompted, get: got, children },
       app: { agents: async () => ({ data: [{ name: "build" }, { name: "title", hidden: true }] }) },
     },
     ui: { toast: ({ message }: { message: string }) => void toasts.push(message) },
@@ -302,4 +309,39 @@ test("its user answers in a task's thread, as its owner reads it", async () => {
   prompted.mockResolvedValueOnce({ error: { name: "NotFoundError", data: { message: "no such session" } } })
   expect(task && (await source.say(task, "MIT"))).toBe(false)
   expect(toasts).toEqual(["no such session"])
+})
+
+test("its user opens a purse and closes it; what is spent of it is what OpenCode counts, with what the threads launched", async () => {
+  write({})
+  await open()
+  expect(await source.purseSpent()).toBeUndefined()
+  const by = { kind: "user" } as const
+  expect(await source.act({ type: "open purse", max: -1, until: "07:00", by })).toBe(false)
+  expect(toasts.join()).toContain("`max` must be an amount of US dollars")
+  expect(await source.act({ type: "open purse", max: 5, until: "07:00", by })).toBe(true)
+  await vi.waitFor(() => expect(source.purse()).toMatchObject({ max: 5 }))
+  const before = { ...NO_USAGE, cost: 0.25 }
+  await source.act({ type: "pay", id: "5", threadId: "ses_t", before, begins: true })
+  await vi.waitFor(() => expect(source.purse()?.threads).toHaveProperty("ses_t"))
+  expect(await source.purseSpent()).toBeUndefined()
+  Object.assign(costs, { ses_t: { cost: 1, below: ["ses_a"] }, ses_a: { cost: 0.5, below: ["ses_b"] }, ses_b: {} })
+  expect(await source.purseSpent()).toBeCloseTo(1.25)
+  expect(await source.act({ type: "close purse", by })).toBe(true)
+  await vi.waitFor(() => expect(source.purse()).toMatchObject({ closed: true }))
+})
+
+test.each([
+  ["5 until 07:00", { max: 5, until: "07:00" }],
+  [" $1.50  07:00 ", { max: 1.5, until: "07:00" }],
+  ["five until tomorrow", { max: Number.NaN, until: "tomorrow" }],
+  ["5", undefined],
+])("of %j as a purse it reads %j", (text, purse) => expect(purseIn(text)).toEqual(purse))
+
+test("a parked run says until when, as on the page", async () => {
+  const until = Date.now() + 60 * 60_000
+  const parked = { at: 1, until, model: "mock/one", why: "its limit" }
+  sessions.set("ses_t", threadOf({ run: taskOf({ run: { parked } }).run }, 1))
+  write({})
+  await open()
+  expect(stateText()).toMatch(/^parked until .*\d\d:\d\d$/)
 })
