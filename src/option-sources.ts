@@ -1,5 +1,6 @@
 import { isAbsolute, normalize } from "node:path"
 import { isDeepStrictEqual } from "node:util"
+import { budget } from "./lib/money.ts"
 import { complete, DEFAULTS, type Given, type Options, readOptions } from "./options.ts"
 
 /**
@@ -189,10 +190,14 @@ const widened = (own: Given, project: Given): string[] =>
     return lower(DEFAULTS[key], project[key]) !== project[key]
   }).map((key) => `${key} ${project[key]}`)
 
-/** What only the project has switched on: a switch that is off for the user, a command, or a part of the plugin. */
+type Purse = { readonly max: number } | undefined
+
+/** What only the project has switched on: a purse that spends its user's money, a switch that is off for the user, a command, or a part of the plugin. */
 function turnedOn(own: Given, project: Given): string[] {
   const switches = ["enabled", "allowModelOverride"].filter((key) => own[key] === false && project[key] === true)
   const parts = ["board", "web"].filter((key) => own[key] === undefined && project[key] !== undefined)
   const [mine, other] = [own, project].map(({ worktree }) => (worktree as Given | undefined)?.setup ?? "")
-  return [...switches, ...parts, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
+  const [purse, nightly] = [own, project].map(({ board }) => (board as Given | undefined)?.purse) as [Purse, Purse]
+  const night = nightly && !purse ? [`board.purse: ${budget(nightly.max)} each night`] : []
+  return [...switches, ...parts, ...night, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
 }

@@ -3,6 +3,8 @@ import { isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from 
 /** The limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
   readonly maxConcurrentTasks: number
+  /** Of those that nobody launched, which are the board's. */
+  readonly board?: { readonly maxConcurrentRuns: number }
   /** By `provider/model`. */
   readonly maxConcurrentPerModel: Readonly<Record<string, number>>
   /** What is set of single agents, by name. */
@@ -49,8 +51,9 @@ export function admissible(
   return queued.filter((task) => {
     // Its parts take slots, and no model is asked for it itself.
     if (task.team) return true
-    // Those that nobody launched are no session's: whoever starts them counts them.
-    if (!isUnattended(task) && !below(bySession.get(slotsOf(task)), limits.maxConcurrentTasks)) return false
+    // Whoever starts what nobody launched counts those; parked ones come back to their slots all the same.
+    const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
+    if (!below(bySession.get(slotsOf(task)), most)) return false
     const model = modelOf(task)
     const key = model && modelKey(model)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)

@@ -108,8 +108,9 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     waiting.endStranded(conductor)
-    queue.pump()
+    // What was parked goes before what has not begun.
     gates.look()
+    queue.pump()
     timekeeper.rest()
   }
   const at = (time: number) => timekeeper.at(time)

@@ -40,6 +40,15 @@ describe("admission", () => {
     expect(ids(admissible(active, limits))).toEqual(["b"])
   })
 
+  test("counts the board's runs for themselves, where it has a limit", () => {
+    const board = { parentID: "" }
+    const active = [running("r", board), queued("a", 1, board), queued("b", 2)]
+    const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
+    expect(ids(admissible(active, limits))).toEqual(["a", "b"])
+    expect(ids(admissible(active, { ...limits, board: { maxConcurrentRuns: 1 } }))).toEqual(["b"])
+    expect(ids(admissible(active, { ...limits, board: { maxConcurrentRuns: 2 } }))).toEqual(["a", "b"])
+  })
+
   test("counts a model over all sessions", () => {
     const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/m": 1 } }
     const active = [running("r", { model, parentID: "another" }), queued("a", 1, { model }), queued("b", 2)]

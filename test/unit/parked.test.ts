@@ -372,6 +372,48 @@ describe("a provider's limit", () => {
   })
 })
 
+test("parked runs of the board that go on wait for their slots, and go before those that have not begun", async () => {
+  const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
+  const rig = new Rig({ options: { ...settings, board } })
+  const beta = { provider: "scripted", id: "beta" }
+  rig.host.agentList = rig.host.agentList.map((agent) => (agent.name === "plan" ? { ...agent, model: beta } : agent))
+  const asked: string[] = []
+  let isShut = true
+  rig.script(({ sessionID, lastUser }) => {
+    if (sessionID === rig.parent) return undefined
+    asked.push(lastUser)
+    if (isShut && lastUser.startsWith("FIRST"))
+      return { status: 429, body: { error: { message: "Rate limit reached. Try again in 30s" } } }
+    return { hang: true }
+  })
+  const start = async (prompt: string) => {
+    const sessionID = rig.host.openSession()
+    await rig.manager.run({
+      sessionID,
+      agent: prompt.startsWith("FIRST") ? "general" : "plan",
+      description: prompt,
+      prompt,
+    })
+    return sessionID
+  }
+  const phase = (sessionID: string) => rig.manager.taskIn(sessionID)?.phase
+  const first = [await start("FIRST a"), await start("FIRST b")]
+  await rig.clock.until(() => first.every((id) => phase(id)?.startsWith("parked")))
+  const others = [await start("OTHER c"), await start("OTHER d")]
+  const last = await start("OTHER e")
+  await rig.clock.until(() => asked.filter((prompt) => prompt.startsWith("OTHER")).length === 2)
+  expect(phase(last)).toBe("queued")
+  isShut = false
+  const before = asked.length
+  await rig.clock.advance(60_000)
+  // Both slots are taken: nobody goes to see.
+  expect(asked).toHaveLength(before)
+  rig.host.conclude(others[0] ?? "", { text: "done" })
+  await rig.clock.advance(5000)
+  expect([asked.length - before, first.filter((id) => phase(id) === "working").length]).toEqual([1, 1])
+  expect(phase(last)).toBe("queued")
+})
+
 describe("a restart", () => {
   test("keeps a parked task parked, and has it go on at its time without a step repeated", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
