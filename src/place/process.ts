@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process"
+import { createReadStream } from "node:fs"
 
 export type ProcessOptions = {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly input?: string
+  /** In its place: the rest of a file, from this byte on. */
+  readonly inputFrom?: { readonly file: string; readonly start: number }
   /** Input and output are bytes, each a character of its own; else they are UTF-8. */
   readonly bytes?: boolean
   /** In ms. */
@@ -31,7 +34,7 @@ const MOST_ERROR_BYTES = 20_000
  * was written. Never rejects.
  */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
-  const { cwd, env, input = "", bytes: asBytes, timeLimit, mostBytes = Number.POSITIVE_INFINITY } = options
+  const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, mostBytes = Number.POSITIVE_INFINITY } = options
   const encoding = asBytes ? "latin1" : "utf8"
   return new Promise((resolve) => {
     let child: ChildProcess
@@ -76,7 +79,12 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     })
     // A program that does not read its input breaks the pipe; its exit code tells what there is to tell.
     child.stdin?.on("error", () => {})
-    child.stdin?.end(input, encoding)
+    if (inputFrom && child.stdin) {
+      const { stdin } = child
+      const rest = createReadStream(inputFrom.file, { start: inputFrom.start })
+      rest.on("error", () => stdin.end())
+      rest.pipe(stdin)
+    } else child.stdin?.end(input, encoding)
   })
 }
 

@@ -1,7 +1,7 @@
 import { PassThrough } from "node:stream"
 import { describe, expect, test } from "vitest"
 import { LINE, opening } from "../../src/place/host/bootstrap.ts"
-import type { ChannelPorts } from "../../src/place/host/channel.ts"
+import { Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
 import { bytesOf, encode, Frames, inFrames, MARKER, MOST_BODY_BYTES, textOf } from "../../src/place/host/frames.ts"
 import { commandOf } from "../../src/place/host/hosts.ts"
 import { Link } from "../../src/place/host/link.ts"
@@ -163,11 +163,14 @@ describe("another clock", () => {
   })
 })
 
+const NO_QUESTION =
+  " Nobody can be asked for a key or a password here: run the command of hosts.big once in a terminal, until it works without a question."
+
 describe("a connection", () => {
   const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
   const served: Served = { id: "one", version: "1.18.33" }
 
-  const start = (script: () => Promise<string> = async () => "relay") => {
+  const start = (script: () => Promise<string> = async () => "relay", says: unknown = served) => {
     const clock = new FakeClock()
     const lines: { ports: ChannelPorts; closed: boolean; pong?: (pong: Pong) => void; orders: string[] }[] = []
     const phases: string[] = []
@@ -183,7 +186,7 @@ describe("a connection", () => {
         return {
           call: async (order, options) => {
             line.orders.push(order.do)
-            if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(served)))
+            if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
             return {}
           },
           ping: (answered) => {
@@ -257,7 +260,11 @@ describe("a connection", () => {
 
   test("why it could not be made is the command's last line, or that there is no OpenCode", async () => {
     for (const [complaint, why, tries] of [
-      ["x\nssh: Could not resolve hostname big\n", "big could not be reached: ssh: Could not resolve hostname big", 3],
+      [
+        "x\nssh: Could not resolve hostname big\n",
+        "big could not be reached: ssh: Could not resolve hostname big. Is that its name? It stands in the option hosts.big, or in ~/.ssh/config.",
+        3,
+      ],
       ["superagents: no opencode\n", "OpenCode was not found on big.", 1],
     ] as const) {
       const { clock, link, lines } = start()
@@ -272,6 +279,60 @@ describe("a connection", () => {
       await expect(link.call({ do: "rest" })).rejects.toThrow("there is no contact with big")
     }
   })
+
+  test.each([
+    ["ssh: connect to host big port 22: Connection refused", ""],
+    ["Host key verification failed.", NO_QUESTION],
+    ["me@big: Permission denied (publickey,password).", NO_QUESTION],
+    ["sudo: a password is required", NO_QUESTION],
+    ["Error response from daemon: No such container: box", ""],
+    ['Error from server (NotFound): deployments.apps "box" not found', ""],
+  ])("what a command says when it is refused is told, and nobody is asked: %s", async (said, advised) => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    const reached = link.reached().catch((error) => error.message)
+    for (let nth = 0; nth < 3; nth++) {
+      await clock.advance(3000)
+      lines[nth]?.ports.closed({ complaint: `${said}\r\n`, byItself: true, started: false })
+    }
+    expect(await reached).toMatch(new RegExp(`^big could not be reached: ${said.replace(/[()"]/g, ".")}${advised}$`))
+  })
+
+  test.each([
+    [{ now: Number.NaN, cache: "/c", pid: 1 }],
+    [{ now: 9e15, cache: "/c", pid: 1 }],
+    [{ now: 1, cache: "relative", pid: 1 }],
+    [{ now: 1, cache: "/c\nrm -rf /", pid: 1 }],
+    [null],
+    ["hello"],
+  ])("who greets with %j is not ours", async (hello) => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    const reached = link.reached().catch((error) => error.message)
+    for (let nth = 0; nth < 3; nth++) {
+      await clock.advance(3000)
+      lines[nth]?.ports.opened(hello as never)
+    }
+    expect(await reached).toBe(
+      "big cannot be used: what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged.",
+    )
+    expect(lines.map(({ closed }) => closed)).toEqual([true, true, true])
+  })
+
+  test.each([[{ id: 1, version: 2 }], [{ id: "x", version: "1.18\u001b[2J" }], [null], ["x".repeat(200)], [{}]])(
+    "an OpenCode that is told as %j is none",
+    async (says) => {
+      const { clock, link, opened } = start(undefined, says)
+      link.use("a")
+      const reached = link.reached().catch((error) => error.message)
+      for (let nth = 0; nth < 3; nth++) {
+        await clock.advance(3000)
+        await opened()
+      }
+      expect(await reached).toBe("big cannot be used: what it says of its OpenCode cannot be read")
+      expect(link.contact).toBeUndefined()
+    },
+  )
 
   test("what cannot be read to begin it is told, and nothing is thrown", async () => {
     const { clock, link } = start(() => Promise.reject(new Error("no such file")))
@@ -324,6 +385,14 @@ describe("a connection", () => {
     expect(lines[0]?.closed).toBe(true)
     expect(link.reach.phase).toBe("idle")
   })
+})
+
+test("the command of a host has no terminal and no window to ask on", async () => {
+  const script = 'echo "$SSH_ASKPASS_REQUIRE" >&2; (exec </dev/tty) 2>/dev/null && echo terminal >&2; exit 1'
+  const closed = await new Promise<{ complaint: string }>((resolve) => {
+    new Channel({ command: ["sh", "-c", script], opening: "", opened: () => {}, closed: resolve })
+  })
+  expect(closed.complaint).toBe("never\n")
 })
 
 describe("the far end", () => {

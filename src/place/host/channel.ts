@@ -40,6 +40,9 @@ export type ChannelPorts = {
   readonly closed: (closed: Closed) => void
 }
 
+/** Nobody is there to be asked for a password: neither on a terminal, which it has not, nor in a window. */
+const unasked = () => ({ ...process.env, SSH_ASKPASS_REQUIRE: "never" })
+
 /** One process of the transport, and the calls that go over it. It is never used again once it is closed. */
 export class Channel {
   readonly #ports: ChannelPorts
@@ -57,7 +60,11 @@ export class Channel {
     this.#ports = ports
     const [program = "", ...args] = ports.command
     // A group of its own: what a terminal sends to OpenCode is not for it.
-    this.#child = spawn(program, [...args, LINE], { stdio: ["pipe", "pipe", "pipe"], detached: true })
+    this.#child = spawn(program, [...args, LINE], {
+      stdio: ["pipe", "pipe", "pipe"],
+      detached: true,
+      env: unasked(),
+    })
     const { stdin, stdout, stderr } = this.#child
     stdin?.on("error", () => {})
     stdout?.on("data", (chunk: Uint8Array) => this.#hear(chunk))
@@ -144,7 +151,7 @@ export class Channel {
 
   #take({ kind, call, body }: Frame): void {
     const waiting = this.#waiting.get(call)
-    if (kind === "hello") {
+    if (kind === "hello" && !this.#isOpen) {
       this.#isOpen = true
       this.#ports.opened(JSON.parse(textOf(body)) as Hello)
     }

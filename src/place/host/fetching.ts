@@ -5,6 +5,20 @@ import type { CallHead } from "./orders.ts"
 /** An address that a client of OpenCode's can be made with: what is asked there goes over the link, and nowhere else. */
 export const BASE_URL = "http://host.invalid"
 
+/** The longest answer of a server, and what one command may print: more is no answer of ours. */
+const MOST_ANSWER_BYTES = 64 * 2 ** 20
+const MOST_OUTPUT_BYTES = 16 * 2 ** 20
+
+/** Throws where more comes than so many bytes. */
+function within(most: number, take: (body: Uint8Array) => void): (body: Uint8Array) => void {
+  let size = 0
+  return (body) => {
+    size += body.length
+    if (size > most) throw new Error(`more than ${most / 2 ** 20} MB came for one answer`)
+    take(body)
+  }
+}
+
 /** `fetch` to OpenCode's server on a host. Rejects with `NoContact` where there is none. */
 export const fetchOver =
   (link: Pick<Link, "call">) =>
@@ -30,7 +44,19 @@ export const fetchOver =
         const empty = status === 204 || status === 304
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }
-      const data = (chunk: Uint8Array) => body?.enqueue(chunk)
+      const enqueue = within(MOST_ANSWER_BYTES, (chunk) => body?.enqueue(chunk))
+      let refused = false
+      const data = (chunk: Uint8Array) => {
+        if (refused) return
+        try {
+          enqueue(chunk)
+        } catch (error) {
+          // Nobody reads it any more, or it is too much.
+          refused = true
+          ended(() => body?.error(error))
+          stop.abort()
+        }
+      }
       const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
       link.call(order, { input, signal: stop.signal, receiver: { head, data } }).then(
         ({ problem }) => {
@@ -61,6 +87,8 @@ export type Ran = { readonly code: number | null; readonly out: Uint8Array; read
 
 export type RunOptions = {
   readonly cwd?: string
+  /** Gets its output as it comes, in place of the answer. Where it throws, the command is ended. */
+  readonly take?: (body: Uint8Array) => void
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly signal?: AbortSignal
 }
@@ -69,14 +97,29 @@ export type RunOptions = {
 export async function runOver(link: Pick<Link, "call">, line: string, options: RunOptions = {}): Promise<Ran> {
   const { cwd, input, signal } = options
   const out: Uint8Array[] = []
+  const { take = within(MOST_OUTPUT_BYTES, (body) => void out.push(body)) } = options
   let errors = ""
+  const stop = new AbortController()
+  let refused: unknown
+  const data = (body: Uint8Array) => {
+    if (refused) return
+    try {
+      take(body)
+    } catch (error) {
+      refused = error
+      stop.abort()
+    }
+  }
   const receiver = {
-    data: (body: Uint8Array) => void out.push(body),
+    data,
     errors: (body: Uint8Array) => {
       errors = (errors + textOf(body)).slice(-4000)
     },
   }
-  const { code = null, problem } = await link.call({ do: "run", line, cwd }, { input, signal, receiver })
+  const order = { do: "run", line, cwd } as const
+  const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal
+  const { code = null, problem } = await link.call(order, { input, signal: both, receiver })
+  if (refused) throw refused
   if (problem !== undefined) throw new Error(problem)
   return { code, out: Buffer.concat(out), errors }
 }

@@ -1,13 +1,15 @@
 import { spawn } from "node:child_process"
 import { createReadStream } from "node:fs"
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { mkdtemp, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { CallError } from "../../core/errors.ts"
+import { oneLine } from "../../lib/text.ts"
+import { PlaceError } from "../place.ts"
 import { at, type Checkout, shared } from "../worktree/checkout.ts"
 import { git, gitLine } from "../worktree/git.ts"
 import { refOf } from "../worktree/refs.ts"
 import { ignoredIn } from "../worktree/worktree.ts"
+import { filling, takeIn } from "./arriving.ts"
 import type { Ran, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
 import {
@@ -24,6 +26,14 @@ import {
 /** Large repositories take their time. */
 const LONG_MS = 900_000
 const OLDEST_GIT = [2, 38] as const
+/** What a run may bring home. */
+const MOST_HOME_BYTES = 4 * 2 ** 30
+/** A commit's name. What a host tells under another one is not looked up here: it could name a branch. */
+const COMMIT = /^([0-9a-f]{40}|[0-9a-f]{64})$/
+/** Folders with work that no commit can hold: so many are told. */
+const MOST_NESTED = 100
+/** What a system says where it has no room. */
+const FULL = /no space left on device|disk quota exceeded|disk full/i
 
 /** Runs a line on the host. */
 type RunThere = (line: string, options?: RunOptions) => Promise<Ran>
@@ -78,15 +88,23 @@ async function sendIgnored({ name, run, rooms }: There, from: Checkout, taskID: 
 }
 
 async function look(there: There): Promise<readonly string[]> {
-  const ran = await there.run(lookScript(there.rooms))
-  const wanted = OLDEST_GIT.join(".")
-  if (ran.code === 127) throw new CallError(`${there.name} has no git; ${wanted} or newer is needed.`)
-  const [version = "", ...commits] = textOf(succeeded(there, ran).out).trim().split("\n")
-  const [, major, minor] = /(\d+)\.(\d+)/.exec(version) ?? []
+  const { name, run, rooms } = there
+  const ran = await run(lookScript(rooms))
+  const wanted = `${OLDEST_GIT.join(".")} or newer`
+  const otherwise = "or give the task another `place`."
+  if (ran.code === 127)
+    throw new PlaceError(`git was not found on ${name}. Install git ${wanted} there, ${otherwise}`, "place")
+  const [version = "", ...commits] = textOf(ran.out).trim().split("\n")
+  const [, found, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(version) ?? []
   const [needsMajor, needsMinor] = OLDEST_GIT
   const enough = Number(major) > needsMajor || (Number(major) === needsMajor && Number(minor) >= needsMinor)
-  if (!enough) throw new CallError(`${there.name} has ${version.slice(0, 60)}; ${wanted} or newer is needed.`)
-  return commits
+  if (found !== undefined && !enough)
+    throw new PlaceError(
+      `${name} has git ${oneLine(found, 40)}; ${wanted} is needed. Install a newer git there, ${otherwise}`,
+      "place",
+    )
+  succeeded(there, ran)
+  return commits.filter((commit) => COMMIT.test(commit))
 }
 
 /** Those of the host's commits that are here, too: what is sent is told from them. */
@@ -108,7 +126,7 @@ async function shallowOf(from: Checkout): Promise<readonly string[]> {
 /** What came home: the commit of a folder's state, and what no commit can hold and is there alone. */
 export type Home = { readonly commit: string; readonly nested: readonly string[] }
 
-/** The ref under which a bundle arrives here, until it is known to be whole. */
+/** The ref under which what came is kept until the task's own has it. */
 const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID}`
 
 /**
@@ -119,18 +137,18 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   const { run, rooms } = there
   const committed = await run(commitScript(rooms, taskID))
   if (committed.code === 9) return undefined
-  const [commit = "", ...nested] = textOf(succeeded(there, committed).out).trim().split("\n")
+  const [commit = "", ...lines] = textOf(succeeded(there, committed).out).trim().split("\n")
+  if (!COMMIT.test(commit)) throw new Error(`what came from ${there.name} is no commit: ${oneLine(commit, 60)}`)
+  const nested = lines.slice(0, MOST_NESTED).map((line) => oneLine(line))
   if ((await knownHere(to, [commit])).length > 0) return { commit, nested }
-  const { out } = succeeded(there, await run(bundleScript(rooms, taskID)))
   await inFolder(async (folder) => {
-    const bundle = join(folder, "home.bundle")
-    await writeFile(bundle, out)
-    const fetch = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"]
-    const refs = `+refs/work/${taskID}:${incoming(taskID)}`
-    await git(["-c", "fetch.fsckObjects=true", ...fetch, bundle, refs], { ...shared(to), timeLimit: LONG_MS })
+    const file = join(folder, "home.bundle")
+    const bundle = filling(file, there.name, MOST_HOME_BYTES)
+    const ran = await run(bundleScript(rooms, taskID), { take: bundle.take }).finally(bundle.end)
+    succeeded(there, ran)
+    await takeIn(to, { name: there.name, file, ref: `refs/work/${taskID}`, commit })
   })
-  const arrived = await gitLine(["rev-parse", "--verify", `${incoming(taskID)}^{commit}`], shared(to))
-  if (arrived !== commit) throw new Error(`what came from ${there.name} is not what was committed there`)
+  await git(["update-ref", incoming(taskID), commit], shared(to))
   return { commit, nested }
 }
 
@@ -145,7 +163,9 @@ export async function removeThere(there: There, taskID: string): Promise<void> {
 
 function succeeded({ name }: There, ran: Ran): Ran {
   if (ran.code === 0) return ran
-  throw new Error(`${name}: ${ran.errors.trim().split("\n").at(-1) || `exit code ${ran.code}`}`)
+  const last = oneLine(ran.errors.trim().split("\n").at(-1) || `exit code ${ran.code}`)
+  if (!FULL.test(ran.errors)) throw new Error(`${name}: ${last}`)
+  throw new PlaceError(`The disk of ${name} is full: ${last}. Make room there, then try again.`, "place")
 }
 
 async function inFolder<Value>(work: (folder: string) => Promise<Value>): Promise<Value> {

@@ -1,10 +1,20 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
+import { oneLine } from "../../lib/text.ts"
 import { NOT_FOUND, opening } from "./bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
 import { textOf } from "./frames.ts"
-import type { CallEnd, Hello, Order, Pong, RelaySettings, Served } from "./orders.ts"
-import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "./reach.ts"
+import {
+  type CallEnd,
+  type Hello,
+  isHello,
+  type Order,
+  type Pong,
+  type RelaySettings,
+  type Served,
+  servedIn,
+} from "./orders.ts"
+import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step, whyEnded } from "./reach.ts"
 
 /** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
 const PING_MS = 4000
@@ -30,6 +40,9 @@ export type LinkPorts = {
   readonly log: (text: string) => void
   readonly open?: (ports: ChannelPorts) => Line
 }
+
+const NOT_OURS =
+  "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
 
 /** A connection, as the link uses it. */
 export type Line = Pick<Channel, "call" | "ping" | "close">
@@ -211,11 +224,13 @@ export class Link {
   #reasonOf(complaint: string): { why: string; fatal?: boolean } {
     const { name } = this.#settings
     if (complaint.includes(NOT_FOUND)) return { why: `OpenCode was not found on ${name}.`, fatal: true }
-    return { why: `${name} could not be reached: ${lastLine(complaint)}` }
+    return { why: `${name} could not be reached: ${whyEnded(complaint, name)}` }
   }
 
   /** The relay is there: OpenCode is started, its clock compared. */
-  async #greet(channel: Line, { now, cache }: Hello): Promise<void> {
+  async #greet(channel: Line, hello: Hello): Promise<void> {
+    if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
+    const { now, cache } = hello
     this.#far = { skew: now - this.#ports.clock.now(), cache }
     this.#ping(channel)
     await this.#served(channel)
@@ -228,12 +243,10 @@ export class Link {
       let text = ""
       const { problem } = await channel.call({ do: "serve" }, { receiver: { data: (body) => (text += textOf(body)) } })
       if (this.#channel !== channel) return
-      if (problem !== undefined) {
-        this.#channel = undefined
-        channel.close()
-        return this.#put({ type: "closed", byItself: true, why: `${this.#settings.name}: ${problem}` })
-      }
-      this.#contact = { ...this.#far, server: JSON.parse(text) as Served }
+      if (problem !== undefined) return this.#refuse(channel, oneLine(problem))
+      const server = servedIn(text)
+      if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
+      this.#contact = { ...this.#far, server }
       const known = this.#reach
       this.#put({ type: "opened" })
       // It was kept for nobody: who comes now finds out what was owed, as after a loss.
@@ -242,6 +255,15 @@ export class Link {
     } catch {
       // It was cut: that is told already.
     }
+  }
+
+  /** There is a way, and nothing that can be used at its end. */
+  #refuse(channel: Line, why: string): void {
+    if (this.#channel !== channel) return
+    this.#channel = undefined
+    this.#cancelPing()
+    channel.close()
+    this.#put({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
   }
 
   /** Asks for a sign of life, again and again; without one, or without the server's, the connection is given up. */

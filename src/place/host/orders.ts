@@ -41,3 +41,26 @@ export type Served = { readonly id: string; readonly version: string }
 export type CallEnd = { readonly code?: number | null; readonly problem?: string }
 
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
+
+/** Whoever answers there may be anybody: what it says of itself is looked at before it is used. */
+export const isHello = (given: unknown): given is Hello => {
+  const { now, cache } = (given ?? {}) as Partial<Hello>
+  const isPath = typeof cache === "string" && PATH.test(cache)
+  return typeof now === "number" && Math.abs(now) < MOST_TIME_MS && isPath
+}
+
+/** What a host says of its server; undefined where it cannot be read. */
+export function servedIn(text: string): Served | undefined {
+  try {
+    const { id, version } = JSON.parse(text) as Partial<Served>
+    return isWord(id) && isWord(version) ? { id, version } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The last moment of a `Date`. */
+const MOST_TIME_MS = 8.64e15
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const PATH = /^\/[^\u0000-\u001f]{0,1000}$/
+const isWord = (given: unknown): given is string => typeof given === "string" && /^[\w.+-]{0,100}$/.test(given)

@@ -1,3 +1,5 @@
+import { oneLine } from "../../lib/text.ts"
+
 /**
  * How a host is reached, and what is made of it when it is not: pure. Attempts, their times, and what the rest is told;
  * the link carries it out.
@@ -86,4 +88,24 @@ export function pauseBefore(reach: Reach, now: number): number | undefined {
 export function lastLine(text: string): string {
   const lines = text.split("\n").map((line) => line.trim())
   return lines.findLast((line) => line !== "") ?? ""
+}
+
+/** Complaints that their reader can do something about, and what. */
+const ADVICE: readonly (readonly [RegExp, (name: string) => string])[] = [
+  [
+    /could not resolve hostname|name or service not known/i,
+    (name) => ` Is that its name? It stands in the option hosts.${name}, or in ~/.ssh/config.`,
+  ],
+  [
+    /permission denied|host key verification failed|passphrase|password is required|terminal is required/i,
+    (name) =>
+      ` Nobody can be asked for a key or a password here: run the command of hosts.${name} once in a terminal, until it works without a question.`,
+  ],
+]
+
+/** Why a command ended, in its own last words, and what to do about that where it is known. */
+export function whyEnded(complaint: string, name: string): string {
+  const line = oneLine(lastLine(complaint))
+  const advice = ADVICE.find(([fits]) => fits.test(complaint))?.[1](name)
+  return advice === undefined ? line : `${line.replace(/[.]?$/, ".")}${advice}`
 }

@@ -21,6 +21,8 @@ export type GitOptions = {
   /** Another index than the checkout's own. */
   readonly index?: string
   readonly input?: string
+  /** In its place: the rest of a file, from this byte on. */
+  readonly inputFrom?: { readonly file: string; readonly start: number }
   /** Input and output are bytes, each a character of its own; else they are UTF-8. */
   readonly bytes?: boolean
   /** In whose name, and when: for what is put back as it was. */
@@ -103,11 +105,12 @@ export async function patiently<Value>(passing: RegExp, work: () => Promise<Valu
 }
 
 async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
-  const { cwd, input, bytes, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
+  const { cwd, input, inputFrom, bytes, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
   const ended = await runBounded("git", [...SETTINGS, ...args], {
     cwd,
     env: environment(options),
     input,
+    inputFrom,
     bytes,
     timeLimit,
     mostBytes,
