@@ -86,6 +86,25 @@ export type SharedPlaces = {
   isCurrent(taskID: string, folder: string): Promise<boolean>
 }
 
+/** The state that a task's next run begins with, or that its work is to be checked in. */
+export type NextState = {
+  readonly commit: string
+  /** Files in which the parent's state and the task's do not go together: they have marks. */
+  readonly conflicts: readonly string[]
+  /** Those marks are of before, and the parent's present state is not in it. */
+  readonly unsolved: boolean
+  /** What is other than in the state of before. */
+  readonly files: readonly string[]
+  /** Keeps it as the task's state. Called once its files are where the task works: what fails before has changed nothing. */
+  settle(): Promise<void>
+}
+
+/** The states of tasks' work in the repository here, for a place whose files are on another machine. */
+export type KeptStates = {
+  /** `bringIn`: with the parent's present state in it. */
+  next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
+}
+
 /**
  * Where tasks work. `folder` is where the task's parent works now. Whatever fails rejects with an error whose message
  * is a sentence for the parent's agent: a `CallError` where it can do something about it. The engine keeps the order:
@@ -116,6 +135,8 @@ export interface Place {
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
   /** Absent where a kind cannot do this: then nobody can try a thing several times in it, or guard files. */
   readonly shared?: SharedPlaces
+  /** Absent where a kind keeps no states in the repository. */
+  readonly states?: KeptStates
 }
 
 /** What a place tells by itself of a task whose run is under way. */

@@ -57,7 +57,7 @@ const answering = (finds: RegExp, change: (ran: Ran) => Partial<Ran>) =>
 const began = async (from = there(), copy: readonly string[] = []) => {
   await bench.places.capture(ID, user.top)
   const checkout = await checkoutOf(user.top)
-  await send(from, checkout, ID, (await readRef(checkout, "state", ID)) as string, copy)
+  await send(from, checkout, { taskID: ID, commit: (await readRef(checkout, "state", ID)) as string, copy })
   return new Repository(folderIn(from.rooms, ID))
 }
 
@@ -108,6 +108,14 @@ describe("files", () => {
     expect(readFileSync(join(bench.folder, "outside"), "utf8")).toBe("SECRET")
     const sent = await runThere(`find ${far} -type f | xargs grep -l SECRET`)
     expect(Buffer.from(sent.out).toString()).toBe("")
+  })
+
+  test("of a commit that the host has as part of another one are there at once", async () => {
+    user.write("a", "one").commit()
+    user.write("a", "two").commit()
+    await began()
+    user.git("checkout", "-q", "HEAD~1")
+    expect((await began()).read("a")).toBe("one")
   })
 
   test("of a shallow checkout go as far as that has them", async () => {

@@ -166,8 +166,9 @@ export class Places {
     if (folder !== task.place?.folder)
       throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
     if (task.run.check === undefined) return undefined
-    // Brought home after a crash: in its place nothing can be checked any more.
-    if (this.#parts.host.folderOf(task.sessionID) === folder)
+    // Brought home after a crash: in its place nothing can be checked any more. A session that stands for one on another
+    // machine never leaves this folder.
+    if (!this.outlives(task) && this.#parts.host.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await place.bringIn(task.id, folder)
     // In the parent's files it may go together: but nobody could have checked it so.

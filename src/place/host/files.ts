@@ -7,7 +7,6 @@ import { oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../place.ts"
 import { at, type Checkout, shared } from "../worktree/checkout.ts"
 import { git, gitLine } from "../worktree/git.ts"
-import { refOf } from "../worktree/refs.ts"
 import { ignoredIn } from "../worktree/worktree.ts"
 import { filling, takeIn } from "./arriving.ts"
 import type { Ran, RunOptions } from "./fetching.ts"
@@ -40,39 +39,48 @@ type RunThere = (line: string, options?: RunOptions) => Promise<Ran>
 
 export type There = { readonly name: string; readonly run: RunThere; readonly rooms: Rooms }
 
+export type Sending = {
+  readonly taskID: string
+  readonly commit: string
+  /** Patterns of ignored files that go along. */
+  readonly copy: readonly string[]
+  /** Its folder is there, and goes on with what git ignores in it. */
+  readonly inPlace?: boolean
+}
+
 /**
  * Has a task's folder made on a host, of a commit that is kept here under a ref: as a bundle without what the host has.
  * Throws a `CallError` where its git is not there or too old.
  */
-export async function send(
-  there: There,
-  from: Checkout,
-  taskID: string,
-  commit: string,
-  copy: readonly string[],
-): Promise<void> {
+export async function send(there: There, from: Checkout, { taskID, commit, copy, inPlace }: Sending): Promise<void> {
   const { run, rooms } = there
   const known = await look(there)
-  const haves = await knownHere(from, known)
-  const needs = !known.includes(commit)
-  const ref = refOf("state", taskID)
-  const receive = (options: RunOptions, sent?: string) => {
-    const shallow = sent === undefined ? Promise.resolve([]) : shallowOf(from)
-    return shallow.then(async (shallow) =>
-      succeeded(there, await run(receiveScript({ rooms, taskID, commit, ref: sent, shallow }), options)),
-    )
+  const receive = async (options: RunOptions, ref?: string) => {
+    const shallow = ref === undefined ? [] : await shallowOf(from)
+    succeeded(there, await run(receiveScript({ rooms, taskID, commit, ref, shallow, inPlace }), options))
   }
-  if (!needs) await receive({})
+  const haves = await knownHere(from, known)
+  if (await isWithin(from, commit, haves)) await receive({})
   else
     await inFolder(async (folder) => {
       const bundle = join(folder, "there.bundle")
-      await git(["bundle", "create", "-q", bundle, ref, ...haves.map((have) => `^${have}`)], {
-        ...at(from),
-        timeLimit: LONG_MS,
-      })
+      const ref = `refs/superagents-outgoing/${taskID}`
+      await git(["update-ref", ref, commit], shared(from))
+      try {
+        const range = [ref, ...haves.map((have) => `^${have}`)]
+        await git(["bundle", "create", "-q", bundle, ...range], { ...at(from), timeLimit: LONG_MS })
+      } finally {
+        await git(["update-ref", "-d", ref], shared(from))
+      }
       await receive({ input: createReadStream(bundle, { highWaterMark: 65_536 }) }, ref)
     })
   await sendIgnored(there, from, taskID, await ignoredIn(from, copy))
+}
+
+/** True where a host that has these commits has that one, too: git makes no bundle of nothing. */
+async function isWithin(from: Checkout, commit: string, haves: readonly string[]): Promise<boolean> {
+  if (haves.length === 0) return false
+  return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], at(from))) === ""
 }
 
 /** Sends files that git ignores: those alone that the options name. What git has is there already, and stays. */
@@ -104,7 +112,7 @@ async function look(there: There): Promise<readonly string[]> {
       "place",
     )
   succeeded(there, ran)
-  return commits.filter((commit) => COMMIT.test(commit))
+  return commits.filter((each) => COMMIT.test(each))
 }
 
 /** Those of the host's commits that are here, too: what is sent is told from them. */

@@ -4,6 +4,7 @@ import { oneLine, tail } from "../../lib/text.ts"
 import {
   type EnterRequest,
   type MergeResult,
+  type NextState,
   type Place,
   PlaceError,
   type PutAway,
@@ -13,9 +14,10 @@ import {
   type Swept,
 } from "../place.ts"
 import type { CommandResult } from "../run-command.ts"
-import { checkoutOf } from "../worktree/checkout.ts"
+import { type Checkout, checkoutOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
-import { fetchHome, removeThere, send, settleIncoming, type There } from "./files.ts"
+import { marksTold } from "../worktree/welcome.ts"
+import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
 import { fitting } from "./fitting.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
@@ -51,7 +53,7 @@ export class HostPlace implements Place {
     return this.#worktrees.capture(taskID, folder)
   }
 
-  async enter({ taskID, folder, again = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
+  async enter({ taskID, folder, again = false, bringIn = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
     const stub = this.#stubOf(taskID)
     const doing = (what: Preparing | undefined) => this.#hosts.tell(stub, { type: "preparing", what })
     const { name } = this.#machine
@@ -65,11 +67,11 @@ export class HostPlace implements Place {
       const there = await this.#there(folder, contact)
       const far = folderIn(there.rooms, taskID)
       stub.sent = true
-      await this.#machine.inTurn(() => this.#send(there, folder, taskID, again))
+      const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
       signal?.throwIfAborted()
       await this.#setUp(far, taskID, timeLimit, signal)
       stub.far = { folder: far, session: await this.#session(stub, far, contact, again) }
-      return { directory: folder, told: welcome(name, far, again) }
+      return { directory: folder, told: welcome(name, far, again, begun) }
     } catch (error) {
       // What was sent there is taken away by what follows the run's end.
       if (!stub.sent) this.#machine.link.release(taskID)
@@ -87,8 +89,20 @@ export class HostPlace implements Place {
     return home !== undefined && home.commit === start && home.nested.length === 0
   }
 
-  bringIn(): Promise<MergeResult> {
-    return Promise.resolve({ kind: "nothing" })
+  /** Its work comes home, the parent's present state is brought into it here, and what comes of that goes there. */
+  async bringIn(taskID: string, folder: string): Promise<MergeResult> {
+    const there = await this.#there(folder)
+    const here = await checkoutOf(folder)
+    return this.#machine.inTurn(async () => {
+      const home = await this.#fetch(there, here, taskID)
+      const next = home && (await this.#worktrees.states?.next(taskID, folder, true))
+      if (!next) throw new CallError(`its folder on ${this.#machine.name} is gone, so it could not be checked there`)
+      if (next.conflicts.length > 0) return { kind: "conflict", files: next.conflicts }
+      if (next.commit === home.commit) return { kind: "nothing" }
+      await send(there, here, { taskID, commit: next.commit, copy: [], inPlace: true })
+      await next.settle()
+      return { kind: "merged", files: next.files, submodules: [] }
+    })
   }
 
   /** Runs a check where the task works. A cut does not end it: it is found again. */
@@ -112,11 +126,8 @@ export class HostPlace implements Place {
     const there = await this.#there(folder)
     const far = folderIn(there.rooms, taskID)
     const nested = await this.#machine.inTurn(async () => {
-      const to = await checkoutOf(folder)
-      const home = await fetchHome(there, to, taskID)
+      const home = await this.#fetch(there, await checkoutOf(folder), taskID)
       if (!home) return []
-      await writeRefs(to, taskID, { state: home.commit })
-      await settleIncoming(to, taskID)
       if (home.nested.length > 0) return home.nested
       await server.leave(far)
       await removeThere(there, taskID)
@@ -176,19 +187,42 @@ export class HostPlace implements Place {
     return { name, run, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
 
-  async #send(there: There, folder: string, taskID: string, again: boolean): Promise<void> {
+  /** Brings the present state of a task's folder home; undefined where there is none. */
+  async #fetch(there: There, to: Checkout, taskID: string): Promise<Home | undefined> {
+    const home = await fetchHome(there, to, taskID)
+    if (!home) return undefined
+    await writeRefs(to, taskID, { state: home.commit })
+    await settleIncoming(to, taskID)
+    return home
+  }
+
+  /** Sends the state that a run begins with: as for a worktree here, a later one with what its parent sees by now. */
+  async #send(
+    there: There,
+    folder: string,
+    taskID: string,
+    again: boolean,
+    bringIn: boolean,
+  ): Promise<Begun | undefined> {
     const from = await checkoutOf(folder)
+    const { copy } = this.#machine.settings
     if (again) {
       // What an earlier run could not bring home is fetched before its folder is made anew.
-      const left = await fetchHome(there, from, taskID)
-      if (left) await writeRefs(from, taskID, { state: left.commit })
+      await this.#fetch(there, from, taskID)
+      const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
+      if (next) {
+        await send(there, from, { taskID, commit: next.commit, copy })
+        await next.settle()
+        return { ...next, bringIn }
+      }
     }
     const commit = await readRef(from, "state", taskID)
     if (!commit)
       throw new CallError(
         `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
       )
-    await send(there, from, taskID, commit, this.#machine.settings.copy)
+    await send(there, from, { taskID, commit, copy })
+    return undefined
   }
 
   async #setUp(
@@ -232,7 +266,13 @@ export class HostPlace implements Place {
   }
 }
 
-const welcome = (host: string, folder: string, again: boolean): string =>
-  again
-    ? `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has your work so far, but not what git ignores. What you change is brought back when you are done, committed or not.`
-    : `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has what the agent that asks you sees, uncommitted work included, but not what git ignores. What you change is brought back when you are done, committed or not.`
+/** What a later run begins with, and whether its parent's present state was to be in it. */
+type Begun = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
+
+function welcome(host: string, folder: string, again: boolean, begun?: Begun): string {
+  const isPresent = begun?.bringIn && !begun.unsolved
+  const has = again
+    ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
+    : "what the agent that asks you sees, uncommitted work included"
+  return `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but not what git ignores. What you change is brought back when you are done, committed or not.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
+}

@@ -39,10 +39,12 @@ export type Receiving = {
   readonly ref?: string
   /** Commits whose parents are not here either. */
   readonly shallow: readonly string[]
+  /** The folder is there, and its state committed: it goes on with what git ignores in it. */
+  readonly inPlace?: boolean
 }
 
 /** Takes the bundle on its stdin into the store, and makes a task's folder of its commit. */
-export function receiveScript({ rooms, taskID, commit, ref, shallow }: Receiving): string {
+export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = false }: Receiving): string {
   const folder = quoted(folderIn(rooms, taskID))
   const bundle = quoted(`${rooms.room}/${taskID}.bundle`)
   const have = `refs/have/${taskID}`
@@ -56,10 +58,22 @@ export function receiveScript({ rooms, taskID, commit, ref, shallow }: Receiving
     `g fetch -q --no-tags --no-write-fetch-head --update-shallow ${bundle} +${ref}:${have} || { rm -f ${bundle}; exit 1; }`,
     `rm -f ${bundle}`,
   ]
-  return script(
+  const received = [
     `cd ${quoted(rooms.store)} || exit 1`,
     ...(ref === undefined ? [`g update-ref ${have} ${commit} || exit 1`] : take),
     `g cat-file -e ${commit}^{tree} || exit 1`,
+  ]
+  if (inPlace)
+    return script(
+      ...received,
+      `cd ${folder} || exit 1`,
+      // First on no branch: what the agent has made of its own stays where it is.
+      "g checkout -q --detach || exit 1",
+      `g reset -q --mixed refs/work/${taskID} || exit 1`,
+      `g checkout -q --detach --force ${commit} || exit 1`,
+    )
+  return script(
+    ...received,
     `rm -rf ${folder}`,
     "for n in 1 2 3; do",
     "  g worktree prune",

@@ -109,7 +109,8 @@ async function note(
   return left.map(({ commit }) => commit)
 }
 
-async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
+/** From now on the run has begun with it. */
+export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
   if (!toldFrom) return
   const start = await stamped(from, toldFrom, unreadable ?? (await withoutAt(from, refOf("start", taskID))))
@@ -156,7 +157,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
 }
 
 /** The state that is kept; where it was asked for, or after a conflict, with the parent's merged into it, marks included. */
-async function startOf(
+export async function startOf(
   ports: WorktreePorts,
   from: Checkout,
   { taskID, bringIn = false }: EnterRequest,

@@ -29,11 +29,16 @@ export function welcome(
     : "It has what the agent that asks you sees, uncommitted work included,"
   const lacks = unreadable.length > 0 ? ` It lacks what could not be read: ${named(unreadable)}.` : ""
   const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
-  if (conflicts.length === 0) return place
+  return `${place}${marksTold(conflicts, unsolved)}`
+}
+
+/** What an agent is told of conflict marks in its files; "" where there are none. */
+export function marksTold(conflicts: readonly string[], unsolved = false): string {
+  if (conflicts.length === 0) return ""
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
     : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
-  return `${place}\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
+  return `\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
 }
 
 const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")

@@ -1,7 +1,18 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { endLeftovers } from "../command-marks.ts"
-import type { Changed, EnterRequest, MergeResult, Place, PutAway, Ready, SharedPlaces, Shown, Swept } from "../place.ts"
+import type {
+  Changed,
+  EnterRequest,
+  KeptStates,
+  MergeResult,
+  Place,
+  PutAway,
+  Ready,
+  SharedPlaces,
+  Shown,
+  Swept,
+} from "../place.ts"
 import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
 import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
@@ -13,6 +24,7 @@ import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts }
 import { expireAside, sharedIn } from "./sharing.ts"
 import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
 import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
+import { statesIn } from "./states.ts"
 import { type Entered, welcome } from "./welcome.ts"
 import { unsavedWithin } from "./worktree.ts"
 
@@ -27,10 +39,12 @@ export class Worktrees implements Place {
   readonly #ports: WorktreePorts
 
   readonly shared: SharedPlaces
+  readonly states: KeptStates
 
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
     this.#ports = { fault: () => {}, ...ports }
     this.shared = sharedIn(this.#ports)
+    this.states = statesIn(this.#ports)
   }
 
   /**

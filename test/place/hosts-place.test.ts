@@ -1,0 +1,178 @@
+import { spawn } from "node:child_process"
+import { existsSync, mkdirSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
+import { HostPlace } from "../../src/place/host/host-place.ts"
+import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
+import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
+import { type Stub, stubOf } from "../../src/place/host/stub.ts"
+import { Repository } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** A place on another machine, by real git on both sides; the way there and the server are played. */
+
+let bench: Bench
+let user: Repository
+let far: string
+let stub: Stub
+let place: HostPlace
+let reaches: boolean
+let fails: RegExp | undefined
+
+const run = (line: string, { input, take }: RunOptions = {}): Promise<Ran> =>
+  new Promise((resolve, reject) => {
+    if (fails?.test(line)) return reject(new Error("cut"))
+    const child = spawn("/bin/sh", ["-c", line], { cwd: far, env: { PATH: process.env.PATH, HOME: far } })
+    const out: Uint8Array[] = []
+    let errors = ""
+    child.stdout.on("data", (chunk) => (take ? take(chunk) : out.push(chunk)))
+    child.stderr.on("data", (chunk) => (errors += chunk))
+    child.stdin.on("error", () => {})
+    child.on("error", reject)
+    child.on("close", (code) => resolve({ code, out: Buffer.concat(out), errors }))
+    const feed = async () => {
+      for await (const chunk of (input as AsyncIterable<Uint8Array>) ?? []) child.stdin.write(chunk)
+      child.stdin.end()
+    }
+    void feed()
+  })
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+  user.write("a", "one\ntwo\nthree\n").write("b", "b\n").write(".gitignore", "built\n").commit()
+  far = join(bench.folder, "far")
+  mkdirSync(far)
+  reaches = true
+  fails = undefined
+  const task = {
+    id: ID,
+    sessionID: "ses_1",
+    place: { kind: "big", folder: user.top },
+    description: "d",
+    agent: "build",
+  }
+  stub = { ...(stubOf(task as Task, true) as Stub), sent: false }
+  const contact = { skew: 0, cache: join(far, "cache"), server: { id: "1", version: "1.18.33" } }
+  const link = {
+    get contact() {
+      return reaches ? contact : undefined
+    },
+    use: () => {},
+    release: () => {},
+    reached: async () => contact,
+  }
+  const session = { id: "ses_far", skew: 0 }
+  const server = { leave: async () => {}, sessionOf: async () => session }
+  const machine = {
+    name: "big",
+    settings: { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" },
+    link,
+    server,
+    run,
+    inTurn: (work: () => unknown) => work(),
+  } as unknown as Machine
+  const hosts = { stubOf: () => stub, keyOf: () => "key", tell: () => {}, keep: async () => {} } as unknown as Hosts
+  place = new HostPlace(hosts, machine, bench.places, "")
+})
+afterEach(() => bench.close())
+
+const folder = () => folderIn(roomsIn(join(far, "cache"), "key"), ID)
+const there = () => new Repository(folder())
+
+const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
+  if (!more.again) await place.capture(ID, user.top)
+  return place.enter({ taskID: ID, folder: user.top, timeLimit: 0, ...more })
+}
+
+test("its work is kept here when it is put away, and nothing stays there", async () => {
+  await enter()
+  there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
+  expect(await place.isUntouched(ID, user.top)).toBe(false)
+  const put = await place.putAway(ID, user.top)
+  expect(put.files.toSorted()).toEqual(["a", "new"])
+  expect(existsSync(folder())).toBe(false)
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged" })
+  expect(user.read("new")).toBe("from there")
+})
+
+test("what the parent's folder has by now is brought in to be checked, and what git ignores there stays", async () => {
+  await enter()
+  there().git("checkout", "-q", "-b", "own")
+  there().write("a", "ONE\ntwo\nthree\n").write("built", "by hand")
+  user.write("a", "one\ntwo\nTHREE\n").write("users", "untracked")
+  expect(await place.bringIn(ID, user.top)).toMatchObject({ kind: "merged" })
+  expect(there().read("a")).toBe("ONE\ntwo\nTHREE\n")
+  expect(there().read("users")).toBe("untracked")
+  expect(there().read("built")).toBe("by hand")
+  const seen = await place.run(ID, "grep -c THREE a", { timeLimit: 0, signal: new AbortController().signal })
+  expect(seen).toMatchObject({ exitCode: 0 })
+  expect(await place.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  const before = user.read("a")
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect([before, user.read("a")]).toEqual(["one\ntwo\nTHREE\n", "ONE\ntwo\nTHREE\n"])
+})
+
+test("what does not go together with the parent's folder by now is told, and nothing is changed there", async () => {
+  await enter()
+  there().write("a", "agents\n")
+  user.write("a", "users\n")
+  expect(await place.bringIn(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
+  expect(there().read("a")).toBe("agents\n")
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+})
+
+test("what was brought in and could not be sent has changed nothing: its work is as it was", async () => {
+  await enter()
+  there().write("a", "ONE\ntwo\nthree\n")
+  user.write("b", "users\n")
+  fails = /reset -q --mixed/
+  await expect(place.bringIn(ID, user.top)).rejects.toThrow("cut")
+  fails = undefined
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect(user.read("b")).toBe("users\n")
+})
+
+test("a later run begins with what its parent sees by then, as in a worktree here", async () => {
+  await enter()
+  there().write("a", "ONE\ntwo\nthree\n")
+  await place.putAway(ID, user.top)
+  user.write("b", "changed since\n")
+  const { told } = await enter({ again: true, bringIn: true })
+  expect(told).toContain(
+    "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but not what git ignores.",
+  )
+  expect([there().read("a"), there().read("b")]).toEqual(["ONE\ntwo\nthree\n", "changed since\n"])
+  there().write("c", "c")
+  expect((await place.putAway(ID, user.top)).files.toSorted()).toEqual(["a", "c"])
+})
+
+test("a later run after a conflict gets the marks to solve, and its work is merged then", async () => {
+  await enter()
+  there().write("a", "agents\n")
+  await place.putAway(ID, user.top)
+  user.write("a", "users\n")
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["a"] })
+  const { told } = await enter({ again: true, bringIn: true })
+  expect(told).toContain("have conflict marks")
+  expect(there().read("a")).toContain("<<<<<<<")
+  there().write("a", "both\n")
+  await place.putAway(ID, user.top)
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect(user.read("a")).toBe("both\n")
+})
+
+test("without contact nothing is taken for done", async () => {
+  await enter()
+  there().write("a", "ONE\n")
+  reaches = false
+  await expect(place.putAway(ID, user.top)).rejects.toThrow("big cannot be reached now.")
+  await expect(place.bringIn(ID, user.top)).rejects.toThrow("big cannot be reached now.")
+  expect(stub.live).toBe(true)
+  reaches = true
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+})
