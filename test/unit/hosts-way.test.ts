@@ -295,7 +295,9 @@ describe("a connection", () => {
       await clock.advance(3000)
       lines[nth]?.ports.closed({ complaint: `${said}\r\n`, byItself: true, started: false })
     }
-    expect(await reached).toMatch(new RegExp(`^big could not be reached: ${said.replace(/[()"]/g, ".")}[.]?${advised}$`))
+    expect(await reached).toMatch(
+      new RegExp(`^big could not be reached: ${said.replace(/[()"]/g, ".")}[.]?${advised}$`),
+    )
   })
 
   test.each([

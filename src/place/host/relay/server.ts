@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -13,8 +13,8 @@ type Running = { readonly id: string; readonly port: number; readonly pid: numbe
 const HEALTH_MS = 5000
 const START_MS = 90_000
 const LOOK_MS = 100
-/** Whoever starts one and dies leaves a lock that is so old. */
-const STALE_LOCK_MS = 120_000
+/** A lock says at once whose it is. One that does not for so long is nobody's. */
+const NAMELESS_MS = 5000
 /** How often the server's watcher looks at the leases. */
 const WATCH_S = 2
 
@@ -51,8 +51,9 @@ export class Server {
   #running: Running | undefined
   #password = ""
   #hasTasks = false
-  /** Whether it answered when it was last asked; undefined where it was not. */
+  /** Whether it answered when it was last asked; undefined where it was not, since it still starts. */
   answers: boolean | undefined
+  #hasAnswered = false
   #asking = false
   #askedAt = 0
 
@@ -69,16 +70,26 @@ export class Server {
     while (Date.now() < deadline) {
       const found = await this.#find()
       if (found) return found
-      if (this.#lock()) {
+      // One that is alive and does not answer yet may have been begun by a relay that is gone.
+      if (!this.#isAlive() && this.#lock()) {
         try {
-          return (await this.#find()) ?? (await this.#begin())
+          const other = await this.#find()
+          if (other) return other
+          if (!this.#isAlive()) return await this.#begin()
         } finally {
           rmSync(this.#path("lock"), { recursive: true, force: true })
         }
       }
       await sleep(LOOK_MS)
     }
-    throw new Error("OpenCode there did not start")
+    throw new Error(
+      this.#isAlive() ? "OpenCode there is alive and does not answer" : "OpenCode there did not start in time",
+    )
+  }
+
+  #isAlive(): boolean {
+    const { pid } = this.#read() ?? {}
+    return pid !== undefined && lives(pid)
   }
 
   /** The near end is there: the lease is renewed, and the server asked whether it answers. */
@@ -89,7 +100,7 @@ export class Server {
     } catch {
       // A full disk ends no run at once: the server goes on for a while.
     }
-    if (this.#running && !this.#asking && Date.now() - this.#askedAt > HEALTH_MS / 2) void this.#ask()
+    if (this.#hasAnswered && !this.#asking && Date.now() - this.#askedAt > HEALTH_MS / 2) void this.#ask()
   }
 
   /** Nobody has a task here from this side. */
@@ -125,7 +136,7 @@ export class Server {
     if (!running) return undefined
     this.#running = running
     const version = await this.#health()
-    if (version !== undefined) return { id: running.id, version }
+    if (version !== undefined) return this.#answered(running, version)
     if (lives(running.pid)) return undefined
     this.#running = undefined
     return undefined
@@ -150,23 +161,26 @@ export class Server {
     }
   }
 
+  #answered({ id }: Running, version: string): Served {
+    this.#hasAnswered = true
+    return { id, version }
+  }
+
+  /** One starts it at a time. A lock whose holder has died is taken away, for the next attempt. */
   #lock(): boolean {
     try {
       mkdirSync(this.#path("lock"))
+      writeFileSync(this.#path("lock", "pid"), String(process.pid), { mode: 0o600 })
       return true
     } catch {
-      try {
-        if (Date.now() - statSync(this.#path("lock")).mtimeMs > STALE_LOCK_MS) rmdirSync(this.#path("lock"))
-      } catch {
-        // Another was quicker.
-      }
+      const holder = this.#number("lock", "pid")
+      const isStale = holder === undefined ? this.#isOld("lock") : !lives(holder)
+      if (isStale) rmSync(this.#path("lock"), { recursive: true, force: true })
       return false
     }
   }
 
   async #begin(): Promise<Served> {
-    const before = this.#read()
-    if (before && lives(before.pid)) throw new Error("OpenCode there is alive and does not answer")
     this.#password = randomBytes(24).toString("base64url")
     writeFileSync(this.#path("password"), this.#password, { mode: 0o600 })
     rmSync(this.#path("pid"), { force: true })
@@ -182,23 +196,36 @@ export class Server {
     const id = randomUUID()
     while (Date.now() < deadline) {
       await sleep(LOOK_MS)
-      const pid = this.#pid()
+      const pid = this.#number("pid")
       if (pid === undefined) continue
       if (!lives(pid)) throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
-      this.#running = { id, port, pid }
+      const running = { id, port, pid }
+      if (this.#running?.pid !== pid) this.#write(running)
+      this.#running = running
       const version = await this.#health()
-      if (version === undefined) continue
-      const written = this.#path(`server.${process.pid}`)
-      writeFileSync(written, JSON.stringify(this.#running), { mode: 0o600 })
-      renameSync(written, this.#path("server.json"))
-      return { id, version }
+      if (version !== undefined) return this.#answered(running, version)
     }
     throw new Error("OpenCode there did not start in time")
   }
 
-  #pid(): number | undefined {
+  /** Written down before it answers: where this relay ends, the next one waits for it, and begins no second one. */
+  #write(running: Running): void {
+    const written = this.#path(`server.${process.pid}`)
+    writeFileSync(written, JSON.stringify(running), { mode: 0o600 })
+    renameSync(written, this.#path("server.json"))
+  }
+
+  #isOld(name: string): boolean {
     try {
-      return Number(readFileSync(this.#path("pid"), "utf8")) || undefined
+      return Date.now() - statSync(this.#path(name)).mtimeMs > NAMELESS_MS
+    } catch {
+      return false
+    }
+  }
+
+  #number(...names: string[]): number | undefined {
+    try {
+      return Number(readFileSync(this.#path(...names), "utf8")) || undefined
     } catch {
       return undefined
     }

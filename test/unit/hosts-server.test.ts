@@ -1,0 +1,85 @@
+import { spawnSync } from "node:child_process"
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { Server } from "../../src/place/host/relay/server.ts"
+
+/** OpenCode's server on a host, played by a script: it takes its time, and relays die while it starts. */
+
+let root: string
+let state: string
+const before = { ...process.env }
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "superagents-serve-"))
+  state = join(root, "opencode-superagents/serve")
+  process.env.XDG_STATE_HOME = root
+})
+afterEach(() => {
+  for (const name of ["XDG_STATE_HOME", "SUPERAGENTS_BINARY"])
+    if (before[name] === undefined) delete process.env[name]
+    else process.env[name] = before[name]
+  const pid = pidOf()
+  if (pid) process.kill(pid, "SIGKILL")
+  rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+})
+
+const pidOf = (): number | undefined =>
+  existsSync(join(state, "pid")) ? Number(readFileSync(join(state, "pid"), "utf8")) || undefined : undefined
+
+const isAlive = (pid: number | undefined) => pid !== undefined && existsSync(`/proc/${pid}`)
+
+/** An OpenCode that answers after so many ms. */
+function opencode(after: number) {
+  const binary = join(root, "opencode")
+  const script = `
+    const port = Number(process.argv[process.argv.indexOf("--port") + 1])
+    const answer = (request, response) => response.end(JSON.stringify({ healthy: true, version: "1.18.33" }))
+    setTimeout(() => require("node:http").createServer(answer).listen(port, "127.0.0.1"), ${after})
+  `
+  writeFileSync(join(root, "server.cjs"), script)
+  writeFileSync(binary, `#!/bin/sh\nexec '${process.execPath}' '${join(root, "server.cjs")}' "$@"\n`)
+  chmodSync(binary, 0o755)
+  process.env.SUPERAGENTS_BINARY = binary
+}
+
+const server = () => new Server({ client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 })
+
+test("one that takes its time to start is not taken for silent", async () => {
+  opencode(1500)
+  const one = server()
+  let isUp = false
+  const started = one.start().finally(() => {
+    isUp = true
+  })
+  const answers = new Set<boolean | undefined>()
+  while (!isUp) {
+    one.seen()
+    answers.add(one.answers)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  expect((await started).version).toBe("1.18.33")
+  expect([...answers]).toEqual([undefined])
+})
+
+test("whoever died while it started one leaves no lock that holds", async () => {
+  opencode(0)
+  mkdirSync(join(state, "lock"), { recursive: true })
+  const { pid } = spawnSync("true")
+  writeFileSync(join(state, "lock/pid"), String(pid))
+  expect((await server().start()).version).toBe("1.18.33")
+})
+
+test("one that a relay began, and died over, is waited for, and no second one is begun", async () => {
+  opencode(2500)
+  const first = server().start()
+  while (!existsSync(join(state, "server.json"))) await new Promise((resolve) => setTimeout(resolve, 20))
+  const pid = pidOf()
+  // As where it is killed: its lock stays, and names a process that is gone.
+  writeFileSync(join(state, "lock/pid"), String(spawnSync("true").pid))
+  const second = await server().start()
+  expect(pidOf()).toBe(pid)
+  expect(isAlive(pid)).toBe(true)
+  expect((await first).id).toBe(second.id)
+})
