@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process"
 import {
   chmodSync,
   existsSync,
@@ -114,20 +113,29 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
 }
 
 /** How many sockets a process listens at. */
-export const listensAt = (pid: number): number => {
-  const listening = new Set(
-    execFileSync("sh", ["-c", "cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" {print $10}'"], {
-      encoding: "utf8",
-    })
-      .split("\n")
-      .filter(Boolean),
-  )
-  const sockets = readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+export const listensAt = (pid: number): number => socketsOf(pid).length
+
+/** The addresses at which a process listens, as its own network names them: `127.0.0.1:4096`. */
+export const socketsOf = (pid: number): readonly string[] => {
+  const listening = new Map<string, string>()
+  for (const table of ["tcp", "tcp6"])
+    for (const line of readFileSync(`/proc/${pid}/net/${table}`, "utf8").split("\n").slice(1)) {
+      const [, local = "", , state, , , , , , inode = ""] = line.trim().split(/\s+/)
+      if (state === "0A") listening.set(inode, addressOf(local))
+    }
+  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
     try {
-      return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? []
+      const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]
+      return (inode !== undefined && listening.get(inode)) || []
     } catch {
       return []
     }
   })
-  return sockets.filter((inode) => listening.has(inode)).length
+}
+
+/** Four bytes and a port in the kernel's own order; what is longer is left as it is. */
+const addressOf = (text: string): string => {
+  const [address = "", port = ""] = text.split(":")
+  const bytes = (address.length === 8 ? address.match(/../g) : undefined)?.reverse().map((each) => parseInt(each, 16))
+  return `${bytes?.join(".") ?? address}:${parseInt(port, 16)}`
 }

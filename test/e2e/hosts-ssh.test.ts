@@ -1,0 +1,187 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import { type Far, listensAt, socketsOf, startFar } from "../support/far.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+import { lacksSshd, type Sshd, startSshd } from "../support/sshd.ts"
+
+/**
+ * Tasks where a real sshd leads, which forwards nothing: in a network of its own, whose packets can be dropped, where
+ * this machine allows that, else on loopback.
+ */
+
+const problem = lacksSshd()
+
+let model: ScriptedModel
+let far: Far
+let sshd: Sshd
+let host: Host
+let user: Repository
+let session: string
+let listened: number
+
+beforeAll(async () => {
+  if (problem) return
+  model = await startModel()
+  far = await startFar(model)
+  sshd = await startSshd(far, model)
+  host = await startPlugged(model, { hosts: { big: "big" } }, { env: { PATH: sshd.path } })
+  listened = listensAt(host.pid)
+  user = new Repository(host.directory)
+}, 120_000)
+afterAll(async () => {
+  await host?.stop()
+  sshd?.stop()
+  await far?.stop()
+  await model?.close()
+})
+beforeEach(async ({ skip }) => {
+  skip(problem !== undefined, problem)
+  model.reset()
+  sshd.set("open")
+  user.commit("before the test")
+  session = await openSession(host)
+})
+
+const LONG = { timeout: 90_000 }
+const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
+const list = async () => (await tool("superagents_list", {})).output ?? ""
+const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
+
+/** A task there that works until it is let go; `begun` once it does. */
+const launched = async (prompt: string) => {
+  const at = (name: string) => join(far.root, `${prompt}.${name}`)
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    if (sinceUser.some(({ role }) => role === "tool")) return { text: `done: ${prompt}` }
+    const command = `touch '${at("begun")}'; until [ -e '${at("go")}' ]; do sleep 0.1; done; echo $HOME > ${prompt}.txt; touch '${at("done")}'`
+    return { tools: [{ name: "bash", args: { command, description: "works" } }] }
+  })
+  const { id } = launchedFrom(
+    await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big" }),
+  )
+  return {
+    id,
+    begun: () => eventually(() => existsSync(at("begun")), { ...LONG, message: () => `${host.logs()}\n${sshd.log()}` }),
+    goes: () => writeFileSync(at("go"), ""),
+    isDone: () => existsSync(at("done")),
+    /** Told once as completed, its file home, and nothing left. */
+    async ends() {
+      const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 90_000)
+      expect(hidden).toContain(`done: ${prompt}`)
+      expect(await output(id)).toContain(`+${far.home}`)
+      expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files")
+      expect(user.state()[`${prompt}.txt`]).toBe(`644 ${Buffer.from(`${far.home}\n`).toString("base64")}`)
+      expect(await notifications(host, session)).toHaveLength(1)
+      expect(far.folders()).toEqual([])
+      expect(user.worktrees()).toBe(1)
+    },
+  }
+}
+
+const hasContact = async () => !/no contact|connecting/.test(await list())
+
+test("a task works where the user's own ssh leads, and nothing listens that did not before", async () => {
+  const task = await launched("WORK")
+  await task.begun()
+  expect(sshd.clients()).toHaveLength(1)
+  expect(listensAt(host.pid)).toBe(listened)
+  for (const pid of sshd.clients()) expect(listensAt(pid)).toBe(0)
+  const server = far.serverPid() as number
+  expect(socketsOf(server)).toEqual([expect.stringMatching(/^127\.0\.0\.1:\d+$/)])
+  // The password lies in a file that its user alone may read: it is in no argument and in no log.
+  const password = readFileSync(join(far.stateFolder, "password"), "utf8")
+  expect(readFileSync(`/proc/${server}/cmdline`, "utf8")).not.toContain(password)
+  expect(far.log() + host.logs()).not.toContain(password)
+  task.goes()
+  await task.ends()
+}, 240_000)
+
+test("packets that are dropped for a while lose nothing", async () => {
+  const task = await launched("SHORT")
+  await task.begun()
+  sshd.set("dropped")
+  await sleep(4000)
+  sshd.set("open")
+  task.goes()
+  await task.ends()
+}, 240_000)
+
+test("a dead line is noticed within 15 s, and contact is there again within 15 s", async () => {
+  const task = await launched("DEAD")
+  await task.begun()
+  await eventually(hasContact, LONG)
+  sshd.set("dropped")
+  const lost = performance.now()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  const noticed = performance.now() - lost
+  task.goes()
+  await eventually(task.isDone, LONG)
+  await sleep(10_000)
+  sshd.set("open")
+  const back = performance.now()
+  await eventually(hasContact, LONG)
+  const again = performance.now() - back
+  console.log(
+    `dropped packets (${sshd.hasNetwork ? "a network of its own" : "loopback"}): noticed after ${seconds(noticed)}, contact ${seconds(again)} after the line was back`,
+  )
+  expect(noticed).toBeLessThan(15_000)
+  expect(again).toBeLessThan(15_000)
+  await task.ends()
+}, 240_000)
+
+const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
+
+test("a target that accepts and never answers holds nobody up, and is reached once it answers", async () => {
+  sshd.set("hangs")
+  sshd.kill()
+  const began = performance.now()
+  const task = await launched("HANGS")
+  expect(performance.now() - began).toBeLessThan(10_000)
+  await sleep(12_000)
+  expect(await list()).toMatch(/connecting to big|no contact with big/)
+  sshd.set("open")
+  await task.begun()
+  task.goes()
+  await task.ends()
+}, 240_000)
+
+test("a line of 200 kB/s and 300 ms is slow, and no more than that", async () => {
+  sshd.set("slow")
+  sshd.kill()
+  const task = await launched("SLOW")
+  await task.begun()
+  expect(await list()).not.toContain("no contact")
+  task.goes()
+  await task.ends()
+}, 240_000)
+
+test("a laptop that sleeps goes on where it was", async () => {
+  const task = await launched("SLEEP")
+  await task.begun()
+  sshd.kill("SIGSTOP")
+  process.kill(host.pid, "SIGSTOP")
+  task.goes()
+  await sleep(30_000)
+  process.kill(host.pid, "SIGCONT")
+  sshd.kill("SIGCONT")
+  await task.ends()
+}, 240_000)
+
+test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
+  const task = await launched("RESTART")
+  await task.begun()
+  await host.kill("SIGKILL")
+  await eventually(() => sshd.clients().length === 0, LONG)
+  await host.restart()
+  await eventually(async () => (await list()).includes(task.id), LONG)
+  expect(await notifications(host, session)).toEqual([])
+  task.goes()
+  await task.ends()
+  expect(model.requests.filter(({ firstUser }) => firstUser.startsWith("RESTART"))).toHaveLength(2)
+}, 240_000)
