@@ -1,133 +1,251 @@
+import { execFileSync } from "node:child_process"
 import { randomBytes } from "node:crypto"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { existsSync, readdirSync } from "node:fs"
+import { join } from "node:path"
+import { expect, test } from "vitest"
 import { Random } from "../simulation/random.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
+import { startModel } from "../support/model.ts"
 import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
+import { type Line, lacksSshd, startSshd } from "../support/sshd.ts"
 
 /**
- * Rounds under a seed: a task on another machine, and a fault in its middle. Each has one end and one notification, its
- * files come home byte for byte, and nothing is left on either side. `npm run test:hosts:faults` runs 300.
+ * Rounds under a seed: a task on another machine, and a fault at a random moment of its work. Each has one end and one
+ * notification, its files come home byte for byte, and nothing is left on either side. Rounds are lived in lanes, side
+ * by side: a machine here, one there with a clock of its own, and a line between them. `npm run test:hosts:faults`
+ * runs 300.
  */
 
-const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 8)
+const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 30)
 const SEED = Number(process.env.SUPERAGENTS_HOST_SEED ?? 20_260_730)
-
-let model: ScriptedModel
-let far: Far
-let host: Host
-let user: Repository
-
-beforeAll(async () => {
-  model = await startModel()
-  far = await startFar(model)
-  const hosts = { big: { command: far.command, unattended: 600_000, connectTimeout: 5000 } }
-  host = await startPlugged(model, { hosts, toasts: false })
-  user = new Repository(host.directory)
-}, 120_000)
-afterAll(async () => {
-  await host?.stop()
-  await far?.stop()
-  await model?.close()
-})
+const LANES = Math.min(ROUNDS, Number(process.env.SUPERAGENTS_HOST_LANES ?? 3))
+/** One round alone, to look into it. */
+const ONLY = process.env.SUPERAGENTS_HOST_ROUND
 
 const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
-/** What may happen to a task in its middle; true where its run cannot complete. */
-const FAULTS: Readonly<Record<string, (random: Random) => Promise<boolean>>> = {
-  async cut(random) {
-    far.cut("refused")
-    await pause(1000 + random.below(6000))
-    far.set("open")
+/** What puts another time before a process, where that is installed (libfaketime). */
+const FAKE_TIME = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+  .map((name) => `/usr/lib/${name}/faketime/libfaketime.so.1`)
+  .find((path) => existsSync(path))
+const CLOCKS = FAKE_TIME ? ["+0", "+1d", "-1d"] : ["+0"]
+
+type Lane = Awaited<ReturnType<typeof openLane>>
+
+/** Two machines and the line between them: a real sshd where there is one, else a command that leads to a second home. */
+const openLane = async (clock: string) => {
+  const model = await startModel()
+  const env: Record<string, string> =
+    clock === "+0" || !FAKE_TIME ? {} : { LD_PRELOAD: FAKE_TIME, FAKETIME: clock, DONT_FAKE_MONOTONIC: "1" }
+  const far = await startFar(model, env)
+  const sshd = lacksSshd() ? undefined : await startSshd(far, model)
+  const way = sshd ? { ssh: "big" } : { command: far.command }
+  const hosts = { big: { ...way, unattended: 600_000, connectTimeout: 5000 } }
+  const path = sshd && { env: { PATH: sshd.path } }
+  const host = await startPlugged(model, { hosts, toasts: false }, path)
+  const line = sshd ? { set: sshd.set, kill: sshd.kill, clients: sshd.clients } : lineOf(far)
+  const stop = async () => {
+    await host.stop()
+    // Whoever carried the connection ends with it.
+    await eventually(() => line.clients().length === 0 && far.transports().length === 0, { timeout: 15_000 }).finally(
+      async () => {
+        sshd?.stop()
+        await far.stop()
+        await model.close()
+      },
+    )
+  }
+  return { model, far, host, line, clock, user: new Repository(host.directory), sessions: [] as string[], stop }
+}
+
+/** The line to a second home: what is dropped is stopped, and what is slow hangs for as long. */
+const lineOf = (far: Far) => ({
+  set(to: Line) {
+    far.set(to === "open" || to === "refused" ? to : "hangs")
+    far.killTransports(to === "dropped" ? "SIGSTOP" : "SIGCONT")
+  },
+  kill: far.killTransports,
+  clients: far.transports,
+})
+
+const signal = (host: Host, name: NodeJS.Signals) => process.kill(host.pid, name)
+
+/** What may happen to a task while it works; true where its run may not complete. */
+const FAULTS: Readonly<Record<string, (lane: Lane, random: Random) => Promise<boolean>>> = {
+  async "packets dropped"({ line }, random) {
+    line.set("dropped")
+    await pause(1000 + random.below(39_000))
+    line.set("open")
     return false
   },
-  async hang(random) {
-    far.cut("hangs")
-    await pause(1000 + random.below(6000))
-    far.set("open")
+  async refused({ line }, random) {
+    line.set("refused")
+    line.kill()
+    await pause(1000 + random.below(10_000))
+    line.set("open")
     return false
   },
-  async "transport killed"() {
-    far.killTransports()
+  async hangs({ line }, random) {
+    line.set("hangs")
+    line.kill()
+    await pause(1000 + random.below(20_000))
+    line.set("open")
     return false
   },
-  async "transport stopped"(random) {
-    far.killTransports("SIGSTOP")
+  async slow({ line }, random) {
+    line.set("slow")
+    line.kill()
+    await pause(5000 + random.below(10_000))
+    line.set("open")
+    return false
+  },
+  async "transport killed"({ line }) {
+    line.kill()
+    return false
+  },
+  async "transport killed three times"({ line }, random) {
+    for (let times = 0; times < 3; times++) {
+      line.kill()
+      await pause(random.below(2500))
+    }
+    return false
+  },
+  async "transport stopped"({ line }, random) {
+    line.kill("SIGSTOP")
     await pause(1000 + random.below(14_000))
-    far.killTransports("SIGCONT")
+    line.kill("SIGCONT")
     return false
   },
-  async "server killed"() {
+  async "server killed"({ far }) {
     far.signalServer("SIGKILL")
     return true
   },
-  async "server stopped"(random) {
+  async "server stopped"({ far }, random) {
     far.signalServer("SIGSTOP")
     await pause(1000 + random.below(14_000))
     far.signalServer("SIGCONT")
     return false
   },
-  async "OpenCode killed"() {
+  async "OpenCode killed"({ host }) {
     await host.kill("SIGKILL")
     await host.restart()
     return false
   },
-  async "OpenCode killed while the way is cut"() {
-    far.cut("refused")
+  async "OpenCode killed while the way is cut"({ host, line }) {
+    line.set("dropped")
     await host.kill("SIGKILL")
     await host.restart()
     await pause(1000)
-    far.set("open")
+    line.set("open")
     return false
   },
+  async "a laptop's sleep"({ host, line }) {
+    line.kill("SIGSTOP")
+    signal(host, "SIGSTOP")
+    await pause(30_000)
+    signal(host, "SIGCONT")
+    line.kill("SIGCONT")
+    return false
+  },
+}
+
+const KINDS = Object.keys(FAULTS)
+
+/** What is left of tasks on either side. */
+const leftOf = ({ far, host, user }: Lane): readonly string[] => [
+  ...far.folders(),
+  ...far
+    .stores()
+    .flatMap((store) => [
+      ...refs(store, "refs/work"),
+      ...readdirSync(join(store, "..")).filter((name) => name.endsWith(".bundle")),
+    ]),
+  ...refs(host.directory, "refs/superagents-incoming"),
+  ...(user.worktrees() === 1 ? [] : ["a worktree here"]),
+]
+
+const refs = (folder: string, under: string) =>
+  execFileSync("git", ["-C", folder, "for-each-ref", "--format=%(refname)", under], { encoding: "utf8" })
+    .split("\n")
+    .filter(Boolean)
+
+const live = async (lane: Lane, round: number, kind: string) => {
+  const { model, far, host, user } = lane
+  const random = new Random(SEED * 1000 + round)
+  const prompt = `ROUND-${round}`
+  const bytes = randomBytes(1 + random.below(5000))
+  const works = 2000 + random.below(4000)
+  const session = await openSession(host)
+  user.commit("before")
+  model.reset()
+  const begun = join(far.root, `${prompt}.begun`)
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    if (sinceUser.some(({ role }) => role === "tool")) return { text: `done: ${prompt}` }
+    const command = `echo begun > ${prompt}.txt; touch '${begun}'; sleep ${works / 1000}; printf '${bytes.toString("base64")}' | base64 -d > ${prompt}.bin`
+    return { tools: [{ name: "bash", args: { command, description: "works" } }] }
+  })
+  const tool = (each: string, args: Record<string, unknown>) =>
+    callTool(host, model, session, each, args, { timeout: 120_000 })
+  const task = { description: prompt, prompt, agent: "general", place: "big" }
+  const { id } = launchedFrom(await tool("superagents_task", task))
+  await eventually(() => existsSync(begun), { timeout: 120_000, message: () => `it has begun\n${host.logs()}` })
+  // Its work, its end, and the way home of its files: a fault may strike in each.
+  await pause(random.below(works + 1500))
+  const mayBreak = await FAULTS[kind]?.(lane, random)
+  const [first] = await notified(host, session, 1, 180_000)
+  const isDone = first?.hidden.includes(`done: ${prompt}`)
+  if (!isDone) expect(mayBreak && first?.hidden).toContain("stopped while it worked")
+  await eventually(() => leftOf(lane).length === 0, {
+    timeout: 90_000,
+    message: () => `left: ${leftOf(lane)}\n${host.logs()}`,
+  })
+  const merged = await tool("superagents_task", { merge: id })
+  expect(merged.output, merged.error).toContain("Merged into your files")
+  const state = user.state()
+  expect(state[`${prompt}.txt`]).toBe(`644 ${Buffer.from("begun\n").toString("base64")}`)
+  if (isDone) expect(state[`${prompt}.bin`]).toBe(`644 ${bytes.toString("base64")}`)
+  lane.sessions.push(session)
+  return isDone ? "completed" : "interrupted"
 }
 
 test(
   `${ROUNDS} rounds of faults, seed ${SEED}`,
   async () => {
-    const random = new Random(SEED)
-    const names = Object.keys(FAULTS)
-    for (let round = 0; round < ROUNDS; round++) {
-      // Each fault once before any comes again.
-      const name = names[(round + SEED) % names.length] as string
-      const prompt = `ROUND-${round}`
-      const story = `round ${round} of seed ${SEED}: ${name}`
-      const bytes = randomBytes(1 + random.below(5000))
-      const ms = random.below(4000)
-      const session = await openSession(host)
-      user.commit("before")
-      model.reset()
-      model.use(({ sessionID, firstUser, sinceUser }) => {
-        if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
-        if (sinceUser.some(({ role }) => role === "tool")) return { text: `done: ${prompt}` }
-        const command = `echo begun > ${prompt}.txt; sleep ${(3000 + ms) / 1000}; printf '${bytes.toString("base64")}' | base64 -d > ${prompt}.bin`
-        return { tools: [{ name: "bash", args: { command, description: "works" } }] }
-      })
-      const tool = (each: string, args: Record<string, unknown>) =>
-        callTool(host, model, session, each, args, { timeout: 90_000 })
-      const { id } = launchedFrom(
-        await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big" }),
-      )
-      await eventually(async () => ((await tool("superagents_list", {})).output ?? "").includes("1 tool call"), {
-        timeout: 90_000,
-        message: () => `${story}: it has begun\n${host.logs()}`,
-      })
-      await pause(random.below(2000))
-      const isInterrupted = await FAULTS[name]?.(random)
-      const [first] = await notified(host, session, 1, 120_000)
-      expect(first?.hidden, story).toContain(isInterrupted ? "stopped while it worked" : `done: ${prompt}`)
-      await eventually(async () => far.folders().length === 0, { timeout: 60_000, message: story })
-      expect(user.worktrees(), story).toBe(1)
-      const merged = await tool("superagents_task", { merge: id })
-      expect(merged.output, `${story}: ${merged.error}`).toContain("Merged into your files")
-      const state = user.state()
-      expect(state[`${prompt}.txt`], story).toBe(`644 ${Buffer.from("begun\n").toString("base64")}`)
-      if (!isInterrupted) expect(state[`${prompt}.bin`], story).toBe(`644 ${bytes.toString("base64")}`)
-      expect(await notifications(host, session), story).toHaveLength(1)
+    const failures: string[] = []
+    const ends: Record<string, number> = {}
+    const rounds = ONLY === undefined ? Array.from({ length: ROUNDS }, (_, at) => at) : [Number(ONLY)]
+    const began = performance.now()
+    const run = async (nth: number) => {
+      const open = () => openLane(CLOCKS[nth % CLOCKS.length] as string)
+      let lane = await open()
+      for (let round = rounds.shift(); round !== undefined; round = rounds.shift()) {
+        const kind = KINDS[round % KINDS.length] as string
+        try {
+          const end = await live(lane, round, kind)
+          ends[`${kind}: ${end}`] = (ends[`${kind}: ${end}`] ?? 0) + 1
+        } catch (error) {
+          const failure = `round ${round} of seed ${SEED}, ${kind}, clock there ${lane.clock}: ${(error as Error).message}`
+          failures.push(failure)
+          console.error(failure)
+          await lane.stop().catch(() => {})
+          lane = await open()
+        }
+      }
+      // Long after its end, too, each was told once.
+      for (const session of lane.sessions) expect(await notifications(lane.host, session)).toHaveLength(1)
+      await lane.stop()
     }
+    await Promise.all(Array.from({ length: LANES }, (_, nth) => run(nth)))
+    const minutes = ((performance.now() - began) / 60_000).toFixed(1)
+    console.log(
+      `${ROUNDS} rounds in ${minutes} minutes, ${LANES} at once, ${lacksSshd() ? "second home" : "sshd"}, clocks ${CLOCKS.join(" ")}:`,
+      ends,
+    )
+    expect(failures).toEqual([])
   },
-  ROUNDS * 180_000,
+  120_000 + (ROUNDS * 180_000) / LANES,
 )
