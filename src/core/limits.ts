@@ -13,6 +13,12 @@ export type SlotLimits = {
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
+/** The model that a task asks now; undefined where its host chooses. */
+export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefined {
+  const model = modelOf(task)
+  return model && modelKey(model)
+}
+
 const never = () => false
 
 /**
@@ -40,8 +46,8 @@ export function admissible(
     if (task.place) add(byPlace, task.place.kind)
     if (waitsForOwn(task)) return
     add(byAgent, task.agent)
-    const model = modelOf(task)
-    if (model) add(byModel, modelKey(model))
+    const key = modelKeyOf(task)
+    if (key !== undefined) add(byModel, key)
   }
   for (const task of active) {
     if (!isQueued(task)) take(task)
@@ -54,8 +60,7 @@ export function admissible(
     // Whoever starts what nobody launched counts those; parked ones come back to their slots all the same.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
     if (!below(bySession.get(slotsOf(task)), most)) return false
-    const model = modelOf(task)
-    const key = model && modelKey(model)
+    const key = modelKeyOf(task)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
     if (key !== undefined && !below(byModel.get(key), limit)) return false
     if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return false

@@ -1,26 +1,22 @@
-import { type Clock, type Host, HostError, type Persona, type Prompt } from "../core/ports.ts"
+import { type Clock, HostError, type Persona } from "../core/ports.ts"
 import { isOwed, type Task } from "../core/task.ts"
 import { persistently } from "../lib/retry.ts"
 import { NOTICE_PARTS, type Notice } from "./compose.ts"
 import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
 import { isUnread, notificationID, promptOf } from "./message.ts"
 import { Pauses } from "./pauses.ts"
+import { Sender, type SenderPorts } from "./sender.ts"
 
 /** Waits before a send is tried again; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
-/** Waits before a look whether the host has stored the message. */
-const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 /** Steps of the wait for another end, so that the last of several wakes the parent for all. */
 const GATHER_STEP_MS = 250
 /** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
 const HELD_LOOK_MS = 2000
-/** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
-const WITHOUT_AGENT_FROM = 3
 /** How often an unanswered message is put before an idle parent again. */
 const MOST_NUDGES = 3
 
-export type OutboxPorts = {
-  readonly host: Host
+export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
   /** False where a task was forgotten meanwhile: nothing is told of it any more. */
   readonly isKnown: (taskID: string) => boolean
@@ -28,12 +24,8 @@ export type OutboxPorts = {
   readonly isLast: (task: Task) => boolean
   /** How long others that run are waited for, since they may end in the same moment. */
   readonly gatherMs: (task: Task) => number
-  /** False where the parent's model is not to be started by this: somebody or something has stopped it. */
-  readonly mayWake: (task: Task) => boolean
   /** True where the parent's model is at its limit; it is then noted, and started by `rouse` when that opens. */
   readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
-  /** Its model was started in the moment in which it was stopped. Must not reject. */
-  readonly silence: (parentID: string) => Promise<void>
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<Notice>
   /** Records how far a notification has come, and whether the answer is in it whole. Must not reject. */
@@ -53,10 +45,12 @@ export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
   readonly #pauses: Pauses
+  readonly #sender: Sender
 
   constructor(ports: OutboxPorts) {
     this.#ports = ports
     this.#pauses = new Pauses(ports.clock, ports.stopped)
+    this.#sender = new Sender(ports, this.#pauses)
   }
 
   /**
@@ -179,7 +173,7 @@ export class Outbox {
       if (!this.#isOpen(parentID, lane)) return
       if (!this.#ports.mayWake(owed.task)) break
       try {
-        await this.#start(waking, lane)
+        await this.#sender.start(waking, lane)
         lane.waking = { ...waking, nudges: 0 }
         break
       } catch {
@@ -189,31 +183,15 @@ export class Outbox {
     lane.owed = undefined
   }
 
-  /** Starts the parent's model by a message. Where it was stopped meanwhile, it is stopped again. */
-  async #start({ prompt, task }: Waking, lane: Lane): Promise<void> {
-    lane.isWaking = true
-    try {
-      await this.#ports.host.prompt(prompt)
-    } finally {
-      if (!this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
-      lane.isWaking = false
-    }
-  }
-
   /** What is stored is sent once more, as it stands there, unless it was answered. */
   async #rouse(task: Task): Promise<void> {
     const { parentID } = task
-    const { host, clock, stopped } = this.#ports
+    const { clock, stopped } = this.#ports
     // Nobody else wakes the parent for it: one call that fails may not be the end of that.
-    const ask = () => host.messagesSince(parentID, notificationID(host.messageID, task))
-    const since = await persistently(clock, stopped, ask)
-    const [stored] = since
-    if (!stored || !isUnread(since)) return
-    const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    const persona = await persistently(clock, stopped, () => this.#persona(parentID, 0))
-    if (stopped.aborted) return
+    const prompt = await persistently(clock, stopped, () => this.#sender.unanswered(task))
+    if (!prompt || stopped.aborted) return
     const lane = this.#lane(parentID)
-    lane.owed ??= { prompt: promptOf(host.messageID, task, { visible, hidden }, persona, false), task }
+    lane.owed ??= { prompt, task }
     if (lane.state !== "resting") return
     lane.state = "sending"
     await this.#drain(parentID, lane)
@@ -242,13 +220,12 @@ export class Outbox {
    * model waits for the turn's end.
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
-    const { host } = this.#ports
-    const { mayWake } = this.#ports
+    const { host, mayWake } = this.#ports
     const wakes = () => lane.owed !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
     while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
-        const reverted = (await host.parent(parentID))?.reverted === true
+        const reverted = await this.#sender.isReverted(parentID)
         if (!reverted && (wakes() || !(await host.activity()).has(parentID))) return
         if (lane.idled || (!reverted && wakes())) continue
         lane.state = reverted ? "until redone" : "until idle"
@@ -274,8 +251,8 @@ export class Outbox {
       await told(task, "confirmed", notice.handsOver)
       return true
     }
-    const persona = await this.#persona(task.parentID, attempt)
-    if ((await host.parent(task.parentID))?.reverted) {
+    const persona = await this.#sender.persona(task.parentID, attempt)
+    if (await this.#sender.isReverted(task.parentID)) {
       // By the time that it may, there may be other things to tell.
       if (attempt === 0) item.notice = undefined
       return false
@@ -292,8 +269,8 @@ export class Outbox {
     lane.idled = false
     const prompt = promptOf(this.#ports.host.messageID, task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)
-    else await this.#start({ prompt, task }, lane)
-    await this.#confirm(prompt)
+    else await this.#sender.start({ prompt, task }, lane)
+    await this.#sender.confirm(prompt)
     // It may have been stopped between the moment in which the host took this and that in which it began.
     if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
     await told(task, "confirmed", notice.handsOver)
@@ -302,25 +279,6 @@ export class Outbox {
     lane.owed = owes ? { prompt, task } : undefined
     if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
     return true
-  }
-
-  /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
-  async #persona(parentID: string, attempt: number): Promise<Persona | undefined> {
-    const { host } = this.#ports
-    const persona = await host.persona(parentID)
-    if (!persona || attempt < WITHOUT_AGENT_FROM) return persona
-    const agents = await host.agents()
-    return agents.some(({ name }) => name === persona.agent) ? persona : undefined
-  }
-
-  async #confirm(prompt: Prompt): Promise<void> {
-    // What starts no model is stored when the host has taken it.
-    const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
-    for (const delay of delays) {
-      await this.#pauses.for(delay)
-      if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
-    }
-    throw new HostError("The host took the notification but does not show it.")
   }
 
   #checkSoon(parentID: string, lane: Lane): void {
@@ -333,14 +291,11 @@ export class Outbox {
     const { prompt, task, nudges } = waking
     const since = await this.#ports.host.messagesSince(parentID, prompt.messageID)
     const nudge =
-      isUnread(since) &&
-      nudges < MOST_NUDGES &&
-      this.#ports.mayWake(task) &&
-      !(await this.#ports.host.parent(parentID))?.reverted
+      isUnread(since) && nudges < MOST_NUDGES && this.#ports.mayWake(task) && !(await this.#sender.isReverted(parentID))
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.nudges !== nudges) return
     if (nudge) {
       waking.nudges++
-      return this.#start({ prompt, task }, lane)
+      return this.#sender.start({ prompt, task }, lane)
     }
     lane.waking = undefined
     if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)

@@ -20,8 +20,8 @@ describe("the engine", () => {
       // By provider's model.
       "src/engine/gate/gates.ts #answering",
       "src/engine/gate/gates.ts #gates",
-      "src/engine/gate/gates.ts #unwoken",
       "src/engine/gate/unpaid.ts #refusals",
+      "src/engine/gate/unwoken.ts #tasks",
       // By agent and model: where a cache is known to be, and since when it is warm.
       "src/engine/launch/holding.ts #began",
       "src/engine/launch/holding.ts #cached",

@@ -11,19 +11,10 @@ import {
   went,
   withdrawn,
 } from "../../core/gate.ts"
-import { modelKey } from "../../core/limits.ts"
+import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
-import {
-  isActive,
-  isParked,
-  isQueued,
-  type Model,
-  modelOf,
-  type Parked,
-  type Reason,
-  type Task,
-} from "../../core/task.ts"
+import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -32,6 +23,7 @@ import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
 import type { Parts } from "../parts.ts"
 import { Notices } from "./notice.ts"
 import { Unpaid } from "./unpaid.ts"
+import { Unwoken } from "./unwoken.ts"
 
 export type GatePorts = {
   readonly conductor: Conductor
@@ -47,13 +39,6 @@ export type GatePorts = {
 /** A model that is at its limit, and until when; else when it is tried next. */
 export type Limit = Pick<Parked, "model" | "until" | "next">
 
-/** What an event tells of a refusal; undefined where it tells of none. */
-function refusalOf(event: HostEvent): Refusal | undefined {
-  if (event.type === "active") return event.activity.type === "retry" ? event.activity : undefined
-  if (event.type !== "error" || event.error.aborted) return undefined
-  return { message: event.error.message, ...event.refusal }
-}
-
 /**
  * The gates of the models that refused, one for each `provider/model`: who meets a closed one is parked, and goes on
  * when it opens. Nothing is kept of a model that was never refused.
@@ -67,8 +52,7 @@ export class Gates {
   readonly #unpaid = new Unpaid()
   readonly #notices: Notices
   readonly #instead: Instead
-  /** By model: the last that was told to each session whose model was not started for it. */
-  readonly #unwoken = new Map<string, readonly Task[]>()
+  readonly #unwoken = new Unwoken()
 
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
@@ -88,9 +72,8 @@ export class Gates {
 
   /** What its own session's host tells of a run: a refusal that passes closes its model's gate, an answer opens it. */
   hear(task: Task, event: HostEvent): void {
-    const model = modelOf(task)
-    if (!this.#parts.options.gate || !model) return
-    const key = modelKey(model)
+    const key = modelKeyOf(task)
+    if (!this.#parts.options.gate || key === undefined) return
     if (event.type === "answered") return this.#heardAnswer(task, key)
     const refusal = refusalOf(event)
     if (refusal) this.#heardRefusal(task, key, refusal)
@@ -108,15 +91,14 @@ export class Gates {
   keepsFromWaking(task: Task, model: Model | undefined): boolean {
     const gate = model && this.#gates.get(modelKey(model))
     if (!model || !gate || gate.opening) return false
-    const waiting = this.#unwoken.get(modelKey(model)) ?? []
-    this.#unwoken.set(modelKey(model), [...waiting.filter(({ parentID }) => parentID !== task.parentID), task])
+    this.#unwoken.note(modelKey(model), task)
     this.#ports.at(gate.opensAt)
     return true
   }
 
   /** Whether sessions are to be woken when a model opens. */
   get owesWaking(): boolean {
-    return this.#unwoken.size > 0
+    return !this.#unwoken.isEmpty
   }
 
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
@@ -139,7 +121,7 @@ export class Gates {
 
   /** A request of a run is about to be sent. True where it must not be: then the run is parked. */
   holds(task: Task): boolean {
-    const key = keyOf(task)
+    const key = modelKeyOf(task)
     const gate = key === undefined ? undefined : this.#gates.get(key)
     if (key === undefined || !gate || !isClosedFor(gate, task.id)) return false
     this.#park(task, key, gate)
@@ -150,7 +132,7 @@ export class Gates {
 
   /** Whether a task that waits for a slot may have none: its model's gate does not let it go. */
   closedFor(task: Task): boolean {
-    const key = keyOf(task)
+    const key = modelKeyOf(task)
     if (key === undefined) return false
     const gate = this.#gates.get(key)
     // A parked one was let go before it asks for a slot.
@@ -159,7 +141,7 @@ export class Gates {
 
   /** The limit that a task's model is at, for who is not to send requests now. */
   limitOf(task: Task): Limit | undefined {
-    const model = keyOf(task)
+    const model = modelKeyOf(task)
     const gate = model && this.#gates.get(model)
     if (!gate || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
     return { model, ...(gate.told ? { until: gate.opensAt } : { next: gate.opensAt }) }
@@ -241,7 +223,7 @@ export class Gates {
     this.#goRound(key, gate, now)
     // Where nobody is parked who could try, a session that is woken does.
     const isOpen = gate.opening !== undefined || (waiting.length === 0 && now >= gate.opensAt && this.#unwoken.has(key))
-    if (isOpen) this.#wakeAll(key)
+    if (isOpen) for (const task of this.#unwoken.take(key)) this.#ports.rouse(task)
     if (waiting.length === 0) {
       // Where it is still closed its time may be over: whoever comes is looked at then.
       if (!isOpen || !this.#gates.delete(key)) return
@@ -269,20 +251,13 @@ export class Gates {
     this.#instead.choose(tired, gate.told ? `limit until ${moment(gate.opensAt, now)}` : "limit")
   }
 
-  #wakeAll(key: string): void {
-    const unwoken = this.#unwoken.get(key) ?? []
-    this.#unwoken.delete(key)
-    // They were told by then.
-    for (const task of unwoken) this.#ports.rouse({ ...task, delivery: { state: "none" } })
-  }
-
   /**
    * Those who wait for a model: the parked, the longest first, then those that have not begun. Who may go on and waits
    * for a slot waits for the model again where that has closed meanwhile.
    */
   #waiting(key: string): readonly Task[] {
     const { store } = this.#parts
-    const own = store.active().filter((task) => keyOf(task) === key)
+    const own = store.active().filter((task) => modelKeyOf(task) === key)
     const gate = this.#gates.get(key)
     const gone = gate?.opening?.gone ?? []
     const goesOn = ({ id }: Task) => gate?.opening !== undefined && (gone.includes(id) || store.run(id)?.goesOn)
@@ -296,7 +271,7 @@ export class Gates {
   /** Whether a run that went is still one that asks this model. */
   #asks(id: string, key: string): boolean {
     const task = this.#parts.store.get(id)
-    return task !== undefined && isActive(task) && keyOf(task) === key && !this.#waitsForOthers(task)
+    return task !== undefined && isActive(task) && modelKeyOf(task) === key && !this.#waitsForOthers(task)
   }
 
   #waitsForOthers = ({ id }: Task): boolean => this.#parts.store.run(id)?.stage === "waiting"
@@ -317,9 +292,11 @@ export class Gates {
   }
 }
 
-const keyOf = (task: Task): string | undefined => {
-  const model = modelOf(task)
-  return model && modelKey(model)
+/** What an event tells of a refusal; undefined where it tells of none. */
+function refusalOf(event: HostEvent): Refusal | undefined {
+  if (event.type === "active") return event.activity.type === "retry" ? event.activity : undefined
+  if (event.type !== "error" || event.error.aborted) return undefined
+  return { message: event.error.message, ...event.refusal }
 }
 
 const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>

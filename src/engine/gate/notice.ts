@@ -1,6 +1,6 @@
 import type { Gate } from "../../core/gate.ts"
-import { modelKey } from "../../core/limits.ts"
-import { isUnattended, modelOf, type Task } from "../../core/task.ts"
+import { modelKeyOf } from "../../core/limits.ts"
+import { isUnattended, type Task } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { count } from "../../lib/text.ts"
 import { tellIdle } from "../conductor/telling.ts"
@@ -106,14 +106,9 @@ export class Notices {
 }
 
 const concerned = ({ store }: Parts, model: string): readonly Task[] =>
-  store.active().filter((task) => task.run.parked?.model === model || (isWaiting(task) && keyOf(task) === model))
+  store.active().filter((task) => task.run.parked?.model === model || (isWaiting(task) && modelKeyOf(task) === model))
 
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
-
-const keyOf = (task: Task): string => {
-  const model = modelOf(task)
-  return model ? modelKey(model) : ""
-}
 
 function headline(model: string, { told, opensAt }: Gate, now: number): string {
   return `${model} is at its limit${told ? " until" : ", next try"} ${moment(opensAt, now)}`
