@@ -1,9 +1,9 @@
 import { type Clock, HostError, type Persona } from "../core/ports.ts"
 import { isOwed, type Task } from "../core/task.ts"
 import { persistently } from "../lib/retry.ts"
-import { NOTICE_PARTS, type Notice } from "./compose.ts"
+import type { Notice } from "./compose.ts"
 import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
-import { isUnread, notificationID, promptOf } from "./message.ts"
+import { isUnread, promptOf } from "./message.ts"
 import { Pauses } from "./pauses.ts"
 import { Sender, type SenderPorts } from "./sender.ts"
 
@@ -185,16 +185,15 @@ export class Outbox {
 
   /** What is stored is sent once more, as it stands there, unless it was answered. */
   async #rouse(task: Task): Promise<void> {
-    const { parentID } = task
     const { clock, stopped } = this.#ports
     // Nobody else wakes the parent for it: one call that fails may not be the end of that.
     const prompt = await persistently(clock, stopped, () => this.#sender.unanswered(task))
     if (!prompt || stopped.aborted) return
-    const lane = this.#lane(parentID)
+    const lane = this.#lane(task.parentID)
     lane.owed ??= { prompt, task }
     if (lane.state !== "resting") return
     lane.state = "sending"
-    await this.#drain(parentID, lane)
+    await this.#drain(task.parentID, lane)
   }
 
   /** Tries until it is told, the parent is gone or nothing is to be told any more. */
@@ -243,11 +242,9 @@ export class Outbox {
   /** False where nothing may be sent any more: that it may was seen before the message was made. */
   async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<boolean> {
     const { host, told } = this.#ports
-    const { wake, maybeTold } = item
     item.notice ??= await this.#ports.compose(task)
-    const { notice } = item
-    const id = notificationID(this.#ports.host.messageID, task)
-    if (maybeTold && attempt === 0 && (await host.hasMessage(task.parentID, id, NOTICE_PARTS))) {
+    const { notice, wake, maybeTold } = item
+    if (maybeTold && attempt === 0 && (await this.#sender.isThere(task))) {
       await told(task, "confirmed", notice.handsOver)
       return true
     }
@@ -267,7 +264,7 @@ export class Outbox {
     // Whoever opens the model's gate rouses it anew, perhaps while it is still being sent.
     if (closed) item.wake = false
     lane.idled = false
-    const prompt = promptOf(this.#ports.host.messageID, task, notice, persona, !(last && wakes))
+    const prompt = promptOf(host.messageID, task, notice, persona, !(last && wakes))
     if (prompt.noReply) await host.prompt(prompt)
     else await this.#sender.start({ prompt, task }, lane)
     await this.#sender.confirm(prompt)

@@ -1,5 +1,6 @@
 import { type Host, HostError, type Persona, type Prompt } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
+import { NOTICE_PARTS } from "./compose.ts"
 import type { Lane, Waking } from "./lane.ts"
 import { isUnread, notificationID, promptOf } from "./message.ts"
 import type { Pauses } from "./pauses.ts"
@@ -30,6 +31,12 @@ export class Sender {
   /** True while the session's user has undone something of it: any message would delete that for good. */
   async isReverted(parentID: string): Promise<boolean> {
     return (await this.#ports.host.parent(parentID))?.reverted === true
+  }
+
+  /** True where the parent holds the whole notification of a run's end. */
+  isThere(task: Task): Promise<boolean> {
+    const { host } = this.#ports
+    return host.hasMessage(task.parentID, notificationID(host.messageID, task), NOTICE_PARTS)
   }
 
   /** What the parent holds of a run's end as a message that starts its model; undefined where it was answered. */

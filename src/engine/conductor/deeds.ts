@@ -11,20 +11,18 @@ import { hintOf } from "../talk/notes.ts"
 import { messageOf as messageFor, promptOf } from "../talk/say.ts"
 import type { Entry } from "../tasks/entry.ts"
 import type { Answers } from "./answers.ts"
-import { runCheck } from "./check.ts"
+import { Checking, type CheckingPorts } from "./checking.ts"
 import { homeOf } from "./home.ts"
-import type { Merging, Places } from "./places.ts"
+import type { Merging } from "./places.ts"
 import { stopSession } from "./stopping.ts"
 import { tellIdle } from "./telling.ts"
 import type { Values } from "./values.ts"
 
-export type DeedPorts = {
-  readonly places: Places
+export type DeedPorts = CheckingPorts & {
   readonly answers: Answers
   readonly values: Values
   readonly teams: TeamDeeds
   readonly field: FieldDeeds
-  readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
 }
 
 /** What is done for teams. */
@@ -44,10 +42,12 @@ const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "validate"
 export class Deeds {
   readonly #parts: Parts
   readonly #ports: DeedPorts
+  readonly #checking: Checking
 
   constructor(parts: Parts, ports: DeedPorts) {
     this.#parts = parts
     this.#ports = ports
+    this.#checking = new Checking(parts, ports)
   }
 
   isOfTurn(command: Command): boolean {
@@ -99,7 +99,7 @@ export class Deeds {
       case "validate":
         return back({ type: "validated", found: await this.#ports.values.in(task, command.text) })
       case "check":
-        return back({ type: "checked", result: await this.#firstCheck(entry, task, command.runs) })
+        return back({ type: "checked", result: await this.#checking.atEnd(entry, task, command.runs) })
       case "close":
         return this.#close(entry, task, command, back)
       case "leave":
@@ -189,45 +189,6 @@ export class Deeds {
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
   }
 
-  async #firstCheck(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
-    // Where nothing was changed there is nothing to check; but of tries nothing else tells which is good.
-    if (!task.part && (await this.#ports.places.isUntouched(task)))
-      return { command: task.run.check ?? "", passed: false, runs: 0, how: "nothing was changed" }
-    return this.#check(entry, task, runs)
-  }
-
-  #check(entry: Entry, task: Task, runs: number, folder?: string): Promise<CheckResult | undefined> {
-    const stop = new AbortController()
-    entry.stop = stop
-    const result = this.#inspected(task, this.#run(task, runs, stop.signal, folder))
-    entry.held = result.catch(() => {})
-    return result
-  }
-
-  /** What checks a completed task's work once more before it is merged; whoever halts the run stops all of that. */
-  #merging(entry: Entry): Merging {
-    const stop = new AbortController()
-    entry.stop = stop
-    this.#parts.store.noticed(entry.task.id)
-    const runs = entry.run?.check?.runs ?? 0
-    return {
-      signal: stop.signal,
-      check: (task, folder) => this.#inspected(task, this.#run(task, runs, stop.signal, folder)),
-    }
-  }
-
-  /** Runs a check in the task's place, or in a folder here. */
-  async #run(task: Task, runs: number, signal: AbortSignal, folder?: string): Promise<CheckResult | undefined> {
-    const where = folder ?? this.#parts.host.folderOf(task.sessionID)
-    const run = folder === undefined ? await this.#ports.places.runner(task) : undefined
-    return runCheck(this.#parts, task, runs, signal, { folder: where, run })
-  }
-
-  async #inspected(task: Task, checking: Promise<CheckResult | undefined>): Promise<CheckResult | undefined> {
-    const result = await checking
-    return result && this.#ports.home.inspected(task, result)
-  }
-
   /** Never rejects: an end is told even where its session could not be read. */
   async #close(entry: Entry, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
@@ -241,7 +202,7 @@ export class Deeds {
   }
 
   async #leave(entry: Entry, { task, merge }: Of<"leave">): Promise<Input> {
-    const merging = merge ? this.#merging(entry) : undefined
+    const merging = merge ? this.#checking.merging(entry) : undefined
     // What still runs there would write into what is kept, and be in the way of its removal.
     await entry.held
     if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }

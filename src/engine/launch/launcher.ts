@@ -1,17 +1,14 @@
-import { isDeepStrictEqual } from "node:util"
 import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
-import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
+import type { Rule } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
-import { isActive, isBriefed, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
+import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
 import { PATIENT_MS, persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
-import { HERE } from "../../place/here.ts"
-import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind } from "../../place/place.ts"
 import type { Ledgers } from "../../results/ledger.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
@@ -23,18 +20,15 @@ import {
   authorize,
   type Caller,
   chooseModel,
-  defaultsOf,
   deniedAt,
   depthBelow,
-  findAgent,
   fingerprint,
-  modelNamed,
-  modelOf,
   permit,
   refuseUnpaid,
   riderOf,
   rulesFor,
 } from "./checks.ts"
+import { chosenBy, placeIn, wholeOf } from "./choice.ts"
 import { filesOf } from "./mentions.ts"
 import { itemsOf, permitItems, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
@@ -89,7 +83,7 @@ export class Launcher {
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
     // Each part of a team is told for itself, and has a place of its own.
     const isTeam = given.tries !== undefined || given.each !== undefined
-    const place = this.#placeIn(given)
+    const place = placeIn(this.#ports.kinds, given)
     const items = await itemsOf(given, caller, this.#parts)
     const request = { ...given, place, schema, items, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
     const [agents, parent, persona] = await Promise.all([
@@ -98,7 +92,9 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const { agent, model } =
-      request.fork === "whole" ? riderOf(request, persona, options) : await this.#chosen(request, agents, persona)
+      request.fork === "whole"
+        ? riderOf(request, persona, options)
+        : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
     refuseUnpaid(this.#ports.unpaid(model))
     if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
@@ -106,47 +102,10 @@ export class Launcher {
     const draft = { agent, model, depth, fingerprint: mark }
     const denied = deniedAt(depth, options)
     const rules = rulesFor(parent, denied)
-    const whole = this.#wholeOf(request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
+    const whole = wholeOf(this.#parts, request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
     const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
     return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
-  }
-
-  async #chosen(
-    { agent: name = "", model, place }: LaunchRequest,
-    agents: readonly AgentInfo[],
-    persona: Persona | undefined,
-  ): Promise<Persona> {
-    // On another machine are other agents and models: that is looked at there.
-    if (place !== undefined && kindOf(this.#ports.kinds, place).outlives) {
-      const own = agents.find((each) => each.name === name)?.model ?? persona?.model
-      return { agent: name, model: model === undefined ? own : modelNamed(this.#parts, model) }
-    }
-    const agent = findAgent(name, agents)
-    if (model) return { agent: agent.name, model: await chooseModel(this.#parts, model) }
-    const { model: set } = defaultsOf(this.#parts.options, agent.name)
-    const own = set === undefined ? agent.model : await modelOf(this.#parts, set, `option agents.${agent.name}.model`)
-    return { agent: agent.name, model: own ?? persona?.model }
-  }
-
-  /** How a fork begins with its parent's own bytes; undefined where it is not to. */
-  #wholeOf(
-    { fork, place }: LaunchRequest,
-    { sessionID }: Caller,
-    { agent, model, persona, denied, rules }: Persona & { persona?: Persona; denied: readonly string[]; rules: Rules },
-  ): WholeRequest | undefined {
-    const { store, options } = this.#parts
-    const isOwn = agent === persona?.agent && isDeepStrictEqual({ ...model }, { ...persona.model })
-    const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place === undefined
-    if (fork !== "whole" && !isChoice) return undefined
-    const task = store.bySession(sessionID)
-    return {
-      choice: fork === "whole" ? "asked" : "cheaper",
-      rules,
-      refused: denied,
-      rides: task?.fork?.rides ?? sessionID,
-      briefed: task !== undefined && isBriefed(task),
-    }
   }
 
   /** What is found, or what a launch under way brings, or what `make` makes. */
@@ -301,18 +260,6 @@ export class Launcher {
     }
   }
 
-  /** The name of a place of its own, if it is to have one. Throws a `CallError` where there is none of that name. */
-  #placeIn({ place: asked, tries, guard, fork }: LaunchRequest): string | undefined {
-    const { kinds } = this.#ports
-    const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
-    if (place === undefined || place === HERE) return undefined
-    const what = tries === undefined ? guard && "guard" : "tries"
-    if (what && !kindOf(kinds, place).isShared)
-      throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
-    if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
-    return place
-  }
-
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
     if (place === undefined) return {}
     return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
@@ -328,9 +275,6 @@ export class Launcher {
     })
   }
 }
-
-const NO_FORK =
-  "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
 
 /** 0 turns a limit off. */
 const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({

@@ -83,6 +83,13 @@ export class Household {
   /** Takes back the writing of its tasks' ends that is about to come. */
   unrecord?: () => void
 
+  /** The session's own task is forgotten: what was paid for it counts for whoever pays for the session above. */
+  bequeath(heir: Household | undefined): void {
+    if (heir) heir.forgotten = [...heir.forgotten, ...this.forgotten]
+    this.forgotten = []
+    this.left = NO_FIGURES
+  }
+
   reset(): void {
     this.launches = []
     this.droppedUnread = 0

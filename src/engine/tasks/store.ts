@@ -1,9 +1,8 @@
 import type { Message } from "../../core/ports.ts"
 import { addFigures, type Figures, isActive, isOwed, isQueued, NO_FIGURES, type Task } from "../../core/task.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
-import { lastSignIn } from "../../core/verdict.ts"
+import { foreignRun, readRun, takenRun } from "../recover/foreign.ts"
 import { type ActiveRun, newRun } from "../run/active-run.ts"
-import { messagesTold } from "../run/told.ts"
 import { Entry, Household } from "./entry.ts"
 
 type Changed = (before: Task, after: Task, event: TaskEvent) => void
@@ -172,15 +171,9 @@ export class TaskStore {
     const entry = this.#link(task)
     this.#active.delete(task.id)
     entry.borrowed = true
-    if (isActive(task) || isOwed(task)) {
-      this.#foreign.add(task.id)
-      const known =
-        entry.run?.custody === "ours" || entry.run?.generation !== task.run.generation ? undefined : entry.run
-      entry.run = known ?? newRun(task, isActive(task) ? "working" : "telling", task.run.createdAt, "foreign")
-    } else {
-      this.#foreign.delete(task.id)
-      entry.run = undefined
-    }
+    entry.run = foreignRun(task, entry.run)
+    if (entry.run) this.#foreign.add(task.id)
+    else this.#foreign.delete(task.id)
     this.noticed(task.id)
   }
 
@@ -191,7 +184,7 @@ export class TaskStore {
     this.#active.delete(id)
     this.#foreign.add(id)
     entry.borrowed = true
-    entry.run = newRun(entry.task, "working", entry.task.run.createdAt, "foreign")
+    entry.run = takenRun(entry.task)
     this.noticed(id)
   }
 
@@ -199,9 +192,7 @@ export class TaskStore {
   readForeign(id: string, messages: readonly Message[]): void {
     const entry = this.#entries.get(id)
     if (!entry || !this.#foreign.has(id)) return
-    const run = entry.run ?? newRun(entry.task, "working", 0, "foreign")
-    const fresh = newRun(entry.task, run.stage, Math.max(entry.task.run.createdAt, lastSignIn(messages)), run.custody)
-    entry.run = { ...fresh, orphaned: run.orphaned, told: messagesTold(fresh.told, messages) }
+    entry.run = readRun(entry.task, entry.run, messages)
     this.noticed(id)
   }
 
@@ -248,10 +239,7 @@ export class TaskStore {
     const household = this.#households.get(task.parentID)
     if (household && this.#bySession.has(task.parentID)) household.left = this.#tookWith(task)
     const own = this.#households.get(task.sessionID)
-    if (own) own.left = NO_FIGURES
-    // What its own forgotten tasks have cost is paid for by whoever pays for it.
-    if (own && household) household.forgotten = [...household.forgotten, ...own.forgotten]
-    if (own) own.forgotten = []
+    own?.bequeath(household)
     if (own?.children.size === 0) this.#households.delete(task.sessionID)
     this.#entries.delete(id)
     this.#bySession.delete(task.sessionID)

@@ -1,0 +1,51 @@
+import type { CheckResult } from "../../core/receipt.ts"
+import type { Task } from "../../core/task.ts"
+import type { Parts } from "../parts.ts"
+import type { Entry } from "../tasks/entry.ts"
+import { runCheck } from "./check.ts"
+import type { Merging, Places } from "./places.ts"
+
+export type CheckingPorts = {
+  readonly places: Places
+  readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
+}
+
+/** The checks of runs: each has its own way to be stopped, and whoever closes the run waits for its end. */
+export class Checking {
+  readonly #parts: Parts
+  readonly #ports: CheckingPorts
+
+  constructor(parts: Parts, ports: CheckingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** The check of a run that is about to end as completed; `runs`: how often it ran before. */
+  async atEnd(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
+    // Where nothing was changed there is nothing to check; but of tries nothing else tells which is good.
+    if (!task.part && (await this.#ports.places.isUntouched(task)))
+      return { command: task.run.check ?? "", passed: false, runs: 0, how: "nothing was changed" }
+    const stop = new AbortController()
+    entry.stop = stop
+    const result = this.#inspected(task, runs, stop.signal)
+    entry.held = result.catch(() => {})
+    return result
+  }
+
+  /** What checks a completed task's work once more before it is merged; whoever halts the run stops all of that. */
+  merging(entry: Entry): Merging {
+    const stop = new AbortController()
+    entry.stop = stop
+    this.#parts.store.noticed(entry.task.id)
+    const runs = entry.run?.check?.runs ?? 0
+    return { signal: stop.signal, check: (task, folder) => this.#inspected(task, runs, stop.signal, folder) }
+  }
+
+  /** Runs a check in the task's place, or in a folder here. */
+  async #inspected(task: Task, runs: number, signal: AbortSignal, folder?: string): Promise<CheckResult | undefined> {
+    const where = folder ?? this.#parts.host.folderOf(task.sessionID)
+    const run = folder === undefined ? await this.#ports.places.runner(task) : undefined
+    const result = await runCheck(this.#parts, task, runs, signal, { folder: where, run })
+    return result && this.#ports.home.inspected(task, result)
+  }
+}
