@@ -18,6 +18,9 @@ describe("the engine", () => {
     )
     expect(kept.toSorted()).toEqual([
       // By provider's model.
+      "src/engine/conductor/notices.ts #gathering",
+      "src/engine/conductor/notices.ts #owed",
+      "src/engine/conductor/notices.ts #told",
       "src/engine/gate/gates.ts #answering",
       "src/engine/gate/gates.ts #gates",
       "src/engine/gate/unpaid.ts #refusals",
@@ -77,11 +80,10 @@ describe("the engine", () => {
       "src/engine/conductor/conductor.ts",
       "src/engine/conductor/home.ts",
       "src/engine/conductor/journal.ts",
+      "src/engine/conductor/notices.ts",
       "src/engine/conductor/outbox.ts",
-
       "src/engine/conductor/recovery.ts",
       "src/engine/conductor/stopping.ts",
-      "src/engine/gate/notice.ts",
     ])
   })
 })

@@ -3,9 +3,9 @@ import { modelKeyOf } from "../../core/limits.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { count } from "../../lib/text.ts"
-import { tellIdle } from "../conductor/telling.ts"
 import type { Parts } from "../parts.ts"
 import type { Note } from "../talk/notes.ts"
+import { tellIdle } from "./telling.ts"
 
 /** A gate that is closed for less than this is nobody's news. */
 const WORTH_TELLING_MS = 5000
