@@ -113,5 +113,4 @@ const BESIDE = "five siblings of one message: read anew by each but the first"
 const ASKED = "five siblings of one message: first answer's beginning → the last is asked"
 const UNHELD = "five siblings without a cache: first asked → last asked"
 const STEP = "a thread's turn of seven steps: read anew at a step beside what is new, the most"
-const ANSWERS =
-  "5 short answers that come together: what the parent reads in the end (arguments of later contracts left out)"
+const ANSWERS = "5 short answers that come together: what the parent reads in the end"

@@ -1,7 +1,6 @@
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { callBoard, idIn, saidIn, taskOf } from "../../test/support/board.ts"
 import { type Form, textsIn } from "../../test/support/cache.ts"
-import { withoutLater } from "../../test/support/definitions.ts"
 import { ask, callTools, openSession } from "../../test/support/drive.ts"
 import type { Host } from "../../test/support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../../test/support/model.ts"
@@ -177,26 +176,19 @@ type Offered = {
   readonly function: { readonly name: string; readonly description?: string; readonly parameters: object }
 }
 
-/**
- * What a model reads of a request: definitions, texts and calls, without the JSON around them. `later`: what the
- * arguments of later contracts take, which is not counted into `all`; `task`: what the definition of OpenCode's own does.
- */
+/** What a model reads of a request: definitions, texts and calls, without the JSON around them. `task`: what the definition of OpenCode's own does. */
 export const readBy = ({ body, messages }: ModelRequest) => {
   const weigh = (...texts: readonly string[]) => texts.reduce((sum, text) => sum + countTokens(text), 0)
-  const define = ({ function: { name, description = "", parameters } }: Offered) => {
-    const tokens = weigh(name, description, JSON.stringify(withoutLater(parameters)))
-    return { name, tokens, later: weigh(name, description, JSON.stringify(parameters)) - tokens }
-  }
+  const define = ({ function: { name, description = "", parameters } }: Offered) => ({
+    name,
+    tokens: weigh(name, description, JSON.stringify(parameters)),
+  })
   const said = messages.map(({ content, tool_calls = [] }) => {
     const parts = Array.isArray(content) ? content.map(({ text }) => String(text ?? "")) : [String(content ?? "")]
     const calls = tool_calls.flatMap(({ function: { name, arguments: given } }) => [name, given])
     return weigh(...parts, ...calls)
   })
   const defined = ((body.tools ?? []) as Offered[]).map(define)
-  const sum = (numbers: readonly number[]) => numbers.reduce((all, each) => all + each, 0)
-  return {
-    all: sum([...defined.map(({ tokens }) => tokens), ...said]),
-    later: sum(defined.map(({ later }) => later)),
-    task: defined.find(({ name }) => name === "task")?.tokens ?? 0,
-  }
+  const all = [...defined.map(({ tokens }) => tokens), ...said].reduce((sum, tokens) => sum + tokens, 0)
+  return { all, task: defined.find(({ name }) => name === "task")?.tokens ?? 0 }
 }

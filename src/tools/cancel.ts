@@ -7,21 +7,14 @@ import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderCancelled } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
-const DESCRIPTION =
-  "Stop background tasks of this session. Give exactly one argument. What they had written stays readable."
+const DESCRIPTION = "Stop background tasks. Give exactly one argument. What they had written stays readable."
 
 export function cancelTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
       task_id: z.string().max(MOST_ID_CHARS).optional().describe("Id, or enough of its beginning."),
-      batch: z
-        .string()
-        .trim()
-        .min(1)
-        .max(MOST_BATCH_CHARS)
-        .optional()
-        .describe("Its name, or the id of one of its tasks."),
+      batch: z.string().trim().min(1).max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
       all: z.boolean().optional(),
     },
     async run(args, context) {

@@ -8,7 +8,7 @@ import { renderList, renderNone } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 
 const DESCRIPTION =
-  "List this session's background tasks: status, phase, time, tool calls, tokens and cost. To find an id or see what is left, not in a loop to wait."
+  "List this session's background tasks with status, time and cost: to find an id or see what is left."
 
 /** `limits` on what tasks may spend: the list says how much of them is used. */
 export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
@@ -16,7 +16,7 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
     description: DESCRIPTION,
     args: {
       status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
-      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Its name, or the id of one of its tasks."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
     },
     run({ status, batch }, { sessionID }) {
       const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })

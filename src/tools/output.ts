@@ -12,24 +12,19 @@ const MOST_BLOCK_MS = 600_000
 /** More than any answer has; the schema would else name the largest integer. */
 const MOST_OFFSET = 1_000_000_000
 
-const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is. Returns at once.
+const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is.
 
-You are told when a task ends: do not call this in a loop to wait, but for an answer, or the rest of one, that the message did not bring. Read a long one on with \`offset\`. \`block: true\` waits for the end: only when you cannot go on without this answer.`
+For an answer, or the rest of one (\`offset\`), that the message of its end did not bring; not for waiting in a loop. Returns at once; \`block: true\` waits for the end: only when you cannot go on without this answer.`
 
 /** `patience`: after how many ms a question that nobody answers is refused, 0 for never. */
 export function outputTool(manager: TaskManager, patience: number): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning; or a batch: all its answers."),
+      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning; or a batch."),
       block: z.boolean().optional(),
-      timeout: z
-        .int()
-        .min(1)
-        .max(MOST_BLOCK_MS)
-        .optional()
-        .describe(`Most ms to wait: default ${DEFAULT_BLOCK_MS}, at most ${MOST_BLOCK_MS}.`),
-      offset: z.int().min(0).max(MOST_OFFSET).optional().describe("First character to show."),
+      timeout: z.int().min(1).max(MOST_BLOCK_MS).optional().describe(`Most ms to wait, default ${DEFAULT_BLOCK_MS}.`),
+      offset: z.int().min(0).max(MOST_OFFSET).optional(),
     },
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
       const ids = manager.idsOf(task_id, context.sessionID)

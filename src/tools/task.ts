@@ -27,24 +27,22 @@ const MOST_TRIES = 5
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
 
 const descriptionOf = ({ notifyAnswerChars, wake, resumable, fork, nativeTask }: TextOptions): string =>
-  `Hand work to another agent, which does it in the background while you go on.
+  `Hand work to another agent, which does it in the background while you go on; several in one message run side by side.
 
-You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} Do not sleep, poll or ask for the status to wait: with nothing else to do, say that you are waiting and end your turn. Before your final answer, cancel what you no longer need.
+You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} With nothing else to do, say that you are waiting and end your turn: do not sleep, poll or ask for the status. Before your final answer, cancel what you no longer need.
 
-For what can go on beside your own work: searches, reviews, research, builds, independent changes; several in one message run side by side. If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; what one or two calls settle, do yourself.
+If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; what one or two calls settle, do yourself.
 
 - fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.
 - \`fork: true\`: it has this conversation as its past, long tool results cut.${fork.whole === "never" ? "" : WHOLE_MODE}${resumable.length > 0 ? resumeMode(resumable) : ""}
-- \`tell\` with \`prompt\` alone: say something to a task at work, which reads it at its next step.
-- \`merge\` alone: bring what an ended task changed in its worktree into your files, uncommitted.
+- \`tell\`, a task id, with \`prompt\` alone: say something to a task at work; it reads it at its next step.
 
-Agents that write must not touch the same files, or have \`place: "worktree"\`.`
+Agents that write need files of their own, or \`place: "worktree"\`.`
 
-const WHOLE_MODE =
-  ' `"whole"`: uncut, for your own agent and model: cheaper for a few steps, since it is read from the cache.'
+const WHOLE_MODE = ' `"whole"`: uncut, for your own agent and model; read from the cache, so cheaper for a few steps.'
 
 const resumeMode = (resumable: Options["resumable"]): string =>
-  `\n- \`resume\` with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
+  `\n- \`resume\`, a task id, with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
 
 /** Sessions of which it is remembered what limits they were told of last. */
 const MOST_SESSIONS = 256
@@ -150,26 +148,31 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
   const id = text(MOST_ID_CHARS)
   return {
     description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user."),
-    prompt: text(MOST_PROMPT_CHARS).optional().describe("The task. Needed unless you merge."),
-    agent: text(200).optional().describe("Who does it. New tasks need this and description."),
+    prompt: text(MOST_PROMPT_CHARS).optional(),
+    agent: text(200).optional().describe("New tasks need this and description."),
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
-    resume: id.optional().describe("Task id."),
-    tell: id.optional().describe("Task id."),
-    unpark: id.optional().describe("Task id: try now what is parked at a provider's limit."),
-    model: text(200).optional().describe("provider/model or provider/model#variant, if not the agent's or yours."),
+    resume: id.optional(),
+    tell: id.optional(),
+    unpark: id.optional().describe("Id of a parked task: try it now."),
+    model: text(200).optional().describe("provider/model or provider/model#variant."),
     place: z
       .enum(kinds.flatMap(({ names }) => names))
       .optional()
-      .describe([...kinds.map(({ described }) => described), "Default: here."].filter(Boolean).join(" ")),
+      .describe(
+        kinds
+          .map(({ described }) => described)
+          .filter(Boolean)
+          .join(" "),
+      ),
     merge: z
       .union([z.boolean(), text(MOST_ID_CHARS)])
       .optional()
-      .describe("true with a worktree: merge when completed. Task id or batch: merge that now."),
+      .describe(
+        "Bring its worktree's changes into your files, uncommitted: true, when completed; a task id or batch alone, now.",
+      ),
     check: text(MOST_CHECK_CHARS)
       .optional()
-      .describe(
-        "Command that must succeed before it counts as completed, say `npm test`. A resume needs it again, unless it merges.",
-      ),
+      .describe("Command that must pass before it counts as completed, say `npm test`. A resume needs it again."),
     guard: z
       .array(text(MOST_GLOB_CHARS))
       .min(1)
@@ -183,19 +186,19 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       )
       .optional()
       .describe(
-        "Several at once, each in a worktree, or a list of models, cheap first, in turn: the first to pass `check` comes home.",
+        "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` comes home.",
       ),
     each: z
       .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])
       .optional()
       .describe(
-        "Items, or a file of them (.json, .jsonl, lines): one run each, `prompt` with {{item}} or {{item.field}}.",
+        "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
       ),
     schema: z
       .union([z.looseObject({}), text(1000)])
       .optional()
-      .describe("JSON Schema, or a .json file of one: the answer is JSON that is valid against it."),
-    batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks of one effort."),
+      .describe("JSON Schema of the answer, or its .json file."),
+    batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
     timeout: z
       .int()
       .min(1)
@@ -208,6 +211,6 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     after: z
       .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
       .optional()
-      .describe("Task ids, or a batch: starts when they have completed, with their answers before its prompt."),
+      .describe("Task ids or a batch: begins when they have completed, with their answers."),
   }
 }

@@ -57,7 +57,7 @@ test("five short answers cost a parent at most what OpenCode's own tasks do, `ta
   const readIn = async (bench: Bench) => readBy((await readAnswers(bench)).at(-1) as ModelRequest)
   const [own, without, both] = [await readIn(theirs), await readIn(lean), await readIn(whole)]
   console.log(
-    `five short answers: native ${own.all}, plugin ${without.all}, with \`task\` (${both.task} tokens) ${both.all}; for later contracts' arguments ${without.later} more`,
+    `five short answers: native ${own.all}, plugin ${without.all}, with \`task\` (${both.task} tokens) ${both.all}`,
   )
   expect(without.task).toBe(0)
   expect(without.all).toBeLessThanOrEqual(own.all)

@@ -1,15 +1,13 @@
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { expect, test } from "vitest"
 import { z } from "zod"
+import { type Definition, shorten } from "../../src/host/opencode/definition.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
-import { withoutLater } from "../support/definitions.ts"
 import { Rig } from "../support/rig.ts"
 
-/** Every request of every session that is offered the tools pays for their definitions. */
-const MOST_TOKENS = 1650
-/** The same without the arguments that came with later contracts. */
-const MOST_BEFORE = 1300
+/** Every request of every session that is offered the tools pays for their definitions, with every argument there is. */
+const MOST_TOKENS = 1300
 
 /** What OpenCode 1.18.33 has without any configuration, as it describes them. */
 const AGENTS = [
@@ -27,18 +25,45 @@ const AGENTS = [
   { name: "plan", description: "Plan mode. Disallows all edit tools." },
 ].map((agent) => ({ ...agent, mode: "all" as const }))
 
-test(`the five definitions take at most ${MOST_BEFORE} o200k tokens, ${MOST_TOKENS} with later contracts' arguments`, () => {
+test(`the five definitions take at most ${MOST_TOKENS} o200k tokens`, () => {
   const { manager, options } = new Rig()
   const counts = Object.entries(toolsFor(manager, options)).map(([name, tool]) => {
     const description = name === "superagents_task" ? withAgents(tool.description, AGENTS) : tool.description
-    const whole = z.toJSONSchema(z.object(tool.args), { io: "input" })
-    const weigh = (parameters: object) => encode(JSON.stringify({ name, description, parameters })).length
-    return { name, all: weigh(whole), before: weigh(withoutLater(whole)) }
+    const shown: Definition = { description, jsonSchema: z.toJSONSchema(z.object(tool.args), { io: "input" }) }
+    shorten(shown)
+    return { name, tokens: encode(JSON.stringify({ name, description, parameters: shown.jsonSchema })).length }
   })
-  const all = counts.reduce((sum, each) => sum + each.all, 0)
-  const before = counts.reduce((sum, each) => sum + each.before, 0)
-  const each = counts.map(({ name, all: tokens }) => `${name} ${tokens}`).join(", ")
-  console.log(`definitions: ${all} tokens (${each}), ${before} without later contracts' arguments`)
-  expect(before).toBeLessThanOrEqual(MOST_BEFORE)
+  const all = counts.reduce((sum, { tokens }) => sum + tokens, 0)
+  console.log(`definitions: ${all} tokens (${counts.map(({ name, tokens }) => `${name} ${tokens}`).join(", ")})`)
   expect(all).toBeLessThanOrEqual(MOST_TOKENS)
+})
+
+test("what is shown of a schema has neither its language's name nor empty lists of properties, and no word less", () => {
+  const each = { anyOf: [{ type: "array", items: { type: "object", properties: {} } }, { type: "string" }] }
+  const properties = { each, schema: { description: "A schema.", type: "object", properties: {} }, none: null }
+  const definition: Definition = {
+    description: "x",
+    jsonSchema: { $schema: "https://json-schema.org", type: "object", properties, required: ["each"] },
+  }
+  const given = definition.jsonSchema
+  shorten(definition)
+  expect(definition.jsonSchema).toEqual({
+    type: "object",
+    required: ["each"],
+    properties: {
+      each: { anyOf: [{ type: "array", items: { type: "object" } }, { type: "string" }] },
+      schema: { description: "A schema.", type: "object" },
+      none: null,
+    },
+  })
+  // The host hands over the same one with every request: what it became is the same, too.
+  const again: Definition = { description: "x", jsonSchema: given }
+  shorten(again)
+  expect(again.jsonSchema).toBe(definition.jsonSchema)
+  const without: Definition = { description: "x", jsonSchema: { type: "object" } }
+  shorten(without)
+  expect(without.jsonSchema).toEqual({ type: "object", properties: {} })
+  const other: Definition = { description: "x" }
+  shorten(other)
+  expect(other).toEqual({ description: "x" })
 })

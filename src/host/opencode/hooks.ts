@@ -11,6 +11,7 @@ import { renderForCompaction } from "../../tools/render-list.ts"
 import { withAgents } from "../../tools/task.ts"
 import type { Tool } from "../../tools/tool.ts"
 import type { OpencodeConnection } from "./connect.ts"
+import { shorten } from "./definition.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import { type Guest, guestOf } from "./hub.ts"
 import { NativeTask } from "./native-task.ts"
@@ -60,6 +61,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   const hostTools = Object.entries({ ...tools, ...board?.tools }).map(
     ([name, tool]) => [name, toHostTool(tool, surroundings)] as const,
   )
+  const ours = new Set(hostTools.map(([name]) => name))
   return {
     // Read by the host at the first request to a model, when it is known whether the tools can work.
     get tool() {
@@ -88,6 +90,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         for (const notice of connection.notices.splice(0)) host.toast({ ...notice, variant: "warning" })
         if (unsuitable && !told) host.toast({ title: WRONG_HOST, message: unsuitable, variant: "error" })
         told ||= unsuitable !== undefined
+        if (ours.has(toolID)) shorten(output)
         const tool = toolID === TASK_TOOL ? tools[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
