@@ -29,11 +29,11 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
   routes.post("/", async (context) => {
     const { session, ...given } = await bodyOf(context, launch)
     const called = await (session === undefined ? launchInNew(given) : launchIn(session, given))
-    return context.json(done(called), 201)
+    return context.json(done(source(), called, now()), 201)
   })
   routes.post("/cancel", async (context) => {
     const { agents } = source()
-    const ids = chosen(await bodyOf(context, selection)).map(({ task }) => task.id)
+    const ids = chosen(source(), await bodyOf(context, selection)).map(({ task }) => task.id)
     // The newest first: those that wait for others come after them, and are ended for what they are.
     const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
     return context.json({ stopped: ended.flat() })
@@ -41,9 +41,9 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
   for (const act of ["tell", "resume", "unpark"] as const)
     routes.post(`/:id/${act}`, async (context) => {
       const given = await bodyOf(context, args)
-      return context.json(done(await call(find(context), act, given)))
+      return answer(context, act, given)
     })
-  routes.post("/:id/merge", async (context) => context.json(done(await call(find(context), "merge", {}))))
+  routes.post("/:id/merge", (context) => answer(context, "merge", {}))
   return routes
 
   async function launchIn(session: string, given: Readonly<Record<string, unknown>>): Promise<Called> {
@@ -64,35 +64,34 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
     }
   }
 
-  function call({ task }: TaskView, act: "tell" | "resume" | "unpark" | "merge", given: object): Promise<Called> {
+  async function answer(context: Context, act: "tell" | "resume" | "unpark" | "merge", given: object) {
+    const { task } = find(source(), context)
     const { id, parentID } = task
     if (act === "resume" && isUnattended(task))
       throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)
-    return presentPerson(source()).call({ ...given, [act]: id }, parentID)
+    const called = await presentPerson(source()).call({ ...given, [act]: id }, parentID)
+    return context.json(done(source(), called, now()))
   }
+}
 
-  /** Running tasks of this process, oldest first. */
-  function chosen(given: z.output<typeof selection>): readonly TaskView[] {
-    const { agents } = source()
-    const running = agents
-      .list()
-      .filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
-    if ("all" in given) return running
-    if ("ids" in given) return running.filter(({ task }) => given.ids.includes(task.id))
-    const one = agents.get(given.batchOf)?.task
-    return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
-  }
+/** Running tasks of this process, oldest first. */
+function chosen({ agents }: Source, given: z.output<typeof selection>): readonly TaskView[] {
+  const running = agents.list().filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
+  if ("all" in given) return running
+  if ("ids" in given) return running.filter(({ task }) => given.ids.includes(task.id))
+  const one = agents.get(given.batchOf)?.task
+  return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
+}
 
-  function find(context: Context): TaskView {
-    const view = source().agents.get(context.req.param("id") ?? "")
-    if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
-    return view
-  }
+/** The task that the address names. */
+function find({ agents }: Source, context: Context): TaskView {
+  const view = agents.get(context.req.param("id") ?? "")
+  if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
+  return view
+}
 
-  function done({ taskID, text }: Called): Done {
-    const { agents } = source()
-    const view = agents.get(taskID)
-    if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
-    return { agent: agentRow(view, agents.isForeign(taskID), now()), text }
-  }
+function done({ agents }: Source, { taskID, text }: Called, now: number): Done {
+  const view = agents.get(taskID)
+  if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
+  return { agent: agentRow(view, agents.isForeign(taskID), now), text }
 }

@@ -3,6 +3,7 @@ import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 import { FakeClock } from "../support/fake-clock.ts"
+import { FakePerson } from "../support/fake-person.ts"
 import { live, pageTests } from "../support/page.ts"
 
 /** What is typed and what is asked before it is lost. */
@@ -311,6 +312,29 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.goBack()
     expect(await page.evaluate(() => (window as unknown as { heard: Promise<string> }).heard)).toMatch(/\/new$/)
     await page.locator(".sheet").getByLabel("Title").waitFor()
+  })
+
+  test("tries a task of another machine again on that machine, unless another place is chosen", async () => {
+    const [agents, person] = [new FakeAgents(), new FakePerson()]
+    const place = { kind: "big", folder: "", merge: false }
+    agents.set(viewOf({ task: { id: "bg_far00000", place } }))
+    person.onCall = () => ({ taskID: "bg_far00000", text: "" })
+    const web = await serve({ agents, person })
+    const { page } = await open(web.link, { hash: "#/launch/bg_far00000" })
+    const sheet = page.locator(".sheet")
+    const launchIn = async (place?: string) => {
+      await page.evaluate('location.hash = "#/launch/bg_far00000"')
+      await sheet.getByLabel(/^What it is to do/).fill("Once more")
+      if (place) await sheet.getByLabel("Where it works").selectOption(place)
+      await sheet.getByRole("button", { name: "Launch", exact: true }).click()
+      await sheet.getByRole("heading", { name: "Try again" }).waitFor({ state: "detached" })
+      return person.calls.at(-1)?.args.place
+    }
+    expect([await launchIn(), await launchIn("worktree"), await launchIn("here")]).toEqual([
+      "big",
+      "worktree",
+      undefined,
+    ])
   })
 
   test("keeps the focus in the sheet when what was pressed goes", async () => {

@@ -19,61 +19,25 @@ type Acting = {
   readonly changed: () => Promise<unknown>
 }
 
+type Open = "tell" | "resume" | undefined
+
 /** What a person can do with a background task, for what it is now. */
 export function Acts(props: Acting) {
-  const confirm = createConfirm()
-  const [form, setForm] = createSignal<"tell" | "resume">()
-  const agent = () => props.agent
-  const running = () => isActive(agent())
-  const ours = () => !agent().foreign
-  /** One of the board goes on with its board task. */
-  const launched = () => agent().boardTask === undefined
-  const resumable = () => state.limits?.resumable.includes(agent().status) ?? false
-  const stop = async () => {
-    const text = `Stop "${isolated(agent().description)}"? What it has written stays readable.`
-    if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
-  }
-  const stopMerge = async () => {
-    const text = `Stop what is still done to merge "${isolated(agent().description)}"? Its work is kept, and can be merged later.`
-    if (await confirm.ask(text, "Stop it")) await api.cancelAgent(agent().id)
-  }
-  const goOn = async () => props.onSaid((await api.unpark(agent().id)).text)
-  const merge = async () => {
-    const { text } = await api.merge(agent().id)
-    await props.changed()
-    props.onSaid(text)
-  }
+  const [form, setForm] = createSignal<Open>()
+  const toggle = (name: Open) => setForm(form() === name ? undefined : name)
+  const running = () => isActive(props.agent)
+  const ours = () => !props.agent.foreign
   return (
     <>
       <div class="button-row">
         <Show when={ours() && running()}>
-          <FormButton
-            label="Say something …"
-            kind="main"
-            open={() => setForm(form() === "tell" ? undefined : "tell")}
-          />
-          <Show when={isParked(agent())}>
-            <Action label="Go on now" run={goOn} onError={props.onError} />
-          </Show>
-          <Action label="Stop" kind="danger" run={stop} onError={props.onError} />
+          <FormButton label="Say something …" kind="main" open={() => toggle("tell")} />
+          <ActsWhileRunning {...props} />
         </Show>
         <Show when={ours() && !running()}>
-          <Show when={agent().merging}>
-            <Action label="Stop its merge" kind="danger" run={stopMerge} onError={props.onError} />
-          </Show>
-          <Show when={agent().unmerged}>
-            <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
-          </Show>
-          <Show when={launched() && resumable()}>
-            <FormButton label="Resume …" open={() => setForm(form() === "resume" ? undefined : "resume")} />
-          </Show>
-          <Show when={launched()}>
-            <a class="button" href={launchLink(agent().id)}>
-              Try again …
-            </a>
-          </Show>
+          <ActsAfterEnd {...props} resume={() => toggle("resume")} />
         </Show>
-        <ThreadLink session={agent().sessionID} label="Open its session" />
+        <ThreadLink session={props.agent.sessionID} label="Open its session" />
       </div>
       <Show when={form() === "tell" && running()}>
         <WordForm
@@ -81,7 +45,7 @@ export function Acts(props: Acting) {
           label="It reads this at its next step"
           send="Say it"
           run={async (text) => {
-            await api.tell(agent().id, text)
+            await api.tell(props.agent.id, text)
             setForm()
           }}
         />
@@ -89,6 +53,69 @@ export function Acts(props: Acting) {
       <Show when={form() === "resume" && !running()}>
         <Resume {...props} done={() => setForm()} />
       </Show>
+    </>
+  )
+}
+
+function ActsWhileRunning(props: Acting) {
+  const goOn = async () => props.onSaid((await api.unpark(props.agent.id)).text)
+  return (
+    <>
+      <Show when={isParked(props.agent)}>
+        <Action label="Go on now" run={goOn} onError={props.onError} />
+      </Show>
+      <Stop
+        {...props}
+        label="Stop"
+        ask={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
+      />
+    </>
+  )
+}
+
+function ActsAfterEnd(props: Acting & { resume: () => void }) {
+  const name = () => isolated(props.agent.description)
+  /** One of the board goes on with its board task. */
+  const launched = () => props.agent.boardTask === undefined
+  const resumable = () => state.limits?.resumable.includes(props.agent.status) ?? false
+  const merge = async () => {
+    const { text } = await api.merge(props.agent.id)
+    await props.changed()
+    props.onSaid(text)
+  }
+  return (
+    <>
+      <Show when={props.agent.merging}>
+        <Stop
+          {...props}
+          label="Stop its merge"
+          ask={`Stop what is still done to merge "${name()}"? Its work is kept, and can be merged later.`}
+        />
+      </Show>
+      <Show when={props.agent.unmerged}>
+        <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
+      </Show>
+      <Show when={launched() && resumable()}>
+        <FormButton label="Resume …" open={props.resume} />
+      </Show>
+      <Show when={launched()}>
+        <a class="button" href={launchLink(props.agent.id)}>
+          Try again …
+        </a>
+      </Show>
+    </>
+  )
+}
+
+/** Stops what is being done for the task, after asking. */
+function Stop(props: Acting & { label: string; ask: string }) {
+  const confirm = createConfirm()
+  const stop = async () => {
+    if (await confirm.ask(props.ask, "Stop it")) await api.cancelAgent(props.agent.id)
+  }
+  return (
+    <>
+      <Action label={props.label} kind="danger" run={stop} onError={props.onError} />
       {confirm.view()}
     </>
   )

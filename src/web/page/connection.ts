@@ -30,18 +30,18 @@ export function connect(enter: Entry, heard: Heard, { after, fetch }: Timers): {
   let attempt = 0
   let ended = false
   let stop = new AbortController()
-  let cancelPause = () => {}
+  const pause = createPause(after)
 
   void listen()
   return {
     end() {
       ended = true
-      cancelPause()
+      pause.cut()
       stop.abort()
     },
     again() {
       if (ended) return
-      cancelPause()
+      pause.cut()
       stop.abort()
     },
   }
@@ -51,10 +51,10 @@ export function connect(enter: Entry, heard: Heard, { after, fetch }: Timers): {
       stop = new AbortController()
       const outcome = await once(stop).catch((error) => error)
       if (ended || outcome === "ended") return
-      const pause = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
+      const retryIn = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
       if (outcome instanceof Stranger) heard.stranger(outcome.message)
-      else heard.lost(pause)
-      await pausing(pause)
+      else heard.lost(retryIn)
+      await pause.wait(retryIn)
     }
   }
 
@@ -71,31 +71,39 @@ export function connect(enter: Entry, heard: Heard, { after, fetch }: Timers): {
       const response = await fetch("/api/events", { headers, signal: current.signal })
       if (!response.ok || !response.body) return "lost"
       const read = eventReader()
-      const reader = response.body.pipeThrough(new TextDecoderStream() as never).getReader() as {
-        read(): Promise<{ done: boolean; value?: string }>
-      }
-      for (;;) {
-        const { done, value = "" } = await reader.read()
-        if (done) return "lost"
+      for await (const text of textsOf(response.body)) {
         watch()
         watch = after(SILENCE_MS, () => current.abort())
-        for (const { event, data } of read(value)) {
+        for (const { event, data } of read(text)) {
           attempt = 0
           heard.event(event, JSON.parse(data))
         }
       }
+      return "lost"
     } finally {
       watch()
     }
   }
+}
 
-  function pausing(ms: number): Promise<void> {
-    return new Promise((resolve) => {
+/** A pause that can be cut short. */
+function createPause(after: Timers["after"]) {
+  let cut = () => {}
+  const wait = (ms: number) =>
+    new Promise<void>((resolve) => {
       const cancel = after(ms, resolve)
-      cancelPause = () => {
+      cut = () => {
         cancel()
         resolve()
       }
     })
+  return { wait, cut: () => cut() }
+}
+
+/** What a body says, piece by piece. By hand: not every browser can iterate a stream. */
+async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as {
+    read(): Promise<{ done: boolean; value?: string }>
   }
+  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value ?? ""
 }

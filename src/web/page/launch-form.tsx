@@ -1,14 +1,18 @@
-import { createResource, createSignal, createUniqueId, For, type JSX, Show } from "solid-js"
+import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
+import { Field, Form, type Options, Picker, textIn } from "./form.tsx"
 import { dayTime, dollars } from "./format.ts"
-import { createAct, keepFocus, Problem } from "./parts.tsx"
-import { askBeforeLeaving } from "./place.ts"
+import { Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { state } from "./state.ts"
 import { see } from "./unread.ts"
 
 const MINUTE_MS = 60_000
+const PLACES: Options = [
+  ["here", "In your files"],
+  ["worktree", "In a git worktree of its own"],
+]
 
 /** Launches an agent as `superagents_task` does. `like`: it begins as that task was launched. */
 export function LaunchForm(props: { like?: string }) {
@@ -19,52 +23,60 @@ export function LaunchForm(props: { like?: string }) {
   return (
     <Show when={!ready.error} fallback={<Problem text={(ready.error as Error).message} />}>
       <Show when={ready()} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
-        {(read) => <Form {...read()} />}
+        {(read) => <Fields {...read()} />}
       </Show>
     </Show>
   )
 }
 
-function Form(props: { choices: Choices; like?: AgentDetail }) {
-  const [problem, setProblem] = createSignal("")
-  const { busy, act } = createAct(setProblem)
+function Fields(props: { choices: Choices; like?: AgentDetail }) {
   const [place, setPlace] = createSignal(props.like?.place ?? "here")
   const [session, setSession] = createSignal(props.like?.parent?.id ?? "")
-  let form: HTMLFormElement | undefined
-  let first = ""
-  const all = () => JSON.stringify(form ? [...new FormData(form)] : [])
-  let launched = false
-  askBeforeLeaving(() => !launched && first !== "" && all() !== first)
-  keepFocus(() => form)
-  const launch = () =>
-    act(async () => {
-      if (!form) return
-      const { agent } = await api.launch(argumentsIn(new FormData(form)))
-      launched = true
+  const send = async (now: FormData) => {
+    const { agent } = await api.launch(argumentsIn(now))
+    return () => {
       const failed = props.like && state.agents[props.like.id]
       if (failed) see([failed])
       location.hash = agentLink(agent.id)
-    })
+    }
+  }
   return (
-    <form
-      class="form"
-      ref={(element) => {
-        form = element
-        queueMicrotask(() => {
-          first = all()
-        })
-      }}
-      onSubmit={(event) => {
-        event.preventDefault()
-        void launch()
-      }}
-    >
+    <Form label="Launch" send={send}>
       <h2>{props.like ? "Try again" : "Launch an agent"}</h2>
       <Field label="Agent">
         {(id) => (
           <Picker id={id} name="agent" value={props.like?.agent ?? "general"} options={agentsOf(props.choices)} />
         )}
       </Field>
+      <Words like={props.like} />
+      <Field label="Conversation" hint="is told when it ends, and goes on with its answer">
+        {(id) => (
+          <Picker
+            id={id}
+            name="session"
+            value={session()}
+            options={sessionsOf(props.choices, props.like)}
+            choose={setSession}
+          />
+        )}
+      </Field>
+      <Field label="Where it works">
+        {(id) => <Picker id={id} name="place" value={place()} options={placesOf(props.like)} choose={setPlace} />}
+      </Field>
+      <Show when={place() === "worktree"}>
+        <label class="option">
+          <input type="checkbox" name="merge" /> Merge what it changed when it has completed
+        </label>
+      </Show>
+      <More choices={props.choices} like={props.like} chosen={session() !== ""} />
+    </Form>
+  )
+}
+
+/** What it is to do, whole and in short. */
+function Words(props: { like?: AgentDetail }) {
+  return (
+    <>
       <Field label="What it is to do" hint="all it needs to know, and what to report back">
         {(id) => (
           <textarea
@@ -80,44 +92,7 @@ function Form(props: { choices: Choices; like?: AgentDetail }) {
       <Field label="In a few words" hint="how it is named in lists">
         {(id) => <input id={id} name="description" required maxlength="200" value={props.like?.description ?? ""} />}
       </Field>
-      <Field label="Conversation" hint="is told when it ends, and goes on with its answer">
-        {(id) => (
-          <Picker
-            id={id}
-            name="session"
-            value={session()}
-            options={sessionsOf(props.choices, props.like)}
-            choose={setSession}
-          />
-        )}
-      </Field>
-      <Field label="Where it works">
-        {(id) => (
-          <Picker
-            id={id}
-            name="place"
-            value={place()}
-            options={[
-              ["here", "In your files"],
-              ["worktree", "In a git worktree of its own"],
-            ]}
-            choose={setPlace}
-          />
-        )}
-      </Field>
-      <Show when={place() === "worktree"}>
-        <label class="option">
-          <input type="checkbox" name="merge" /> Merge what it changed when it has completed
-        </label>
-      </Show>
-      <More choices={props.choices} like={props.like} chosen={session() !== ""} />
-      <Problem text={problem()} />
-      <div class="button-row">
-        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
-          Launch
-        </button>
-      </div>
-    </form>
+    </>
   )
 }
 
@@ -160,42 +135,14 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
   )
 }
 
-function Field(props: { label: string; hint?: string; children: (id: string) => JSX.Element }) {
-  const id = createUniqueId()
-  return (
-    <div class="field">
-      <label for={id}>
-        {props.label} <span class="u-quiet">{props.hint}</span>
-      </label>
-      {props.children(id)}
-    </div>
-  )
-}
-
-type Options = readonly (readonly [value: string, label: string])[]
-
-function Picker(props: {
-  id: string
-  name: string
-  value: string
-  options: Options
-  choose?: (value: string) => void
-}) {
-  return (
-    <select id={props.id} name={props.name} onChange={(event) => props.choose?.(event.currentTarget.value)}>
-      <For each={props.options}>
-        {([value, label]) => (
-          <option value={value} selected={value === props.value}>
-            {label}
-          </option>
-        )}
-      </For>
-    </select>
-  )
-}
-
 const agentsOf = ({ agents }: Choices): Options =>
   agents.map(({ name, description }) => [name, description ? `${name}: ${description.slice(0, 80)}` : name])
+
+/** The places that any task can have, and that of the task that is tried again: a machine of the user's, say. */
+const placesOf = (like: AgentDetail | undefined): Options => {
+  const own = like?.place
+  return own === undefined || PLACES.some(([place]) => place === own) ? PLACES : [...PLACES, [own, own]]
+}
 
 /** The conversations there are, and that of the task that is tried again. */
 function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Options {
@@ -210,7 +157,7 @@ function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Optio
 
 /** The fields as arguments of `superagents_task`; what was left empty is left out. */
 function argumentsIn(data: FormData): Launch {
-  const text = (name: string) => String(data.get(name) ?? "").trim()
+  const text = (name: string) => textIn(data, name)
   const after = text("after")
   const ids = after.split(/[\s,]+/)
   const given: Record<string, unknown> = {
@@ -218,7 +165,7 @@ function argumentsIn(data: FormData): Launch {
     agent: text("agent"),
     prompt: text("prompt"),
     description: text("description"),
-    place: text("place") === "worktree" ? "worktree" : "",
+    place: text("place") === "here" ? "" : text("place"),
     merge: data.has("merge"),
     check: text("check"),
     model: text("model"),

@@ -55,15 +55,7 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         <Show when={shown()}>
           {(present) => (
             <>
-              <div class="sheet-bar">
-                <Show when={present().id !== undefined && present().kind !== "launch"}>
-                  <Step by={-1} label="Previous" glyph="‹" />
-                  <Step by={1} label="Next" glyph="›" />
-                </Show>
-                <button type="button" class="round-button" aria-label="Close" onClick={() => void leave()}>
-                  <span aria-hidden="true">✕</span>
-                </button>
-              </div>
+              <Bar shown={present()} leave={() => void leave()} />
               {props.children(present())}
               {confirm.view()}
             </>
@@ -72,6 +64,21 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         <Offline />
       </div>
     </dialog>
+  )
+}
+
+/** The ways out of what is shown: to its neighbours, and back to the page. */
+function Bar(props: { shown: Shown; leave: () => void }) {
+  return (
+    <div class="sheet-bar">
+      <Show when={props.shown.id !== undefined && props.shown.kind !== "launch"}>
+        <Step by={-1} label="Previous" glyph="‹" />
+        <Step by={1} label="Next" glyph="›" />
+      </Show>
+      <button type="button" class="round-button" aria-label="Close" onClick={props.leave}>
+        <span aria-hidden="true">✕</span>
+      </button>
+    </div>
   )
 }
 
