@@ -1,10 +1,13 @@
 import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
 import type { Schema } from "../core/task.ts"
 import type { Checked } from "../core/value.ts"
+import { oneLine } from "../lib/text.ts"
 import { candidatesIn } from "./extract.ts"
 
 /** Places that are told at most. */
 const MOST_PROBLEMS = 10
+const MOST_PLACE_CHARS = 200
+const MOST_ERROR_CHARS = 300
 /** What these say is said better by what is below them. */
 const APPLICATORS = new Set([
   "properties",
@@ -42,16 +45,13 @@ function parsed(text: string): { value: unknown } | undefined {
   }
 }
 
-/** One line a place, the innermost word on it. */
+/** One line a place, the innermost word on it; names within a value may be of any length. */
 function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
-  const inner = errors.filter(({ keyword, instanceLocation }) => {
-    if (!APPLICATORS.has(keyword)) return true
-    return !errors.some((other) => other.instanceLocation.length > instanceLocation.length)
-  })
+  const inner = errors.filter(({ keyword }) => !APPLICATORS.has(keyword))
   const byPlace = new Map<string, string>()
-  for (const { instanceLocation, error } of inner) {
-    const place = instanceLocation.slice(1) || "/"
-    if (!byPlace.has(place)) byPlace.set(place, error)
+  for (const { instanceLocation, error } of inner.length > 0 ? inner : errors) {
+    const place = oneLine(instanceLocation.slice(1) || "/", MOST_PLACE_CHARS)
+    if (!byPlace.has(place)) byPlace.set(place, oneLine(error, MOST_ERROR_CHARS))
     if (byPlace.size === MOST_PROBLEMS) break
   }
   return [...byPlace].map(([place, error]) => `at ${place}: ${error}`)

@@ -30,6 +30,20 @@ const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$
 /** Keywords that apply a schema to the very same value. */
 const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"]
 
+/** Keywords that the validator does not know: what they ask for would never be checked. */
+const UNSUPPORTED = ["$dynamicRef", "$recursiveRef"]
+const NUMBERS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]
+const COUNTS = [
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "minProperties",
+  "maxProperties",
+  "minContains",
+  "maxContains",
+]
+
 /** Every schema within one, with its place as a JSON pointer. */
 type Place = { readonly at: string; readonly schema: Schema }
 
@@ -112,10 +126,24 @@ function ofLists(schema: Schema, pointer: string): string | undefined {
     if (NAMED_SCHEMAS.includes(key) && !isSchema(value)) return at(where, "an object of schemas was expected")
     if (SCHEMAS.includes(key) && !Array.isArray(value)) return at(where, "a list of schemas was expected")
     if (key === "enum" && !Array.isArray(value)) return at(where, "a list of values was expected")
-    const isNames = Array.isArray(value) && value.every((each) => typeof each === "string")
-    if (key === "required" && !isNames) return at(where, "a list of property names was expected")
+    if (key === "required" && !isNames(value)) return at(where, "a list of property names was expected")
+    if (key === "dependentRequired" && !(isSchema(value) && Object.values(value).every(isNames)))
+      return at(where, "an object of lists of property names was expected")
+    if (UNSUPPORTED.includes(key)) return at(where, "this keyword is not supported; use $ref")
+    const problem = ofNumber(key, value)
+    if (problem) return at(where, problem)
   }
   return undefined
+}
+
+const isNames = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === "string")
+
+function ofNumber(key: string, value: unknown): string | undefined {
+  if (COUNTS.includes(key) && !(Number.isInteger(value) && (value as number) >= 0))
+    return "a whole number from 0 was expected"
+  if (!NUMBERS.includes(key)) return undefined
+  if (typeof value !== "number") return "a number was expected"
+  return key === "multipleOf" && value <= 0 ? "a number above 0 was expected" : undefined
 }
 
 function ofRef(root: Schema, { at: pointer, schema }: Place): string | undefined {

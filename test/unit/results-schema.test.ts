@@ -50,6 +50,21 @@ describe("a schema is looked through before anything is launched", () => {
     [{ $ref: "#" }, /^at \/: it refers to itself in a circle$/],
     [{ $defs: { a: { allOf: [{ $ref: "#/$defs/b" }] }, b: { $ref: "#/$defs/a" } } }, /in a circle$/],
     [{ description: "x".repeat(20_000) }, /characters; at most 20000/],
+    [{ description: "x".repeat(1_000_000) }, /^it has 1000018 characters; at most 20000 are taken$/],
+    [true, /^it is no object$/],
+    [false, /^it is no object$/],
+    [{ $ref: "file:///etc/passwd" }, /^at \/\$ref: "file:\/\/\/etc\/passwd" leads outside/],
+    [{ $ref: "other.json#/a" }, /leads outside/],
+    [{ $anchor: "a", not: { $ref: "#a" } }, /^at \/not\/\$ref: "#a" leads nowhere$/],
+    [{ $dynamicRef: "#x" }, /^at \/\$dynamicRef: this keyword is not supported; use \$ref$/],
+    [{ items: { $recursiveRef: "#" } }, /^at \/items\/\$recursiveRef: this keyword is not supported/],
+    [{ minimum: "1" }, /^at \/minimum: a number was expected$/],
+    [{ minimum: 1, exclusiveMinimum: true }, /^at \/exclusiveMinimum: a number was expected$/],
+    [{ multipleOf: 0 }, /^at \/multipleOf: a number above 0/],
+    [{ maxLength: -1 }, /^at \/maxLength: a whole number from 0/],
+    [{ minItems: 1.5 }, /^at \/minItems: a whole number from 0/],
+    [{ dependentRequired: { a: "b" } }, /^at \/dependentRequired: an object of lists of property names/],
+    [JSON.parse('{"properties": {"__proto__": {"type": "strng"}}}'), /^at \/properties\/__proto__\/type: "strng"/],
   ])("%j is not", (schema, problem) => {
     expect(problemIn(schema)).toMatch(problem)
   })
@@ -106,6 +121,41 @@ describe("an answer that is not valid is told by its places, and never by its va
     expect(found.problems).toHaveLength(problems.length)
     for (const [index, problem] of problems.entries()) expect(found.problems[index]).toMatch(problem)
     expect(found.problems.join()).not.toMatch(/"secret"(?! )/)
+  })
+
+  test.each<[string, object, string, RegExp]>([
+    [
+      "the innermost word, behind a reference",
+      { $defs: { a: { type: "string" } }, properties: { x: { $ref: "#/$defs/a" } } },
+      '{"x":1}',
+      /^at \/x: Instance type "number" is invalid\./,
+    ],
+    ["a boolean schema", { properties: { x: false } }, '{"x":1}', /^at \/x: False boolean schema\.$/],
+    ["a name that every object has", { required: ["constructor"] }, "{}", /^at \/: .*"constructor"/],
+    [
+      "a hostile name",
+      JSON.parse('{"properties": {"__proto__": {"type": "string"}}}'),
+      '{"__proto__": 1}',
+      /^at \/__proto__: Instance type "number"/,
+    ],
+  ])("%s", (_what, schema, text, problem) => {
+    const found = checkValue(schema as Schema, text)
+    expect(found.valid ? [] : found.problems).toEqual([expect.stringMatching(problem)])
+  })
+
+  test("keywords that nobody knows, `true` and `format` of one's own are let pass, as JSON Schema has it", () => {
+    const schema = { nullable: true, "x-note": "y", format: "mine", properties: { x: true } }
+    expect(problemIn(schema)).toBeUndefined()
+    expect(checkValue(schema, '{"x": [1]}').valid).toBe(true)
+  })
+
+  test("few words, however long the names in a value are", () => {
+    const long = { ["k".repeat(100_000)]: 1 }
+    for (const schema of [{ additionalProperties: false }, { propertyNames: { maxLength: 3 } }]) {
+      const found = checkValue(schema, JSON.stringify(long))
+      if (found.valid) throw new Error("it is valid")
+      expect(found.problems.join().length).toBeLessThan(1200)
+    }
   })
 
   test("ten places at most", () => {
