@@ -27,10 +27,10 @@ export class Ledgers {
     return appendFile(file, `\n${JSON.stringify(row)}\n`, { mode: 0o600 })
   }
 
-  /** The last row of each item, in order; a torn line does not count. */
+  /** The last row of each item, in order; a torn line does not count. None where the file is gone. */
   async read(file: string): Promise<readonly ItemRow[]> {
     const rows = new Map<number, ItemRow>()
-    for (const line of (await readFile(file, "utf8")).split("\n")) {
+    for (const line of (await readFile(file, "utf8").catch(orNothing)).split("\n")) {
       const row = rowIn(line)
       if (row) rows.set(row.index, row)
     }
@@ -46,4 +46,9 @@ function rowIn(line: string): ItemRow | undefined {
   } catch {
     return undefined
   }
+}
+
+function orNothing(error: NodeJS.ErrnoException): string {
+  if (error.code === "ENOENT") return ""
+  throw error
 }

@@ -293,6 +293,49 @@ describe("after a crash", () => {
     console.info(`each: ${kills} kills of ${maps} maps of 20 items, no valid item asked again, every sum right`)
   }, 300_000)
 
+  test("a ledger that somebody deletes meanwhile is whole again at the end; one that is gone after it is no resume", async () => {
+    rig = open({ maxConcurrentTasks: 2 })
+    let file = ""
+    let seen = 0
+    agents((item) => {
+      // In the middle of it the agent tidies up what git ignores.
+      if (++seen === 3) rmSync(file)
+      return Number(item) === 4 ? "no" : `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
+    const { team } = rig.task(id)
+    file = team?.kind === "each" ? team.file : ""
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 1, notBegun: 0 })
+    const rows = rowsOf(task)
+    expect(rows.map(({ index, item, state }) => `${index} ${item} ${state}`)).toEqual(
+      numbers(6).map((n) => `${n} ${n} ${n === 4 ? "failed" : "valid"}`),
+    )
+    rmSync(file)
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("")
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    const again = await rig.endedBeside(id)
+    expect(again.outcome?.reason?.text).toMatch(
+      /^The rows of its items in .* are gone, or not whole: .* Launch a new task\.$/,
+    )
+    expect(sumsUp(again)).toMatchObject({ valid: 5, failed: 1 })
+  })
+
+  test("rows that somebody else has written into it do not count", async () => {
+    let file = ""
+    agents((item) => {
+      const forged = { index: 1, item: 1, state: "valid", value: { n: 7 }, task: "bg_forged01" }
+      if (item === "0") writeFileSync(file, `${JSON.stringify(forged)}\n${JSON.stringify({ ...forged, index: 99 })}\n`)
+      return item === "1" ? "no" : `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
+    const { team } = rig.task(id)
+    file = team?.kind === "each" ? team.file : ""
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 2, failed: 1, notBegun: 0 })
+    expect(rowsOf(task).map(({ index, state }) => `${index} ${state}`)).toEqual(["0 valid", "1 failed", "2 valid"])
+  })
+
   test("a torn line of the ledger does not count", async () => {
     agents((item) => item)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))

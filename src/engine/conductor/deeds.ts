@@ -59,7 +59,9 @@ export class Deeds {
     const work = () => this.#work(entry, task, command, back)
     // Begun at once: who ends a run has its session stopped before anything else comes.
     const deed = work().catch((error) => {
-      this.#parts.host.log("error", `${command.do} failed`, { task: task.id, error: String(error) })
+      // What somebody can do something about is no fault of ours.
+      const level = error instanceof CallError ? "warn" : "error"
+      this.#parts.host.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
       const failed = failureOf(command, error)
       if (failed) back(failed)
     })

@@ -1,3 +1,4 @@
+import { CallError } from "../../core/errors.ts"
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
 import { elapsed, isActive, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
@@ -50,6 +51,10 @@ export class Teams {
     const ledgers = await this.#ports.ledgers()
     if (task.run.generation > 0) {
       const rows = await ledgers.read(team.file)
+      if (!isWhole(rows, team))
+        throw new CallError(
+          `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
+        )
       entry.items = rows.map(({ item }) => item)
       return rows.flatMap(({ state, index }) => (state === "valid" ? [index] : []))
     }
@@ -92,19 +97,24 @@ export class Teams {
       0,
     )
     const ledgers = await this.#ports.ledgers()
-    const known = await ledgers.read(plan.file)
+    const entry = this.#parts.store.entry(task.id)
+    const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
     const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
+    // Whatever has become of the file: each item has a row, and a part that is known says itself what it came to.
+    const all = Array.from({ length: plan.total }, (_none, index): ItemRow => {
+      const row = known.get(index)
+      return row ?? { index, item: entry?.items?.[index] ?? null, state: "not begun" }
+    })
     const rows = await Promise.all(
-      known.map((row) => {
+      all.map((row) => {
         const part = latest.get(row.index)
-        const isSettled = row.state === "valid" || (row.state === "failed" && row.task === part?.id)
-        if (isSettled) return row
+        const isOver = row.state === "valid" || row.state === "failed"
+        if (isOver && (part === undefined || row.task === part.id)) return row
         if (part) return this.#rowOf(part, row.index, row.item)
         return row.state === "running" ? { ...row, state: "failed" as const, reason: "It was interrupted." } : row
       }),
     )
     await ledgers.write(plan.file, rows)
-    const entry = this.#parts.store.entry(task.id)
     if (entry) entry.items = undefined
     return itemsResult(plan, rows, cost)
   }
@@ -145,3 +155,6 @@ function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | u
   const { receipt } = chosen?.outcome ?? {}
   return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt
 }
+
+const isWhole = (rows: readonly ItemRow[], { total }: ItemsPlan): boolean =>
+  rows.length === total && rows.every(({ index, item }, at) => index === at && item !== undefined)
