@@ -172,6 +172,10 @@ function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usa
 export const keptTodos = (messages: readonly Message[]): boolean =>
   messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.keepsTodos))
 
-/** The time of the newest sign that messages are; 0 where there is none. */
+/** The time of the newest sign that answers are; 0 where there is none. What it is told is no sign of it. */
 export const lastSignIn = (messages: readonly Message[]): number =>
-  Math.max(0, ...messages.map(({ createdAt, completedAt = 0 }) => Math.max(createdAt, completedAt)))
+  messages.reduce(
+    (latest, { role, createdAt, completedAt = 0 }) =>
+      role === "assistant" ? Math.max(latest, createdAt, completedAt) : latest,
+    0,
+  )

@@ -42,8 +42,10 @@ export class Ticker {
 
   #arm(time: number, run: () => void): void {
     this.#disarm()
-    this.#alarm = time
-    this.#cancel = this.#clock.after(Math.max(0, time - this.#clock.now()), run)
+    const now = this.#clock.now()
+    // What was due before anybody asked for it is not late: nobody slept meanwhile.
+    this.#alarm = Math.max(time, now)
+    this.#cancel = this.#clock.after(this.#alarm - now, run)
   }
 
   #disarm(): void {

@@ -324,6 +324,50 @@ test("two machines sleep past the lease: the one that has lost its task finds th
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("a task that its user stopped at a question is parked when it is asked again: the question is refused", async () => {
+  const rig = new Rig()
+  rig.host.asking.add("bash")
+  let isOpen = true
+  rig.onPrompt("WORK", { tools: [{ name: "bash", args: {} }] })
+  rig.script(({ sessionID }) =>
+    isOpen || sessionID === rig.parent
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 10s" } } },
+  )
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  expect(rig.host.questions).toHaveLength(1)
+  isOpen = false
+  rig.host.abortByUser(sessionID)
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.advance(100)
+  expect(rig.task(id).run.parked).toBeDefined()
+  expect(rig.host.questions).toEqual([])
+})
+
+test("what was interrupted with its parent wakes that by no later end of another", async () => {
+  const rig = new Rig({ options: { wake: "last", maxDepth: 2 } })
+  rig.onPrompt("WORK", { text: "done" })
+  rig.onPrompt("DEEP", HANG)
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.launch({ prompt: "DEEP" }, sessionID)
+  await rig.launch({ prompt: "DEEP" }, sessionID)
+  await rig.clock.advance(1000)
+  rig.restart()
+  const seen = witness(rig)
+  let isFirst = true
+  // One of them is settled some time after the other.
+  rig.host.onCall = (method, session) => {
+    if (method !== "session" || session === sessionID || session === rig.parent || !isFirst) return undefined
+    isFirst = false
+    return { slow: 5000 }
+  }
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  expect(seen.requests(sessionID)).toBe(0)
+})
+
 test("its model may be asked again by the time that a parent is told of the one that was to see: it is woken", async () => {
   const rig = new Rig()
   let isOpen = false

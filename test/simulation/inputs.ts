@@ -261,6 +261,7 @@ const PEOPLE: readonly Input[] = [
       // Where nothing was stopped, or nobody hears of it, nothing is silenced.
       const isHeard = host.events.slice(before).some((event) => event.type === "error" && event.sessionID === parent)
       if (isHeard) watch.silenced(parent)
+      else watch.stoppedLate.add(parent)
     },
   },
   {

@@ -107,7 +107,7 @@ async function playAll(seed: number, isTold: boolean): Promise<World> {
     if (world.watch.breaches.length > 0) return world
   }
   world.meets = () => undefined
-  for (const release of [...held]) release()
+  world.watch.letGo()
   await rest(world)
   return world
 }
@@ -141,16 +141,21 @@ function requestOf(world: World, random: Random, kinds: readonly string[]): Part
 function weather(world: World, random: Random): Set<() => void> {
   const { calls, events, holds } = random.weighed(WEATHER)
   const held = new Set<() => void>()
+  world.watch.letGo = () => {
+    for (const release of [...held]) release()
+  }
   const hold = (): Promise<void> =>
     new Promise((resolve) => {
       const since = world.clock.now()
       const release = () => {
         held.delete(release)
+        world.watch.isHeld = held.size > 0
         world.watch.held += world.clock.now() - since
         world.watch.meddled()
         resolve()
       }
       held.add(release)
+      world.watch.isHeld = true
     })
   if (calls + holds > 0)
     world.meets = (): CallFault => {

@@ -20,6 +20,8 @@ export async function rest(world: World): Promise<void> {
   }
   for (const { manager } of [world.other, world.rig]) world.track("be ready", manager.ready(world.parent))
   await world.clock.advance(10 * MINUTE)
+  // What another machine had parked goes on when its lease is over.
+  if (world.circumstances.strangers && world.tasks.some(isActive)) await world.clock.advance(10 * MINUTE)
   if (world.host.isDead) return
   world.watch.check()
   const { watch, tasks } = world
@@ -89,6 +91,7 @@ function checkWakes(world: World): void {
   const { watch, parent, story, circumstances } = world
   if (watch.restarts > 0 || circumstances.options.wake === "never" || circumstances.strangers) return
   if (watch.isSilent(parent) || watch.undone.has(parent) || !world.hasSession(parent)) return
+  if (watch.stoppedLate.has(parent)) return
   const { messages } = world.host.stored(parent)
   const lastRead = messages.findLastIndex(({ role, id }) => role === "assistant" || id === watch.readBy(parent))
   for (const task of world.tasks) {

@@ -24,6 +24,8 @@ export class Watch {
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
   readonly undone = new Set<string>()
+  /** Sessions that their user has stopped, and that is heard late: by then they may have been written to. */
+  readonly stoppedLate = new Set<string>()
   readonly figures = { inputs: 0, calls: 0, requests: 0 }
   restarts = 0
   /** Events were lost or came late: what they tell is known when somebody looks. */
@@ -46,8 +48,11 @@ export class Watch {
   /** Of each task, what it waits for. */
   readonly #after = new Map<string, readonly string[]>()
   #troubleAt = 0
+  #happenings = 0
   /** A call is held back, however long: what follows from it comes late. */
   isHeld = false
+  /** Lets go the calls that are held back at random. */
+  letGo: () => void = () => undefined
 
   constructor(world: World) {
     this.#world = world
@@ -166,7 +171,10 @@ export class Watch {
   }
 
   #checkCircles(): void {
-    if (this.figures.calls + this.figures.requests !== MOST_HAPPENINGS) return
+    this.#happenings++
+    // While a call is held back, what it was to stop may go on and on.
+    if (this.#happenings === MOST_HAPPENINGS / 2) this.letGo()
+    if (this.#happenings !== MOST_HAPPENINGS) return
     this.breach("it goes round in circles")
     const { rig, other } = this.#world
     for (const each of [rig, other]) each.crash()
@@ -220,6 +228,8 @@ export class Watch {
 
   #checkAfter({ id, run }: Task): void {
     if (run.startedAt === undefined || run.generation > 0) return
+    // What it waited for when an earlier process began it may have had no record of its end yet.
+    if (run.startedAt <= this.restartedAt) return
     for (const other of this.#after.get(id) ?? []) {
       // One that was forgotten meanwhile was seen long ago.
       const done = this.#world.task(other) && this.#seen.get(other)

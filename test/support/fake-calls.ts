@@ -78,7 +78,10 @@ export class Calls {
 
   /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
   answer({ id, kind }: Ask, answer: Answer): void {
-    this.#open.get(id)?.(answer)
+    const open = this.#open.get(id)
+    open?.(answer)
+    // Of an earlier turn, which was stopped.
+    if (!open) this.#ports.asks.delete(id)
     if (!answer.refused || kind === "question") return
     for (const other of [...this.#ports.asks.values()])
       if (other.id !== id && other.kind === kind) this.#open.get(other.id)?.({ refused: true, feedback: false })

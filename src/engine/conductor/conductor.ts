@@ -294,7 +294,7 @@ export class Conductor {
       this.#ports.answers.keep(change.after, { text: answerText(how.messages), gone: false })
   }
 
-  #ended({ task }: Entry, silent: boolean): void {
+  #ended({ task, run }: Entry, silent: boolean): void {
     const { toaster, host, clock, store, options } = this.#parts
     if (!silent && !isUnattended(task) && !isPart(task)) toaster.ended(task)
     host.log("info", "task ended", {
@@ -312,7 +312,8 @@ export class Conductor {
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.team ? NOT_NEEDED : PARENT_ENDED, how: { wake: false } })
     this.#tellTeam(task)
-    const unwoken = silent ? undefined : unwokenBeside(task, store, options.wake)
+    // After a restart, whether its parent may be woken was decided there.
+    const unwoken = silent || run?.closing?.how.maybeTold ? undefined : unwokenBeside(task, store, options.wake)
     if (unwoken) this.#ports.outbox.rouse(unwoken)
     this.#ports.freed()
   }

@@ -83,7 +83,7 @@ export class Deeds {
         await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
         return back({ type: "said", word: command.word })
       case "park":
-        await this.#park(task)
+        await this.#park(task, command.asks)
         return back({ type: "stopped" })
       case "refuse":
         return this.#refuse(command.ask, command.text)
@@ -212,8 +212,8 @@ export class Deeds {
   }
 
   /** What is left of the step that was refused is no end, and is not sent again; one with a tool call has done its work. */
-  async #park(task: Task): Promise<void> {
-    await stopSession(this.#parts, task.sessionID).done
+  async #park(task: Task, asks: readonly Ask[]): Promise<void> {
+    await stopSession(this.#parts, task.sessionID, asks).done
     const last = (await this.#messages(task)).at(-1)
     const isUnfinished = last?.role === "assistant" && last.finish === undefined
     if (isUnfinished && !last.parts.some(({ type }) => type === "tool"))

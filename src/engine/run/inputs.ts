@@ -132,8 +132,8 @@ export type Command =
   /** Looks for a valid value in what it said. */
   | { readonly do: "validate"; readonly text: string }
   | { readonly do: "check"; readonly runs: number }
-  /** Takes its turn back so that it can go on later by the same prompt. */
-  | { readonly do: "park" }
+  /** Takes its turn back, with what it asks, so that it can go on later by the same prompt. */
+  | { readonly do: "park"; readonly asks: readonly Ask[] }
   | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly how: Circumstances }
   /** Stops its session where `asks` is there, and reads its messages where they are not known. */
   | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }

@@ -76,11 +76,15 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
  */
 export const refused: Handler<"refused"> = (run, { parked }) => {
   if (run.stage === "parked")
-    return { run: { ...run, goesOn: false, calls: run.calls + 1 }, commands: [{ do: "park" }] }
+    return {
+      run: { ...run, asks: [], goesOn: false, calls: run.calls + 1 },
+      commands: [{ do: "park", asks: run.asks }],
+    }
   if (run.prompt === undefined) return stay(run)
   const event = { type: "parked", generation: run.generation, ...parked } as const
   const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }
-  const commands: readonly Command[] = [{ do: "record", event, write: true }, { do: "park" }, { do: "freed" }]
+  const park = { do: "park", asks: run.asks } as const
+  const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
   return { run: { ...next, goesOn: false }, commands }
 }
 
