@@ -77,6 +77,7 @@ export class TaskBoard implements Board {
     const { options, project, directory, state, signer, host, threads, runs, clock, processes, isBackground } = setup
     this.#setup = setup
     this.#store = new Store({
+      project,
       folder: boardFolder(project, options.dir),
       state,
       signer,

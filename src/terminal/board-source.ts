@@ -105,8 +105,9 @@ export function createBoardSource(
   function filesNow(): Store | undefined {
     const given = options()
     if (!given) return undefined
-    const folder = boardFolder(mainCheckout(api.state.path.worktree, api.state.path.directory), given.dir)
-    if (store?.folder !== folder) store = { files: openFiles(folder), folder }
+    const project = mainCheckout(api.state.path.worktree, api.state.path.directory)
+    const folder = boardFolder(project, given.dir)
+    if (store?.folder !== folder) store = { files: openFiles(project, folder), folder }
     return store.files
   }
 
@@ -284,8 +285,9 @@ export function createBoardSource(
   }
 }
 
-const openFiles = (folder: string): Store =>
+const openFiles = (project: string, folder: string): Store =>
   new Store({
+    project,
     folder,
     state: stateFolder(),
     signer: signerHere(),

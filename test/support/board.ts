@@ -42,6 +42,7 @@ export function keptBoard(host: Host, folder = boardFolder(host)): BoardState {
 export async function byHand(host: Host, command: Command, folder = boardFolder(host)): Promise<void> {
   const store = new Store({
     folder,
+    project: host.directory,
     state: stateFolder(host),
     signer: signerFor(host),
     processes: { self: processMark, isAlive: processLives },

@@ -33,6 +33,7 @@ const board = () => JSON.parse(readFileSync(file("tasks.json"), "utf8"))
 const open = () =>
   new Store({
     folder: join(root, "tasks"),
+    project: root,
     state: join(root, "state"),
     signer: SIGNER,
     processes: { self: { place: "here", pid: process.pid, started: "1" }, isAlive: () => true },

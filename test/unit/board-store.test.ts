@@ -7,6 +7,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -29,6 +30,7 @@ import { SIGNER } from "../support/records.ts"
 const NOW = Date.parse("2026-03-02T08:00:00Z")
 const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
 
+let project: string
 let folder: string
 let warnings: string[]
 let dead: Set<number>
@@ -41,6 +43,7 @@ const processesOf = (self: ProcessMark): Processes => ({
 const open = (self = SELF) =>
   new Store({
     folder,
+    project,
     state: stateFolder(),
     signer: SIGNER,
     processes: processesOf(self),
@@ -64,7 +67,7 @@ const complete = (store: Store, id: string) => carryOut(store, { type: "complete
 
 const file = (name: string) => join(folder, name)
 /** Where this installation keeps what is its own: never in the project. */
-const stateFolder = () => `${join(folder, "..", "..")}-state`
+const stateFolder = () => `${project}-state`
 const kept = () => keptIn(stateFolder())
 const board = () => JSON.parse(readFileSync(file("tasks.json"), "utf8"))
 const lines = () => readFileSync(file("history.jsonl"), "utf8").split("\n")
@@ -77,13 +80,14 @@ const problemOf = async (work: Promise<unknown>) => {
 }
 
 beforeEach(() => {
-  folder = join(mkdtempSync(join(tmpdir(), "superagents-board-")), ".opencode", "tasks")
+  project = mkdtempSync(join(tmpdir(), "superagents-board-"))
+  folder = join(project, ".opencode", "tasks")
   warnings = []
   dead = new Set()
 })
 
 afterEach(() => {
-  for (const each of [join(folder, "..", ".."), stateFolder()]) rmSync(each, { recursive: true, force: true })
+  for (const each of [project, stateFolder()]) rmSync(each, { recursive: true, force: true })
 })
 
 describe("the board's file", () => {
@@ -172,7 +176,7 @@ describe("the board's file", () => {
       "it has 21 MB; at most 16 are read. It is left as it is; mend or move it, and call again.",
     )
     rmSync(file("tasks.json"))
-    symlinkSync("/dev/zero", file("tasks.json"))
+    mkdirSync(file("tasks.json"))
     expect(await problem()).toMatch(/^it is no file\. /)
   })
 
@@ -248,6 +252,37 @@ describe("the board's file", () => {
     expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
     expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
     expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  describe("where a link leads out of the project, as one may that came with it", () => {
+    let outside: string
+    beforeEach(() => {
+      outside = mkdtempSync(join(tmpdir(), "superagents-outside-"))
+      mkdirSync(join(folder, ".."), { recursive: true })
+    })
+    afterEach(() => rmSync(outside, { recursive: true, force: true }))
+
+    test.each([".", "tasks.json", "history.jsonl", ".locks", "reports"])(
+      "is neither read nor written, and nothing appears out there (%s)",
+      async (name) => {
+        if (name !== ".") mkdirSync(folder)
+        symlinkSync(join(outside, name === "." ? "" : "theirs"), file(name))
+        const where = join(realpathSync(outside), name === "." ? "" : "theirs")
+        const refusal = `unavailable: The board's files may not leave the project, and a link leads ${file(name)} to ${where}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`
+        expect(await problemOf(open().read())).toBe(refusal)
+        expect(await problemOf(open().look())).toBe(refusal)
+        expect(await problemOf(make(open()))).toBe(refusal)
+        expect(await problemOf(open().lease())).toBe(refusal)
+        expect(await open().exists()).toBe(false)
+        expect(readdirSync(outside)).toEqual([])
+      },
+    )
+
+    test("its user may have it there: by a folder of that name", async () => {
+      folder = outside
+      await make(open())
+      expect(board().tasks).toHaveLength(1)
+    })
   })
 
   test("that is its user's alone stays so", async () => {
@@ -603,6 +638,7 @@ describe("the lock", () => {
     expect(await lock.attempt()).toBeDefined()
     const store = new Store({
       folder,
+      project: folder,
       state: stateFolder(),
       signer: SIGNER,
       processes: processesOf(SELF),

@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { BoardError } from "../service.ts"
 import { writeAside } from "../store/disk.ts"
 import { parseJson } from "../store/format.ts"
+import { REPORTS_FOLDER } from "../store/store.ts"
 import { type NamedReport, type Report, type ReportHead, reportSchema } from "./report.ts"
 
 /** A report's name is the minute in which its purse ended. */
@@ -14,7 +15,7 @@ export class Reports {
   readonly #folder: string
 
   constructor(board: string) {
-    this.#folder = join(board, "reports")
+    this.#folder = join(board, REPORTS_FOLDER)
   }
 
   /** The same report written twice is one: its name and its text come from records. */

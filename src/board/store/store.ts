@@ -9,16 +9,24 @@ import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import type { BoardStatus } from "../task.ts"
 import { BoardFiles, type FilesPorts, type Loaded, type Outcome } from "./files.ts"
-import { highestId } from "./format.ts"
+import { BOARD_FILE, highestId } from "./format.ts"
 import { History } from "./history.ts"
 import { type Watch, watchBoth } from "./watch.ts"
+import { refuseOutside } from "./within.ts"
 
 const HISTORY_FILE = "history.jsonl"
 /** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
 const LOCK_FOLDER = ".locks"
+/** The reports of purses lie here. */
+export const REPORTS_FOLDER = "reports"
 const LOCK_PATIENCE_MS = 10_000
 
+/** All that is read or written in the board's folder. */
+const NAMES = [BOARD_FILE, HISTORY_FILE, LOCK_FOLDER, REPORTS_FOLDER]
+
 export type StorePorts = FilesPorts & {
+  /** The project that the board is of; no link may lead its files out of there. */
+  readonly project: string
   readonly processes: Processes
   readonly now: () => number
   /** How long another process may hold the board, in ms. */
@@ -135,8 +143,14 @@ export class Store {
   }
 
   /** Whether there is a board to look after. */
-  exists(): Promise<boolean> {
-    return this.#files.exists()
+  async exists(): Promise<boolean> {
+    // Whoever reads or writes it hears why it cannot be had.
+    return (
+      (await this.#files.exists()) &&
+      this.#refuseOutside()
+        .then(() => true)
+        .catch(() => false)
+    )
   }
 
   /** The lease of the one process that runs tasks, where nobody living has it. */
@@ -253,8 +267,13 @@ export class Store {
     return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
   }
 
+  #refuseOutside(): Promise<void> {
+    return refuseOutside(this.#ports.project, this.#ports.folder, NAMES)
+  }
+
   async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
     try {
+      await this.#refuseOutside()
       return await work()
     } catch (error) {
       if (error instanceof BoardError) throw error
