@@ -1,5 +1,5 @@
-import { createSignal, createUniqueId, For, type JSX } from "solid-js"
-import { createAct, keepFocus, Problem } from "./parts.tsx"
+import { createSignal, createUniqueId, type JSX } from "solid-js"
+import { Choices, createAct, keepFocus, type Options, Problem } from "./parts.tsx"
 import { askBeforeLeaving } from "./place.ts"
 
 type Sending = {
@@ -70,8 +70,6 @@ export function Field(props: { label: string; hint?: string; children: (id: stri
   )
 }
 
-export type Options = readonly (readonly [value: string, label: string])[]
-
 export function Picker(props: {
   id: string
   name: string
@@ -88,13 +86,7 @@ export function Picker(props: {
       required={props.required}
       onChange={(event) => props.choose?.(event.currentTarget.value)}
     >
-      <For each={props.options}>
-        {([value, label]) => (
-          <option value={value} selected={value === props.value}>
-            {label}
-          </option>
-        )}
-      </For>
+      <Choices options={props.options} value={props.value} />
     </select>
   )
 }

@@ -221,22 +221,26 @@ export function Long<Item>(props: {
   )
 }
 
+export type Options = readonly (readonly [value: string, label: string])[]
+
+/** What a list to choose from has. */
+export function Choices(props: { options: Options; value: string }) {
+  return (
+    <For each={props.options}>
+      {([value, label]) => (
+        <option value={value} selected={value === props.value}>
+          {label}
+        </option>
+      )}
+    </For>
+  )
+}
+
 /** One of several, by a list to choose from. */
-export function Choose(props: {
-  label: string
-  value: string
-  options: readonly (readonly [value: string, label: string])[]
-  choose: (value: string) => void
-}) {
+export function Choose(props: { label: string; value: string; options: Options; choose: (value: string) => void }) {
   return (
     <select class="choice" aria-label={props.label} onChange={(event) => props.choose(event.currentTarget.value)}>
-      <For each={props.options}>
-        {([value, label]) => (
-          <option value={value} selected={value === props.value}>
-            {label}
-          </option>
-        )}
-      </For>
+      <Choices options={props.options} value={props.value} />
     </select>
   )
 }
