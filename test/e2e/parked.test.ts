@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { callTool, eventually, openSession } from "../support/drive.ts"
+import { taskOfMessage } from "../../src/host/opencode/ids.ts"
+import { decodeRecord } from "../../src/host/record/codec.ts"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
-import { launchAll, notifications, PACKAGE } from "../support/plugin.ts"
+import { type Launched, launchAll, notifications, PACKAGE } from "../support/plugin.ts"
 
 /** A real OpenCode and a provider whose bucket is empty for a while: what the provider's own log says counts. */
 
@@ -27,8 +29,8 @@ afterEach(async () => {
 const start = () =>
   startHost({ model, plugin: [[PACKAGE, { maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }]] })
 
-/** Answers so many requests, refuses for a time, and so on; `log` has when each was refused. */
-const bucketOf = (size: number, shutMs = SHUT_MS) => {
+/** Answers so many requests, refuses for a time, answers `next` more, and so on; `log` has when each was refused. */
+const bucketOf = (size: number, shutMs = SHUT_MS, next = size) => {
   const log = { refused: [] as number[], answered: [] as number[], openedAt: 0 }
   let left = size
   const refusal = (until: number): Reply => ({
@@ -43,7 +45,7 @@ const bucketOf = (size: number, shutMs = SHUT_MS) => {
       return refusal(log.openedAt)
     }
     if (left-- <= 0) {
-      left = size
+      left = next
       log.openedAt = now + shutMs
       log.refused.push(now)
       return refusal(log.openedAt)
@@ -87,8 +89,18 @@ test("forty tasks on a bucket are all done and told once each, and hardly a requ
   )
 })
 
+/** Whether the records say so of all of them: what would be known after a crash. */
+const allParked = async (tasks: readonly Launched[]) => {
+  const { client } = host ?? {}
+  if (!client) return false
+  const sessions = await Promise.all(tasks.map(({ child }) => unwrap(client.session.get({ sessionID: child }))))
+  return sessions.every((session) => decodeRecord(session)?.task.run.parked !== undefined)
+}
+
 /** `npm run test:kill:parked` takes fifty. */
 const ROUNDS = Number(process.env.SUPERAGENTS_PARKED_KILL_ROUNDS ?? 2)
+
+const KILLED_TASKS = 3
 
 test(
   `${ROUNDS} kills while tasks are parked lose none, and repeat no step`,
@@ -96,24 +108,28 @@ test(
     host = await start()
     const sessionID = await openSession(host)
     for (let round = 0; round < ROUNDS; round++) {
-      const log = bucketOf(1, 15_000)
-      const [task] = await launchSome(sessionID, 1)
-      await eventually(() => log.refused.length > 0)
-      // At any moment after the refusal: before it is written down, too.
-      await sleep((round % 10) * 40 + 100)
+      // One is refused in the middle of its work, the others before their first answer.
+      const log = bucketOf(1, 15_000, Number.POSITIVE_INFINITY)
+      const tasks = await launchSome(sessionID, KILLED_TASKS)
+      // What was not yet parked is interrupted, as any work is. From the moment of its record on, it is kept.
+      await eventually(() => allParked(tasks))
+      await sleep((round % 10) * 40)
       await host.kill()
       await host.restart()
       await callTool(host, model, sessionID, "superagents_list", {})
       const told = await eventually(
         async () => {
           if (!host) return false
-          const found = (await notifications(host, sessionID)).filter(({ hidden }) => hidden.includes(task?.id ?? ""))
-          return found.some(({ visible }) => visible.startsWith("✓")) && found
+          const found = await notifications(host, sessionID)
+          const ends = tasks.map(({ id }) =>
+            found.filter((message) => taskOfMessage(message.id) === id && !message.visible.startsWith("⏸")),
+          )
+          return ends.every((of) => of.length > 0) && ends
         },
-        { timeout: 120_000, message: () => `round ${round}: it completes and is told\n${host?.logs()}` },
+        { timeout: 120_000, message: () => `round ${round}: all are told\n${host?.logs()}` },
       )
-      expect(told.filter(({ visible }) => visible.startsWith("✓"))).toHaveLength(1)
-      expect(log.answered).toHaveLength(3)
+      for (const ends of told) expect(ends.map(({ visible }) => visible)).toEqual([expect.stringMatching(/^✓/)])
+      expect(log.answered).toHaveLength(3 * KILLED_TASKS)
     }
   },
   120_000 * ROUNDS,
