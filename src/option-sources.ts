@@ -66,6 +66,9 @@ const withLower: Rule = (own, theirs) => {
   return { ...other, max: Math.min(mine.max, other.max) }
 }
 
+/** What wraps a function of the host's, only who would have it so does: not a project against its user's word. */
+const notExact: Rule = (own, theirs) => (theirs === "exact" ? own : theirs)
+
 type Group = "fork" | "each" | "worktree" | "board" | "web"
 type Rules = { readonly [Key in Exclude<keyof Options, Group>]: Rule } & {
   readonly [Key in Group]: { readonly [Inner in keyof NonNullable<Options[Key]>]: Rule }
@@ -105,7 +108,7 @@ const RULES: Rules = {
   osNotifications: theirs,
   checkTimeout: lower,
   checkRetries: fewer,
-  gate: theirs,
+  gate: notExact,
   fallbackModels: theirs,
   maxParked: lower,
   schemaRetries: fewer,
@@ -199,5 +202,6 @@ function turnedOn(own: Given, project: Given): string[] {
   const [mine, other] = [own, project].map(({ worktree }) => (worktree as Given | undefined)?.setup ?? "")
   const [purse, nightly] = [own, project].map(({ board }) => (board as Given | undefined)?.purse) as [Purse, Purse]
   const night = nightly && !purse ? [`board.purse: ${budget(nightly.max)} each night`] : []
-  return [...switches, ...parts, ...night, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
+  const exact = own.gate === undefined && project.gate === "exact" ? ["gate: exact"] : []
+  return [...switches, ...exact, ...parts, ...night, ...(other !== "" && other !== mine ? ["worktree.setup"] : [])]
 }

@@ -240,10 +240,10 @@ export const OptionsSchema = z.strictObject({
     .default(2)
     .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),
   gate: z
-    .boolean()
+    .union([z.boolean(), z.literal("exact")], 'must be true, false or "exact"')
     .default(true)
     .describe(
-      "Park tasks whose provider is at its limit, and let them go on when it opens. false: they end as failed.",
+      'Park tasks whose provider is at its limit, and let them go on when it opens. "exact": reads the headers and bodies of refusals as well, for which OpenCode\'s fetch is wrapped. false: they end as failed.',
     ),
   fallbackModels: z
     .record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model")))

@@ -13,7 +13,12 @@ const server: Plugin = async (input, given) => {
   const connection = connect(input, options)
   sayOptions(connection, met)
   if (!options.enabled) return {}
-  return hooksOf(connection, await openApp(connection, options), options)
+  const app = await openApp(connection, options)
+  if (options.gate === "exact") {
+    const { readAnswers } = await import("./host/opencode/answers.ts")
+    connection.host.answers = readAnswers((named, parentID) => app.manager.asking(named, parentID))
+  }
+  return hooksOf(connection, app, options)
 }
 
 export default { id: "superagents", server, setup }

@@ -1,6 +1,6 @@
 import type { NameMessage } from "./ids.ts"
 import type { Ran } from "./receipt.ts"
-import type { Refusal } from "./refusal.ts"
+import type { Answer, Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -200,6 +200,8 @@ export interface Host {
   abort(sessionID: string): Promise<void>
   /** The sessions of this process that are not idle: one call, however many there are. */
   activity(): Promise<ReadonlyMap<string, Activity>>
+  /** What the provider answered the session's last request, where that was a refusal and such answers are read. */
+  refusal(sessionID: string): Answer | undefined
   /** The messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
   /** The session's newest message, if it is there and has one. */

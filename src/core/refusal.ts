@@ -3,13 +3,18 @@
  * epoch. What the parts of a refusal look like was seen on the providers' own answers and on what the host makes of them.
  */
 
-/** What is known of a refusal. From the host's events often the message alone; headers have lower-case names. */
-export type Refusal = {
-  readonly message: string
-  /** HTTP's; absent where the connection failed, or where the host does not tell. */
-  readonly status?: number
-  readonly headers?: Readonly<Record<string, string>>
+/** A provider's answer, as far as it was read. Headers have lower-case names. */
+export type Answer = {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
   readonly body?: string
+  /** When it came: what it tells of the time to wait counts from then. */
+  readonly at: number
+}
+
+/** What is known of a refusal. From the host's events often the message alone; `at` is now where it is absent. */
+export type Refusal = Partial<Answer> & {
+  readonly message: string
   /** When the host will ask again by itself, and how often it has asked by now. */
   readonly next?: number
   readonly attempt?: number
@@ -39,6 +44,9 @@ const LATEST_MS = 8 * DAY_MS
 /** The host asks again after 2 s, doubled by each attempt, and up to a quarter more. */
 const HOST_FIRST_MS = 2000
 const HOST_JITTER = 1.25
+/** What is looked at of a body, and of a single value: a provider may send anything. */
+const MOST_BODY_CHARS = 16_384
+const MOST_VALUE_CHARS = 64
 /** What the host's own schedule may be passed by without a reason. */
 const HOST_SLACK_MS = 500
 
@@ -56,7 +64,8 @@ const MONEY_STATUSES = [429, 400, 403]
 const WRONG_STATUSES = [401, 404]
 
 /** `hasAnswered`: this model has answered in this process, so that a failed connection is no wrong address. */
-export function sortRefusal(refusal: Refusal, now: number, hasAnswered: boolean): Sorted {
+export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): Sorted {
+  const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
   const until = timeOf(refusal, now)
   const kind = kindOf(refusal, until !== undefined, hasAnswered)
   return until === undefined || kind === "money" || kind === "other" ? { kind } : { kind, until }
@@ -79,13 +88,15 @@ const mayBeMoney = (status: number | undefined): boolean => status === undefined
 
 /** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
 function timeOf(refusal: Refusal, now: number): number | undefined {
-  const { headers = {}, body = "", message } = refusal
+  const { headers = {}, body = "", message, at = now } = refusal
   const sources = [
-    () => after(headers["retry-after-ms"], now, 1),
-    () => after(headers["retry-after"], now, SECOND_MS) ?? dateOf(headers["retry-after"]),
-    () => inBody(body, now),
-    () => inLimits(headers, now),
-    () => inWords(message, now),
+    () => after(headers["retry-after-ms"], at, 1),
+    () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
+    () => moment(fieldIn(body, "resets_at|reset_at")),
+    () => after(fieldIn(body, "resets_in_seconds|retry_after"), at, SECOND_MS),
+    () => span(fieldIn(body, "retryDelay"), at),
+    () => inLimits(headers, at),
+    () => inWords(message, at),
     () => inHost(refusal, now),
   ]
   for (const source of sources) {
@@ -96,42 +107,44 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
 }
 
 function after(value: string | undefined, now: number, unit: number): number | undefined {
-  if (value === undefined || !/^\s*\d+(\.\d+)?\s*$/.test(value)) return undefined
+  if (value === undefined || !/^\s*\d+(\.\d+)?\s*$/.test(shortened(value))) return undefined
   return now + Number(value) * unit
 }
 
 function dateOf(value: string | undefined): number | undefined {
-  const time = value === undefined ? Number.NaN : Date.parse(value)
+  const time = value === undefined ? Number.NaN : Date.parse(shortened(value))
   return Number.isNaN(time) ? undefined : time
 }
 
-/** A JSON body's own fields, wherever they stand. */
-function inBody(body: string, now: number): number | undefined {
-  const field = (names: string) => new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
-  return (
-    moment(field("resets_at|reset_at")) ??
-    after(field("resets_in_seconds|retry_after"), now, SECOND_MS) ??
-    span(field("retryDelay"), now)
-  )
-}
+const shortened = (value: string): string => value.slice(0, MOST_VALUE_CHARS)
+
+/** A JSON body's own field, wherever it stands. */
+const fieldIn = (body: string, names: string): string | undefined =>
+  new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
 
 /** A moment as seconds or milliseconds since the epoch, or as a date. */
 function moment(value: string | undefined): number | undefined {
   if (value === undefined) return undefined
-  if (!/^\d+(\.\d+)?$/.test(value)) return dateOf(value)
+  if (!/^\d+(\.\d+)?$/.test(shortened(value))) return dateOf(value)
   const number = Number(value)
   return number < 1e11 ? number * SECOND_MS : number
 }
 
 const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
+/** What Anthropic says of a limit that lets requests through. */
+const ALLOWED = /^\s*allowed/
 
-/** Of the limits with nothing left, the one that opens last. Where it is not told what is left, nothing is. */
+/**
+ * Of the limits with nothing left, the one that opens last. Where it is not told what is left, nothing is, unless the
+ * limit is said to let requests through.
+ */
 function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
   const times = Object.entries(headers).flatMap(([name, value]) => {
     const [match, , anthropic, other] = LIMIT_HEADER.exec(name) ?? []
     if (match === undefined) return []
     const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
     if (left !== undefined && Number(left) > 0) return []
+    if (ALLOWED.test(headers[`anthropic-ratelimit-${anthropic}-status`] ?? "")) return []
     const time = span(value, now) ?? moment(value)
     return time === undefined ? [] : [time]
   })
@@ -142,7 +155,7 @@ const UNITS_MS = { d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as
 
 /** A span of time with its units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
 function span(value: string | undefined, now: number): number | undefined {
-  const text = value?.trim() ?? ""
+  const text = shortened(value ?? "").trim()
   const pieces = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|milliseconds?|d|h|m|s)[a-z]*\s*/gi)]
   if (pieces.length === 0 || pieces.map(([piece]) => piece).join("") !== text) return undefined
   return now + pieces.reduce((sum, [, number, unit]) => sum + Number(number) * unitOf(String(unit)), 0)
@@ -160,10 +173,10 @@ function inWords(message: string, now: number): number | undefined {
   const found = spanText === undefined ? undefined : (span(spanText, now) ?? span(leading(spanText), now))
   if (found !== undefined) return found
   const [, hour, minute, half] = AT_WORDS.exec(message) ?? []
-  if (hour === undefined) return undefined
+  if (hour === undefined || Number(hour) > 23 || Number(minute) > 59) return undefined
   const time = new Date(now)
-  const pm = half?.toLowerCase() === "pm" && Number(hour) < 12 ? 12 : 0
-  time.setHours(Number(hour) + pm, Number(minute), 0, 0)
+  const hours = half === undefined ? Number(hour) : (Number(hour) % 12) + (half.toLowerCase() === "pm" ? 12 : 0)
+  time.setHours(hours, Number(minute), 0, 0)
   return time.getTime() > now ? time.getTime() : time.getTime() + DAY_MS
 }
 

@@ -152,6 +152,17 @@ export class TaskManager {
     return this.#all.gates.holds(store.apply(task.id, asks, clock.now())?.after ?? task)
   }
 
+  /**
+   * The sessions of tasks at work from which a request may come that goes under the name of `named`: that one, and those
+   * that ride on its cache. A session that is below none (`parentID`) rides on none.
+   */
+  asking(named: string, parentID: string | undefined): readonly string[] {
+    const { store } = this.#parts
+    const isNamed = ({ sessionID, fork }: Task) =>
+      sessionID === named || (parentID !== undefined && fork?.rides === named)
+    return store.active().flatMap((task) => (isNamed(task) && !store.isForeign(task.id) ? [task.sessionID] : []))
+  }
+
   /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */
   async unpark(
     reference: string,

@@ -16,6 +16,7 @@ import {
   type Toast,
   type Unbelieved,
 } from "../../src/core/ports.ts"
+import type { Answer } from "../../src/core/refusal.ts"
 import { type Ask, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
 import { messageID, taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { callOf, errorOf, finishOf } from "../../src/host/opencode/words.ts"
@@ -54,6 +55,8 @@ export class FakeHost extends FakeProcess implements Host {
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
   /** The names of the methods that were called. */
   readonly calls: string[] = []
+  /** What providers answered to refuse, where that is read; by session. */
+  readonly answers = new Map<string, Answer>()
   agentList: readonly AgentInfo[] = FAKE_AGENTS
   modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
   override agentNames = () => this.agentList.map(({ name }) => name)
@@ -136,6 +139,10 @@ export class FakeHost extends FakeProcess implements Host {
 
   abort(sessionID: string): Promise<void> {
     return this.carryOut("abort", sessionID, () => this.abortByUser(sessionID))
+  }
+
+  refusal(sessionID: string): Answer | undefined {
+    return this.answers.get(sessionID)
   }
 
   activity(): Promise<ReadonlyMap<string, Activity>> {

@@ -14,6 +14,12 @@ class Provider {
   refused: number[] = []
   left: number
   #closedUntil = 0
+  /** For how long it refuses the request that comes now; 0 or less where it answers. */
+  get shutFor(): number {
+    const now = this.rig.clock.now()
+    return now < this.#closedUntil ? this.#closedUntil - now : this.left > 0 ? 0 : this.#shutMs
+  }
+  readonly #shutMs: number
   constructor(
     { bucket, shutMs, tells = true }: { bucket: number; shutMs: number; tells?: boolean },
     options: RigOptions["options"] = {},
@@ -21,6 +27,7 @@ class Provider {
   ) {
     this.rig = new Rig({ options, worktrees })
     this.left = bucket
+    this.#shutMs = shutMs
     this.rig.script(({ sessionID, toolResults }) => {
       if (sessionID === this.rig.parent) return undefined
       this.requests++
@@ -95,6 +102,44 @@ describe("a provider's limit", () => {
     expect(waits).toEqual([5, 10, 20])
     provider.left = 100
     expect((await provider.rig.ended(task?.id ?? "")).status).toBe("completed")
+  })
+
+  test("of which only headers or bodies tell the time is tried then, where answers are read", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
+    const { rig } = provider
+    rig.script(({ sessionID }) => {
+      const left = provider.shutFor
+      const at = rig.clock.now()
+      if (left <= 0) rig.host.answers.delete(sessionID)
+      else rig.host.answers.set(sessionID, { status: 429, headers: { "retry-after-ms": String(left) }, at })
+      return undefined
+    })
+    const tasks = await provider.launchAll(3)
+    await rig.clock.advance(2000)
+    expect(tasks.map(({ id }) => rig.view(id).phase)).toEqual(Array(3).fill(expect.stringMatching(/^parked until /)))
+    const met = provider.refused.length
+    provider.left = 100
+    for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
+    // Those that met the closing; nobody else came before its time.
+    expect(provider.refused).toHaveLength(met)
+    expect(rig.task(tasks[0]?.id ?? "").run.parkedMs).toBeGreaterThan(MINUTE_MS - 5000)
+  })
+
+  test("is none where the body says that money is missing, in whatever words the message puts it", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
+    const { rig } = provider
+    rig.script(({ sessionID }) => {
+      const body = '{"error":{"code":"insufficient_quota"}}'
+      rig.host.answers.set(sessionID, { status: 429, headers: {}, body, at: rig.clock.now() })
+      return undefined
+    })
+    const [task] = await provider.launchAll(1)
+    const ended = await rig.ended(task?.id ?? "")
+    expect(ended).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "provider", text: expect.stringMatching(/This does not pass by waiting\.$/) } },
+    })
+    expect(provider.requests).toBe(1)
   })
 
   test("is told once: a toast, and a message to the parent that wakes nobody", async () => {

@@ -99,10 +99,59 @@ describe("a provider opens when it says so", () => {
     ["nine days", { headers: { "retry-after": String(9 * 86_400) } }, undefined],
     ["a moment: at least a second", { headers: { "retry-after-ms": "20" } }, 1],
     ["no time at all, then the next source", { headers: { "retry-after": "0" }, message: "try again in 20s" }, 20],
+    ["a body's moment that is past, then its span", { body: '{"resets_at":17,"resets_in_seconds":30}' }, 30],
+    [
+      "of Anthropic's limits one that lets nothing through",
+      {
+        headers: {
+          "anthropic-ratelimit-unified-5h-status": "rejected",
+          "anthropic-ratelimit-unified-5h-reset": String(NOW / 1000 + 600),
+          "anthropic-ratelimit-unified-7d-status": "allowed_warning",
+          "anthropic-ratelimit-unified-7d-reset": String(NOW / 1000 + 400_000),
+        },
+      },
+      600,
+    ],
   ])("%s", (_what, refusal, seconds) => {
     const found = opens(refusal)
     if (seconds === undefined) expect(found).toBeUndefined()
     else expect(found).toBeCloseTo(seconds, 3)
+  })
+
+  test.each<[string, Partial<Refusal>]>([
+    ["a negative number", { headers: { "retry-after": "-5", "retry-after-ms": "-1" } }],
+    ["no number", { headers: { "retry-after": "NaN", "retry-after-ms": "Infinity" } }],
+    [
+      "a number with an exponent",
+      { headers: { "retry-after": "1e99" }, body: '{"resets_at":1e99,"retry_after":1e99}' },
+    ],
+    [
+      "a number of 400 digits",
+      { headers: { "retry-after-ms": "9".repeat(400) }, body: `{"reset_at":${"9".repeat(400)}}` },
+    ],
+    ["a year", { headers: { "retry-after": String(365 * 86_400) }, body: '{"resets_in_seconds":31536000}' }],
+    ["words for a time", { headers: { "x-ratelimit-reset-requests": "\u0000;drop", "retry-after": "<b>" } }],
+    ["a body that is no JSON", { body: '{"resets_at":' }],
+    ["a body of other kinds", { body: '{"resets_at":null,"reset_at":{},"resets_in_seconds":[],"retryDelay":true}' }],
+    ["a time of no day", { message: "Resets at 99:99" }],
+  ])("and not where it says %s", (_what, refusal) => {
+    expect(opens(refusal)).toBeUndefined()
+  })
+
+  test("in a moment, however much it sends", () => {
+    const digits = "1".repeat(1_000_000)
+    const began = performance.now()
+    expect(opens({ body: `{"retryDelay":"${digits}"}` })).toBeUndefined()
+    expect(opens({ headers: { "x-ratelimit-reset-tokens": digits, "retry-after": digits } })).toBeUndefined()
+    expect(opens({ body: `${" ".repeat(10_000_000)}{"resets_in_seconds":9}` })).toBeUndefined()
+    expect(performance.now() - began).toBeLessThan(250)
+  })
+
+  test("counted from its answer, where that is known", () => {
+    const at = NOW - 4000
+    expect(opens({ at, headers: { "retry-after": "10" } })).toBeCloseTo(6)
+    expect(opens({ at, headers: { "retry-after": "3" }, body: '{"resets_in_seconds":34}' })).toBeCloseTo(30)
+    expect(opens({ at, headers: { "x-ratelimit-reset-tokens": "12s" } })).toBeCloseTo(8)
   })
 
   test("at a time of day: the next one", () => {
@@ -111,6 +160,7 @@ describe("a provider opens when it says so", () => {
     expect(at("Your limit resets at 1:30")).toBe("2026-11-24T01:30")
     expect(at("Your limit resets at 2:30 PM")).toBe("2026-11-23T14:30")
     expect(at("Your limit resets at 12:15pm")).toBe("2026-11-23T12:15")
+    expect(at("Your limit resets at 12:15 AM")).toBe("2026-11-24T00:15")
   })
 
   test("and money has no time, nor has what is no limit", () => {

@@ -13,7 +13,7 @@ import {
 } from "../../core/gate.ts"
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
-import { type Refusal, sortRefusal } from "../../core/refusal.ts"
+import { type Answer, type Refusal, sortRefusal } from "../../core/refusal.ts"
 import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
@@ -75,7 +75,7 @@ export class Gates {
     const key = modelKeyOf(task)
     if (!this.#parts.options.gate || key === undefined) return
     if (event.type === "answered") return this.#heardAnswer(task, key)
-    const refusal = refusalOf(event)
+    const refusal = refusalOf(event, () => this.#parts.host.refusal(task.sessionID))
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
@@ -292,9 +292,9 @@ export class Gates {
   }
 }
 
-/** What an event tells of a refusal; undefined where it tells of none. */
-function refusalOf(event: HostEvent): Refusal | undefined {
-  if (event.type === "active") return event.activity.type === "retry" ? event.activity : undefined
+/** What an event tells of a refusal, with the `answer` where that was read; undefined where it tells of none. */
+function refusalOf(event: HostEvent, answer: () => Answer | undefined): Refusal | undefined {
+  if (event.type === "active") return event.activity.type === "retry" ? { ...event.activity, ...answer() } : undefined
   if (event.type !== "error" || event.error.aborted) return undefined
   return { message: event.error.message, ...event.refusal }
 }

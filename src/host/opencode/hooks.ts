@@ -143,6 +143,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       }),
     dispose: async () => {
       await guard(() => app.stop())
+      await guard(() => host.answers?.close())
       await guard(() => connection.leave())
       // From here on another instance may take the tasks over, whatever becomes of the rest.
       connection.unregister()

@@ -20,10 +20,12 @@ import type {
   Toast,
   Unbelieved,
 } from "../../core/ports.ts"
+import type { Answer } from "../../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
+import type { Answers } from "./answers.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { Cached } from "./cached.ts"
 import { call, find } from "./client.ts"
@@ -71,6 +73,8 @@ export class OpencodeHost implements Host {
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   #toasted: Promise<unknown> = Promise.resolve()
+  /** What providers answer to refuse; undefined where nobody reads it. */
+  answers: Answers | undefined
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
   constructor(
@@ -225,6 +229,10 @@ export class OpencodeHost implements Host {
         })
     }
     return working
+  }
+
+  refusal(sessionID: string): Answer | undefined {
+    return this.answers?.refusal(sessionID)
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {

@@ -1,0 +1,57 @@
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import type { Hooks, PluginInput } from "@opencode-ai/plugin"
+import { afterAll, beforeAll, expect, test, vi } from "vitest"
+
+/** The plugin's entry with and without `gate: "exact"`. Alone, since it looks at what is loaded. */
+
+const data = mkdtempSync(join(tmpdir(), "superagents-unit-"))
+const loaded = vi.fn()
+let server: (input: PluginInput, options?: Record<string, unknown>) => Promise<Hooks>
+
+vi.mock("../../src/host/opencode/answers.ts", async (original) => {
+  loaded()
+  return original()
+})
+
+beforeAll(async () => {
+  vi.stubEnv("XDG_DATA_HOME", data)
+  vi.stubEnv("XDG_CONFIG_HOME", data)
+  server = (await import("../../src/server.ts")).default.server
+})
+afterAll(() => {
+  vi.unstubAllEnvs()
+  rmSync(data, { recursive: true, force: true })
+})
+
+const start = (options: Record<string, unknown>) => {
+  const client = {
+    _client: { getConfig: () => ({ baseUrl: "http://host.test", fetch: async () => Response.json([]) }) },
+  }
+  return server({ client, directory: data, worktree: data } as unknown as PluginInput, options)
+}
+
+test("nothing of the process is changed, and nothing loaded, unless the gate is exact; then until the last has ended", async () => {
+  const own = globalThis.fetch
+  const globals = Object.getOwnPropertySymbols(globalThis)
+  for (const gate of [undefined, true, false, "Exact"]) {
+    const hooks = await start(gate === undefined ? {} : { gate })
+    expect(globalThis.fetch).toBe(own)
+    await hooks.dispose?.()
+  }
+  expect(loaded).not.toHaveBeenCalled()
+  expect(
+    Object.getOwnPropertySymbols(globalThis)
+      .filter((key) => !globals.includes(key))
+      .map(String),
+  ).not.toContain("Symbol(superagents.answers)")
+  const [one, two] = [await start({ gate: "exact" }), await start({ gate: "exact" })]
+  expect(loaded).toHaveBeenCalled()
+  const wrapped = globalThis.fetch
+  expect(wrapped).not.toBe(own)
+  await one.dispose?.()
+  expect(globalThis.fetch).toBe(wrapped)
+  await two.dispose?.()
+  expect(globalThis.fetch).toBe(own)
+})
