@@ -175,6 +175,7 @@ export class Turn {
     if (!("status" in reply)) this.#ports.emit({ type: "began", sessionID: this.#session.id })
     if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
     if ("cut" in reply) return this.#failing(500, "the connection broke")
+    if ("fails" in reply) return this.#failing(500, bodyText({ error: reply.fails }))
     if ("empty" in reply) {
       if ((await this.#waits.for(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
       return this.#answered(message, "unknown", {})

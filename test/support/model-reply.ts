@@ -80,7 +80,7 @@ const answer = async (response: ServerResponse, request: ModelRequest, reply: Re
   if (!("status" in reply)) begun()
   if ("status" in reply) {
     const body = reply.body ?? { error: { message: `scripted status ${reply.status}`, type: "scripted" } }
-    response.writeHead(reply.status, JSON_HEADERS)
+    response.writeHead(reply.status, { ...JSON_HEADERS, ...reply.headers })
     return response.end(typeof body === "string" ? body : JSON.stringify(body))
   }
   if ("empty" in reply) {
@@ -96,6 +96,11 @@ const answer = async (response: ServerResponse, request: ModelRequest, reply: Re
     delta({ role: "assistant", content: reply.text })
     await sleep(20, undefined, { signal: request.aborted })
     return response.destroy()
+  }
+  if ("fails" in reply) {
+    const { delta } = stream(response, request)
+    if (reply.text) delta({ role: "assistant", content: reply.text })
+    return response.end(`data: ${JSON.stringify({ error: reply.fails })}\n\n`)
   }
   if ("tools" in reply) return sendTools(response, request, reply)
   return sendText(response, request, reply)

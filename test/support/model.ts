@@ -46,7 +46,9 @@ export type Reply =
   | TextReply
   | ToolReply
   /** An HTTP error. */
-  | (Paced & { status: number; body?: unknown })
+  | (Paced & { status: number; body?: unknown; headers?: Record<string, string> })
+  /** 200, the text if there is one, and an error in the stream. */
+  | (Paced & { fails: unknown; text?: string })
   /** 200 and an empty body. */
   | (Paced & { empty: true })
   /** Headers, `text` if there is one, and then nothing until the client goes away. */

@@ -1,0 +1,168 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { taskOfMessage } from "../../src/host/opencode/ids.ts"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { type Launched, launchAll, notifications, startPlugged } from "../support/plugin.ts"
+
+/** What a real OpenCode and its gate make of a provider's refusals, of every kind. Each test has a model of its own. */
+
+const MODELS = Array.from({ length: 20 }, (_, at) => `m${at}`)
+/** How soon after a refusal the host can be stopped, on a busy machine, in ms. */
+const SOON_MS = 1500
+/** A gate whose time nobody tells opens after so long. */
+const UNTOLD_MS = 5000
+
+const YEAR_S = "31536000"
+/** OpenCode tells a plugin of no status: where it was told no time either, the words say that it is a limit. */
+const LIMITED = "Rate limit reached."
+
+const refusal = (status: number, message: string, more: Record<string, unknown> = {}): Reply => ({
+  status,
+  body: { error: { message, ...more } },
+})
+
+describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
+  let model: ScriptedModel
+  let host: Host
+  let used = 0
+
+  beforeAll(async () => {
+    model = await startModel()
+    const config = { provider: model.provider({ models: ["alpha", ...MODELS] }) }
+    host = await startPlugged(model, { gate, maxLaunchesPerMinute: 0 }, { config })
+  })
+  afterAll(async () => {
+    await host?.stop()
+    await model?.close()
+  })
+  afterEach(() => model.reset())
+
+  /** Launches tasks with a model of their own. `reply` answers their requests, the first of which is number 0. */
+  const launchSome = async (reply: (number: number, sinceFirst: number) => Reply, count = 1) => {
+    const own = MODELS[used++]
+    const sessionID = await openSession(host)
+    const requests: { at: number; refused: boolean }[] = []
+    model.use((request) => {
+      if (request.model !== own) return undefined
+      const now = Date.now()
+      const said = reply(requests.length, now - (requests[0]?.at ?? now))
+      requests.push({ at: now, refused: "status" in said || "fails" in said })
+      return said
+    })
+    const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-GATE ${at}`, model: `scripted/${own}` }))
+    return { sessionID, requests, tasks: await launchAll(host, model, sessionID, tasks) }
+  }
+
+  /** What the parent was told of each task's end, once all have ended. */
+  const ends = (sessionID: string, tasks: readonly Launched[]) =>
+    eventually(
+      async () => {
+        const found = await notifications(host, sessionID)
+        const own = tasks.map(({ id }) =>
+          found.filter((message) => taskOfMessage(message.id) === id && !message.visible.startsWith("⏸")),
+        )
+        return own.every(({ length }) => length > 0) && own.map((each) => each.map(({ visible }) => visible[0]))
+      },
+      { timeout: 90_000, message: () => `all are told\n${host.logs()}` },
+    )
+
+  const wasParked = async (sessionID: string, [task]: readonly Launched[]) => {
+    const { output } = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
+    return /^Parked \d+ times?, /m.test(output ?? "")
+  }
+
+  test.each<[string, Reply]>([
+    ["402", refusal(402, "Payment required")],
+    [
+      "429, a quota that is used up",
+      refusal(429, "You exceeded your current quota, please check your plan and billing details.", {
+        code: "insufficient_quota",
+      }),
+    ],
+    ["400, a credit balance", refusal(400, "Your credit balance is too low to access the API.")],
+    ["401", refusal(401, "Incorrect API key provided")],
+    ["400", refusal(400, "messages: at least one message is required")],
+    ["404", refusal(404, "The model does not exist")],
+  ])("a refusal that does not pass is not parked: %s", async (_what, said) => {
+    const { sessionID, requests, tasks } = await launchSome(() => said)
+    expect(await ends(sessionID, tasks)).toEqual([["✗"]])
+    expect(requests).toHaveLength(1)
+    expect(await wasParked(sessionID, tasks)).toBe(false)
+  })
+
+  test("a conversation that is too long is not parked: OpenCode sums it up, and it goes on", async () => {
+    const long = refusal(400, "This model's maximum context length is 8192 tokens.", {
+      code: "context_length_exceeded",
+    })
+    const { sessionID, requests, tasks } = await launchSome((number) => (number === 0 ? long : { text: "ok" }))
+    expect(await ends(sessionID, tasks)).toEqual([["✓"]])
+    expect(requests.filter(({ refused }) => refused)).toHaveLength(1)
+    expect(await wasParked(sessionID, tasks)).toBe(false)
+  })
+
+  test.each<[string, Reply]>([
+    ["a reset in a year", { ...refusal(429, "Slow down."), headers: { "retry-after": YEAR_S } } as Reply],
+    ["a reset in 0 s", { ...refusal(429, LIMITED), headers: { "retry-after": "0" } } as Reply],
+    ["a reset in -5 s", { ...refusal(429, LIMITED), headers: { "retry-after": "-5" } } as Reply],
+    ["a reset in NaN s", { ...refusal(429, LIMITED), headers: { "retry-after": "NaN" } } as Reply],
+    ["a reset in 1e99 s", { ...refusal(429, "Slow down."), headers: { "retry-after": "1e99" } } as Reply],
+    ["a body of 10 MB", refusal(429, LIMITED, { more: "x".repeat(10_000_000) })],
+    ["a body that is no JSON", { status: 429, body: "<html>Too many requests" }],
+    ["an error in the stream", { fails: { type: "overloaded_error", message: "Overloaded" } }],
+    [
+      "an error in the middle of a text",
+      { text: "half of an ans", fails: { type: "overloaded_error", message: "Overloaded" } },
+    ],
+  ])("a task outlives %s: it is parked, and tries again when a gate without a time opens", async (_what, said) => {
+    const { sessionID, requests, tasks } = await launchSome((_number, sinceFirst) =>
+      sinceFirst < UNTOLD_MS - 1000 ? said : { text: "done" },
+    )
+    expect(await ends(sessionID, tasks)).toEqual([["✓"]])
+    expect(await wasParked(sessionID, tasks)).toBe(true)
+    const [first] = requests
+    const late = requests.filter(({ at, refused }) => refused && at - (first?.at ?? 0) > SOON_MS)
+    expect(late).toEqual([])
+    const answered = requests.find(({ refused }) => !refused)
+    expect((answered?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(UNTOLD_MS - 200)
+  })
+
+  const SHUT_MS = 9000
+  const inSeconds = () => Math.ceil((Date.now() + SHUT_MS) / 1000)
+  /** Told by what only the answer itself has: OpenCode's events have none of it. */
+  test.skipIf(gate !== "exact").each<[string, (leftMs: number) => Reply]>([
+    [
+      "a header of Anthropic's",
+      () =>
+        ({
+          ...refusal(429, "Limited."),
+          headers: { "anthropic-ratelimit-unified-reset": String(inSeconds()) },
+        }) as Reply,
+    ],
+    [
+      "a header of OpenAI's",
+      (leftMs) =>
+        ({
+          ...refusal(429, "Limited."),
+          headers: { "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": `${leftMs}ms` },
+        }) as Reply,
+    ],
+    ["the body", (leftMs) => refusal(429, "Limited.", { resets_in_seconds: leftMs / 1000 })],
+    [
+      "the beginning of a body of 10 MB",
+      (leftMs) => refusal(429, "Limited.", { resets_in_seconds: leftMs / 1000, more: "x".repeat(10_000_000) }),
+    ],
+  ])("a task waits until the time that only %s tells", async (_what, said) => {
+    const { sessionID, requests, tasks } = await launchSome(
+      (_number, sinceFirst) => (sinceFirst < SHUT_MS ? said(SHUT_MS - sinceFirst) : { text: "done" }),
+      3,
+    )
+    expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"], ["✓"]])
+    const opens = (requests[0]?.at ?? 0) + SHUT_MS
+    // Each meets the closed gate once at most: a probe without a time would come after 5 s.
+    expect(requests.filter(({ refused }) => refused).length).toBeLessThanOrEqual(3)
+    const [answered] = requests.filter(({ refused }) => !refused)
+    // A header in whole seconds is up to one late.
+    expect((answered?.at ?? 0) - opens).toBeLessThan(5000)
+  })
+})
