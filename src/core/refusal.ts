@@ -67,11 +67,11 @@ const WRONG_STATUSES = [401, 404]
 export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): Sorted {
   const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
   const until = timeOf(refusal, now)
-  const kind = kindOf(refusal, until !== undefined, hasAnswered)
+  const kind = kindOf(refusal, until !== undefined, hasAnswered, now)
   return until === undefined || kind === "money" || kind === "other" ? { kind } : { kind, until }
 }
 
-function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean): RefusalKind {
+function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: number): RefusalKind {
   const { status, message, body = "" } = refusal
   const text = `${message} ${body}`
   if (!hasTime && (status === 402 || (mayBeMoney(status) && MONEY.test(text)))) return "money"
@@ -79,6 +79,8 @@ function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean): Refus
   if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
   if (status === 429 || status === 402 || LIMIT.test(text)) return "limit"
   if (status === 529 || status === 503 || OVERLOAD.test(text)) return "overload"
+  // A host that waits for longer than it would by itself was told to, whatever the words are.
+  if (status === undefined && inHost(refusal, now) !== undefined) return "limit"
   const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
   return failed && hasAnswered ? "overload" : "other"
 }

@@ -25,6 +25,21 @@ describe("a refusal is about", () => {
       { status: 429, message: "check your billing", headers: { "retry-after": "9" } },
       "limit",
     ],
+    [
+      "a limit: no word of one, but a host that was told to wait",
+      { message: "Slow down.", next: NOW + 18_000 },
+      "limit",
+    ],
+    [
+      "a limit: a host that waits as long as it can",
+      { message: "Slow down.", attempt: 1, next: NOW + 2_147_483_647 },
+      "limit",
+    ],
+    [
+      "no limit: a host that goes by its own schedule",
+      { message: "Slow down.", attempt: 2, next: NOW + 4500 },
+      "other",
+    ],
     ["a limit: a 402 with a time", { status: 402, headers: { "retry-after": "9" } }, "limit"],
     ["overload: 529", { status: 529 }, "overload"],
     ["overload: 503", { status: 503 }, "overload"],
