@@ -26,9 +26,9 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
   \`board.agents\` those that both name. The log says which of yours held.
 - \`hosts\` counts from yours alone, and so does a \`board.dir\` outside of the project (absolute, or \`../…\`): what only
   the project names is left out. The toast and the log say so, and what to do if you want it.
-- What only the project turns on (\`board\`, \`web\`, \`worktree.setup\`; \`enabled\` and \`allowModelOverride\` where yours
-  are \`false\`; \`gate: "exact"\`, where you set none) works, and so does a budget that it widens where you set none. Both are told: in a toast once for each
-  project and change, in the log at each start.
+- What only the project turns on (\`board\`, \`board.purse\`, \`web\`, \`worktree.setup\`, \`gate: "exact"\`; \`enabled\` and
+  \`allowModelOverride\` where yours are \`false\`) works, and so does a budget that it widens where you set none. Both are
+  told: in a toast once for each project and change, in the log at each start.
 
 ## Plain options
 `
