@@ -1,5 +1,5 @@
 import { moment } from "../lib/moment.ts"
-import { isParked, type Parked, type Phase, type Task } from "./task.ts"
+import { isActive, isParked, isQueued, type Parked, type Phase, type Task } from "./task.ts"
 
 /** When parked tasks go on, for readers. Times are milliseconds since the epoch. */
 
@@ -25,6 +25,16 @@ export function whenOf(
   const at = until ?? next ?? 0
   if (at <= now) return undefined
   return { text: `${until === undefined ? "next try" : "until"} ${moment(at, now)}`, in: at - now }
+}
+
+/** Since when all tasks at work of these are parked, or stand still since theirs are; undefined where one is not, or none is. */
+export function allParkedSince(tasks: readonly Task[]): number | undefined {
+  const times = tasks.flatMap((task) => {
+    const { run } = task
+    return isActive(task) && !isQueued(task) ? [run.parked?.at ?? run.stillSince ?? Number.POSITIVE_INFINITY] : []
+  })
+  const since = Math.max(...times)
+  return Number.isFinite(since) ? since : undefined
 }
 
 /** `parked until 07:12`, `parked, next try 07:12`, or `parked` alone where it is about to go on. */

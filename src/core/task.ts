@@ -146,6 +146,10 @@ export type Run = {
   /** How long it was parked before, in all, and how often. */
   readonly parkedMs?: number
   readonly parkedTimes?: number
+  /** It waits for tasks of its own, and all of those at work are parked, since then: no time of it counts either. */
+  readonly stillSince?: number
+  /** How long that was before, in all. */
+  readonly stillMs?: number
   /** The model that it goes on with in place of its task's, since that was at its limit. */
   readonly model?: Model
   /** Each time that it was given another: as `provider/model`, from which of its steps on, and why. */
@@ -400,12 +404,15 @@ export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | un
 
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
-/** Time since admission, up to the end if there is one, without what the run was parked. 0 while queued. */
-export function elapsed(task: Task, now: number): number {
-  const { startedAt, endedAt, parked, parkedMs = 0 } = task.run
+/** Time since admission, up to the end if there is one, without that which does not count. 0 while queued. */
+export function elapsed({ run }: Pick<Task, "run">, now: number): number {
+  const { startedAt, endedAt, parked, stillSince } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? parked?.at ?? now) - startedAt - parkedMs)
+  return Math.max(0, (endedAt ?? parked?.at ?? stillSince ?? now) - startedAt - uncounted(run))
 }
+
+/** For how long no time of a run counted before: it was parked, or all that it waited for was. */
+export const uncounted = ({ parkedMs = 0, stillMs = 0 }: Run): number => parkedMs + stillMs
 
 /** Time spent waiting for a slot. */
 export function waited(task: Task, now: number): number {

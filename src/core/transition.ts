@@ -53,6 +53,8 @@ export type TaskEvent =
       readonly why: string
     }
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
+  /** All that it waits for is parked since then; or not any more. */
+  | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -101,6 +103,9 @@ export function transition(task: Task, event: TaskEvent): Task {
       return switchTo(task, event)
     case "unparked":
       return unpark(task, event)
+    case "still":
+    case "counting":
+      return count(task, event)
     case "won":
       return win(task, event)
     case "closed":
@@ -130,7 +135,21 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
 function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
   const { run } = task
   if (!isActive(task) || run.generation !== generation || run.parked) return task
-  return { ...task, run: { ...run, parked, parkedTimes: (run.parkedTimes ?? 0) + 1 } }
+  return { ...task, run: { ...counting(run, parked.at), parked, parkedTimes: (run.parkedTimes ?? 0) + 1 } }
+}
+
+/** Whether the time of a run counts, from `at` on. */
+function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
+  const { run } = task
+  const isStill = type === "still"
+  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !run.parked
+  if (!applies || isStill === (run.stillSince !== undefined)) return task
+  return { ...task, run: isStill ? { ...run, stillSince: at } : counting(run, at) }
+}
+
+/** The run from when its time counts again. */
+function counting({ stillSince, ...run }: Run, at: number): Run {
+  return stillSince === undefined ? run : { ...run, stillMs: (run.stillMs ?? 0) + Math.max(0, at - stillSince) }
 }
 
 function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
@@ -173,7 +192,7 @@ function end(task: Task, status: "completed" | "error" | "cancelled", event: End
   return {
     ...task,
     status,
-    run: { ...leftParking(task.run, event.at), endedAt: event.at },
+    run: { ...counting(leftParking(task.run, event.at), event.at), endedAt: event.at },
     outcome: event.outcome,
     delivery: event.delivery,
   }

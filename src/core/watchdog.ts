@@ -11,6 +11,7 @@ import {
   type ReasonCode,
   type Task,
   type Usage,
+  uncounted,
 } from "./task.ts"
 
 /** The limits that end a run; 0 turns one off. Times in ms. */
@@ -169,9 +170,11 @@ export const reasonInTheEnd = ({ task, progress, limits, spent }: Watched, reaso
 
 /** When a run that was asked for its last word has had its time for it. */
 function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
+  // The wall's time, which is the purse's, does not stand still.
+  if (task.run.stillSince !== undefined && reason.code !== "purse") return Number.POSITIVE_INFINITY
   if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS)
   const { startedAt = at, timeout } = task.run
-  const timeEnds = timeout > 0 ? startedAt + timeout : Number.POSITIVE_INFINITY
+  const timeEnds = timeout > 0 ? startedAt + timeout + uncounted(task.run) : Number.POSITIVE_INFINITY
   return reason.code === "timeout" ? timeEnds : Math.min(timeEnds, at + limits.lastWord)
 }
 

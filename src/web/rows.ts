@@ -4,7 +4,7 @@ import { costOfDay } from "../core/bill.ts"
 import { countsText, itemLines } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
-import { agentName, billedTokens, isUnattended, isUnmerged, type Task } from "../core/task.ts"
+import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted } from "../core/task.ts"
 import type { TeamResult } from "../core/team.ts"
 import { tryLines } from "../core/tries.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -37,8 +37,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
-    // The time that it was parked is no time of its work.
-    startedAt: run.startedAt === undefined ? undefined : run.startedAt + (run.parkedMs ?? 0),
+    // The time that it was parked, or all that it waited for, is no time of its work.
+    startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,
     recentTools: view.recentTools,

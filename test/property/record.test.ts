@@ -104,9 +104,11 @@ const run = fc.record<Whole<Run>>({
   guard: some(texts),
   files: some(texts),
   schema: some(fc.dictionary(text, fc.jsonValue() as fc.Arbitrary<unknown>)),
-  parked: some(fc.record({ at: whole, until: some(whole), model: text, why: text })),
+  parked: some(fc.record({ at: whole, until: some(whole), next: some(whole), model: text, why: text })),
   parkedMs: some(whole),
   parkedTimes: some(whole),
+  stillSince: some(whole),
+  stillMs: some(whole),
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { accountOf } from "../../src/core/account.ts"
-import { newsOf, parkedText, whenOf } from "../../src/core/parked.ts"
-import type { Parked, Task } from "../../src/core/task.ts"
+import { allParkedSince, newsOf, parkedText, whenOf } from "../../src/core/parked.ts"
+import { elapsed, type Parked, type Task } from "../../src/core/task.ts"
+import { transition } from "../../src/core/transition.ts"
 import { rowOf } from "../../src/terminal/view-model.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -55,4 +56,58 @@ test("the account of one that was parked says how often, for how long and at who
     "Model: mock/one, then mock/two from step 4 (limit until 07:12).",
     "Parked 2 times, 5h 1m in all.",
   ])
+})
+
+describe("since when all of a task's own are parked", () => {
+  const own = (run: Parameters<typeof taskOf>[0]) => taskOf(run)
+  const parked = (at: number) => parkedOf({ at })
+  test.each<[string, readonly Task[], number | undefined]>([
+    ["nobody is at work", [taskOf({ status: "completed" }), taskOf({ run: { startedAt: undefined } })], undefined],
+    ["one works", [parked(5), own({ run: { startedAt: 1 } })], undefined],
+    ["the last was parked", [parked(5), parked(8), taskOf({ status: "error" })], 8],
+    ["one's own are", [parked(5), own({ run: { startedAt: 1, stillSince: 9 } })], 9],
+  ])("%s", (_name, tasks, since) => expect(allParkedSince(tasks)).toBe(since))
+})
+
+describe("the time of a task that waits for parked ones", () => {
+  const running = taskOf({ run: { startedAt: 1000 } })
+  const still = transition(running, { type: "still", generation: 0, at: 3000 })
+
+  test("stands still, counts again, and ends with its run", () => {
+    expect(elapsed(still, 90_000)).toBe(2000)
+    expect(transition(still, { type: "still", generation: 0, at: 4000 })).toBe(still)
+    const counts = transition(still, { type: "counting", generation: 0, at: 8000 })
+    expect(counts.run).toMatchObject({ stillMs: 5000 })
+    expect(elapsed(counts, 10_000)).toBe(4000)
+    const again = transition(counts, { type: "still", generation: 0, at: 10_000 })
+    const ended = transition(again, {
+      type: "completed",
+      generation: 0,
+      at: 20_000,
+      outcome: outcomeOf(),
+      delivery: { state: "none" },
+    })
+    expect(ended.run).toMatchObject({ stillMs: 15_000, endedAt: 20_000 })
+    expect(ended.run).not.toHaveProperty("stillSince")
+    expect(elapsed(ended, 99_000)).toBe(4000)
+  })
+
+  test("is that of its own parking from when it is parked itself", () => {
+    const parked = transition(still, { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" })
+    expect(parked.run).toMatchObject({ stillMs: 2000, parked: { at: 5000 } })
+    expect(elapsed(parked, 9000)).toBe(2000)
+    expect(transition(parked, { type: "still", generation: 0, at: 6000 })).toBe(parked)
+  })
+
+  test.each([
+    ["of another run", transition(running, { type: "still", generation: 1, at: 3000 })],
+    ["that counts", transition(running, { type: "counting", generation: 0, at: 3000 })],
+  ])("is as it was for news %s", (_name, task) => expect(task).toBe(running))
+
+  test("stands still for none that has not begun, or has ended", () => {
+    const queued = taskOf({ run: { startedAt: undefined } })
+    expect(transition(queued, { type: "still", generation: 0, at: 3000 })).toBe(queued)
+    const ended = taskOf({ status: "completed" })
+    expect(transition(ended, { type: "still", generation: 0, at: 3000 })).toBe(ended)
+  })
 })

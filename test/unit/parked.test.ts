@@ -52,7 +52,7 @@ class Provider {
   }
 }
 
-const isParkedNow = (rig: Rig, id: string) => rig.view(id).phase?.startsWith("parked") === true
+const isParkedNow = (rig: Rig, id: string, parent?: string) => rig.view(id, parent).phase?.startsWith("parked") === true
 
 const settings = { maxConcurrentTasks: 10, maxLaunchesPerMinute: 0 }
 
@@ -457,6 +457,106 @@ test("parked runs of the board that go on wait for their slots, and go before th
   await rig.clock.advance(5000)
   expect([asked.length - before, first.filter((id) => phase(id) === "working").length]).toEqual([1, 1])
   expect(phase(last)).toBe("queued")
+})
+
+describe("a task whose own tasks are all parked", () => {
+  const minutes = 10
+  /** A task at work that has launched others and waits for them; what these are answered is up to `reply`. */
+  const family = async (children: readonly string[], options: object = {}) => {
+    const rig = new Rig({ options: { ...settings, taskTimeout: minutes * MINUTE_MS, maxDepth: 3, ...options } })
+    const closedUntil = rig.clock.now() + 30 * MINUTE_MS
+    let leader = ""
+    rig.script(({ sessionID, lastUser }) => {
+      if (sessionID === rig.parent) return undefined
+      const now = rig.clock.now()
+      if (sessionID === leader || lastUser.includes("LEAD"))
+        return now > closedUntil ? { text: "all done" } : { hang: true }
+      const wait = Math.ceil((closedUntil - now) / 1000)
+      if (now >= closedUntil) return { text: "done" }
+      return { status: 429, body: { error: { message: `Rate limit reached. Try again in ${wait}s` } } }
+    })
+    rig.onPrompt("BUSY", { hang: true })
+    const lead = await rig.launch({ prompt: "LEAD", timeout: minutes * MINUTE_MS })
+    leader = lead.sessionID
+    await rig.clock.until(() => rig.host.isWorking(leader))
+    const own = []
+    for (const prompt of children)
+      own.push(
+        await rig.launch(
+          { prompt, timeout: 120 * MINUTE_MS, model: prompt === "BUSY" ? "scripted/beta" : undefined },
+          lead.sessionID,
+        ),
+      )
+    await rig.clock.advance(1000)
+    return { rig, lead, own }
+  }
+
+  test("has no time counted while it waits for them, and ends well", async () => {
+    const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
+    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
+    await rig.clock.advance(25 * MINUTE_MS)
+    expect(rig.view(lead.id).phase).toBe("waiting for its own tasks")
+    expect(rig.view(lead.id).elapsed).toBeLessThan(MINUTE_MS)
+    const ended = await rig.ended(lead.id)
+    expect(ended).toMatchObject({ status: "completed" })
+    expect(rig.view(lead.id).elapsed).toBeLessThan(2 * MINUTE_MS)
+    expect(ended.run.stillMs).toBeGreaterThan(29 * MINUTE_MS)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("has its own counted while it works itself, or one of them does", async () => {
+    const works = await family(["CHILD a"], { lastWord: 0 })
+    const waits = await family(["CHILD a", "BUSY"], { lastWord: 0 })
+    waits.rig.host.conclude(waits.lead.sessionID, { text: "waiting" })
+    for (const { rig, lead } of [works, waits]) {
+      await rig.clock.advance((minutes + 1) * MINUTE_MS)
+      expect(rig.task(lead.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+    }
+  })
+
+  test("begins to count again when one of them goes on", async () => {
+    const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
+    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
+    await rig.clock.advance(20 * MINUTE_MS)
+    rig.script(({ sessionID }) => (own.some((one) => one.sessionID === sessionID) ? { hang: true } : undefined))
+    await rig.manager.unpark(own[0]?.id ?? "", lead.sessionID)
+    await rig.clock.advance((minutes - 2) * MINUTE_MS)
+    expect(rig.view(lead.id).elapsed).toBeGreaterThan((minutes - 3) * MINUTE_MS)
+    await rig.clock.advance(3 * MINUTE_MS)
+    expect(rig.task(lead.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+  })
+
+  test("has its time for a last word after it, as one that was parked itself has", async () => {
+    const { rig, lead, own } = await family(["CHILD a"], { lastWord: MINUTE_MS })
+    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
+    await rig.clock.advance(20 * MINUTE_MS)
+    rig.script(({ sessionID }) => (own.some((one) => one.sessionID === sessionID) ? { hang: true } : undefined))
+    await rig.manager.unpark(own[0]?.id ?? "", lead.sessionID)
+    rig.script(({ sessionID }) => (sessionID === lead.sessionID ? { text: "my last word" } : undefined))
+    expect(await rig.ended(lead.id)).toMatchObject({ outcome: { saidLastWord: true, reason: { code: "timeout" } } })
+  })
+})
+
+test("a run that was parked has its time for its last word", async () => {
+  const provider = new Provider(
+    { bucket: 0, shutMs: 30 * MINUTE_MS },
+    { ...settings, taskTimeout: 10 * MINUTE_MS, lastWord: MINUTE_MS },
+  )
+  const { rig } = provider
+  const [task] = await provider.launchAll(1)
+  await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
+  rig.script(({ sessionID, lastUser }) => {
+    if (sessionID === rig.parent) return undefined
+    // It works until it is asked: then at its own pace.
+    return { tools: [{ name: "read", args: {} }], delay: 20_000, ...(/last word/i.test(lastUser) && { text: "word" }) }
+  })
+  await rig.clock.advance(30 * MINUTE_MS)
+  await rig.clock.until(() => rig.task(task?.id ?? "").run.lastWordAt !== undefined)
+  await rig.clock.advance(15_000)
+  expect(rig.task(task?.id ?? "").status).toBe("running")
 })
 
 describe("a restart", () => {

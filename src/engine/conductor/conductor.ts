@@ -1,5 +1,6 @@
 import { batchProgress } from "../../core/batch.ts"
 import { modelKey } from "../../core/limits.ts"
+import { allParkedSince } from "../../core/parked.ts"
 import {
   billedTokens,
   type Delivery,
@@ -11,6 +12,7 @@ import {
   isUnattended,
   type Task,
 } from "../../core/task.ts"
+import type { TaskEvent } from "../../core/transition.ts"
 import type { Member } from "../../core/tries.ts"
 import { answerText } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
@@ -189,6 +191,7 @@ export class Conductor {
       messageID: host.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
+      ownParked: () => allParkedSince(store.ofParent(task.sessionID)),
       owed: this.#ports.outbox.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => this.#ports.membersOf(task),
@@ -241,6 +244,8 @@ export class Conductor {
       case "record": {
         const change = store.apply(task.id, command.event, clock.now())
         if (change && command.write) void journal.save(change.after)
+        if (change && STOPS_TIME.includes(command.event.type))
+          for (const { id } of this.#above(task)) this.deliver(id, { type: "spent" })
         return
       }
       case "log":
@@ -376,6 +381,9 @@ export class Conductor {
     return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
   }
 }
+
+/** What may have the time of those stand still that wait for it, or count again. */
+const STOPS_TIME: readonly TaskEvent["type"][] = ["parked", "unparked", "still", "counting"]
 
 /** What only puts a run's deadlines off: to ask when it is due is not worth it. */
 const isFleeting = (input: Input): boolean =>

@@ -21,6 +21,8 @@ export type World = {
   readonly task: Task
   /** Tasks that it launched are at work, or one's end is still to be told. */
   readonly ownTasks: boolean
+  /** Since when all of those at work are parked, in ms; undefined where one is not, or none is at work. */
+  readonly ownParked: () => number | undefined
   /** Something is still to be told to its session. */
   readonly owed: boolean
   /** What has been spent by now, for the limits that several share. */

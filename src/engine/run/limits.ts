@@ -2,6 +2,7 @@ import { lastWordRefusal } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { NOTHING_SPENT, needsBill } from "../../core/spending.ts"
 import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.ts"
+import { transition } from "../../core/transition.ts"
 import { emptyAnswers, judge } from "../../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
@@ -56,8 +57,23 @@ export const letGo: Handler<"let go"> = (given, _input, world) =>
     return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
   })
 
-/** Others have spent what it shares with them. */
-export const spent: Handler<"spent"> = (run, _input, world) => checkLimits(run, world)
+/** Others have spent what it shares with them; or what it waits for was parked, or goes on. */
+export const spent: Handler<"spent"> = (given, _input, world) =>
+  timed(given, world, (run, counted) => checkLimits(run, counted))
+
+/** No time counts for a run that waits for its own tasks while all of those at work are parked. */
+function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: World) => Step): Step {
+  const { task, now } = world
+  const { stillSince, generation } = task.run
+  const since = given.idle || given.stage === "leading" ? world.ownParked() : undefined
+  if ((since === undefined) === (stillSince === undefined)) return next(given, world)
+  const type = since === undefined ? "counting" : "still"
+  const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
+  const event = { type, generation, at } as const
+  const lastWord = given.lastWord && { ...given.lastWord, at: given.lastWord.at + now - (stillSince ?? now) }
+  const { run, commands } = next({ ...given, lastWord }, { ...world, task: transition(task, event) })
+  return { run, commands: [{ do: "record", event, write: true }, ...commands] }
+}
 
 /** Asks a run for its last word: at its next request, or before a question that is refused for that. */
 function warn(run: ActiveRun, reason: Reason, world: World): Step {
@@ -127,7 +143,10 @@ const toolRuns = (message: Message | undefined): boolean =>
   message?.parts.some((part) => part.type === "tool" && part.state === "running") ?? false
 
 /** The clock: its session is looked at where it seems to do nothing, its limits and its questions always. */
-export const tick: Handler<"tick"> = (given, { doing }, world) => {
+export const tick: Handler<"tick"> = (given, input, world) =>
+  timed(given, world, (run, counted) => ticked(run, input, counted))
+
+const ticked: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held")
     return (given.heldUntil ?? 0) <= world.now ? letGo(given, { type: "let go" }, world) : checkLimits(given, world)
   // Its own session does nothing, and is not looked at.
@@ -187,12 +206,12 @@ export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
 export const unrefused: Handler<"unrefused"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
 /** This process slept so long: whatever waits for a time waits as much longer. Less than 0: its clock was set back. */
-export const slept: Handler<"slept"> = (run, { ms }) => {
+export const slept: Handler<"slept"> = (run, { ms }, { task }) => {
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const { lastWord } = run
   return stay({
     ...run,
-    asleep: run.asleep + ms,
+    asleep: task.run.stillSince === undefined ? run.asleep + ms : run.asleep,
     lastSignAt: run.lastSignAt + ms,
     stuckSince: later(run.stuckSince),
     todosSince: later(run.todosSince),

@@ -57,6 +57,8 @@ const Run = z.object({
     .optional(),
   parkedMs: z.number().optional(),
   parkedTimes: z.number().optional(),
+  stillSince: z.number().optional(),
+  stillMs: z.number().optional(),
   model: Model.optional(),
   switches: z.array(z.object({ model: z.string(), step: z.number(), why: z.string() })).optional(),
 })
