@@ -116,6 +116,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const at = (time: number) => timekeeper.at(time)
   const conductor: Conductor = new Conductor(parts, {
     outbox,
+    owes: (sessionID) => outbox.owes(sessionID) || gates.owes(sessionID),
     answers,
     ledger,
     deeds,

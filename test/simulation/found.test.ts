@@ -368,6 +368,69 @@ test("what was interrupted with its parent wakes that by no later end of another
   expect(seen.requests(sessionID)).toBe(0)
 })
 
+test("a task is settled after a crash while an older look at its record comes back: it is not taken up again", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", HANG)
+  const { id } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  rig.restart()
+  let release = () => {}
+  const heldAfter = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const begun = rig.clock.now()
+  // The look is that of its parent's next turn; what it is settled by is read meanwhile.
+  rig.host.onCall = (method) => {
+    const isLook = method === "session" && rig.clock.now() === begun
+    return isLook || method === "messagesSince" ? { heldAfter } : undefined
+  }
+  void rig.manager.recover()
+  void rig.manager.ready(rig.parent)
+  await rig.clock.advance(1000)
+  rig.host.onCall = () => undefined
+  release()
+  await rig.clock.advance(MINUTE)
+  const session = rig.host.stored(rig.task(id).sessionID)
+  expect(rig.host.database.recordIn(session)?.task.status).toBe("error")
+  expect(rig.task(id).delivery.state).toBe("confirmed")
+})
+
+test("what its session is told in the moment in which its end is told does not change that end", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { text: "done" })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.until(() => rig.notices().length > 0)
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.restart()
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+})
+
+test("an agent whose model is at its limit when its own task ends goes on with that when its model opens", async () => {
+  const rig = new Rig({ options: { maxDepth: 2, stallTimeout: 20_000 } })
+  let isOpen = true
+  rig.onPrompt("WORK", { text: "I wait for it", delay: 500 })
+  rig.onPrompt("BRIEF", { text: "found", delay: 5000 })
+  rig.script(({ lastUser }) =>
+    isOpen || lastUser.includes("BRIEF")
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 60s" } } },
+  )
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.launch({ prompt: "BRIEF", model: "scripted/beta" }, sessionID)
+  await rig.clock.advance(1000)
+  isOpen = false
+  await rig.launch({ prompt: "OTHER" })
+  await rig.clock.advance(30_000)
+  expect(rig.task(id).status).toBe("running")
+  isOpen = true
+  const seen = witness(rig)
+  await rig.clock.advance(2 * MINUTE)
+  expect(seen.requests(sessionID)).toBe(1)
+  expect(rig.task(id).status).toBe("completed")
+})
+
 test("its model may be asked again by the time that a parent is told of the one that was to see: it is woken", async () => {
   const rig = new Rig()
   let isOpen = false

@@ -87,7 +87,9 @@ const tell = (world: World, task: Task): Promise<unknown> => {
 /** Where a task that has ended launches another, its user has it do so. */
 const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) => {
   world.watch.userDid(sessionID)
-  void world.launch(request, sessionID)
+  // Its agent's turn is not known to be stopped: it may be a newer one, and is its user's then.
+  const did = () => world.hasSession(sessionID) && world.watch.userDid(sessionID)
+  void world.launch(request, sessionID).then(did, () => undefined)
 }
 
 const CALLS: readonly Input[] = [

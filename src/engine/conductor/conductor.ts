@@ -31,6 +31,8 @@ import type { Deeds } from "./deeds.ts"
 
 export type ConductorPorts = {
   readonly outbox: Outbox
+  /** Something is still to be told to this session, or it is to be woken when its model opens. */
+  readonly owes: (sessionID: string) => boolean
   readonly answers: Answers
   readonly ledger: Ledger
   readonly deeds: Deeds
@@ -192,7 +194,7 @@ export class Conductor {
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       ownParked: () => allParkedSince(store.ofParent(task.sessionID)),
-      owed: this.#ports.outbox.owes(task.sessionID),
+      owed: this.#ports.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => this.#ports.membersOf(task),
       room: () => this.#ports.roomFor(task),

@@ -163,7 +163,8 @@ export class Recovery {
   async #adopt(task: Task, lastSeenAt: number): Promise<void> {
     const { host } = this.#parts
     const entry = this.#parts.store.entry(task.id)
-    if (!entry?.run || entry.run.orphaned?.settling) return
+    // It may have been settled since it was seen.
+    if (!entry?.run || !this.#parts.store.isForeign(task.id) || entry.run.orphaned?.settling) return
     const { seenAt = lastSeenAt } = entry.run.orphaned ?? {}
     entry.run = { ...entry.run, custody: "orphan", orphaned: { seenAt, settling: true } }
     try {
@@ -223,7 +224,7 @@ export class Recovery {
     const { host } = this.#parts
     if (!messages.some(({ role, id }) => role === "user" && id !== task.run.promptID)) return messages
     const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
-    return told ? messages.filter(({ createdAt }) => createdAt <= told.createdAt) : messages
+    return told ? messages.filter(({ createdAt }) => createdAt < told.createdAt) : messages
   }
 
   /** With a winner on record, the rest of it is finished; without one, it can be gone on with. */

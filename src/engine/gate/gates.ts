@@ -101,6 +101,11 @@ export class Gates {
     return !this.#unwoken.isEmpty
   }
 
+  /** Whether this session is to be woken when its model opens. */
+  owes(sessionID: string): boolean {
+    return this.#unwoken.owes(sessionID)
+  }
+
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
     const now = this.#parts.clock.now()
     const { kind, until } = sortRefusal(refusal, now, this.#answering.has(key))

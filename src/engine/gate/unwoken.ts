@@ -17,6 +17,11 @@ export class Unwoken {
     return this.#tasks.has(model)
   }
 
+  /** Whether this session is to be woken when a model opens. */
+  owes(parentID: string): boolean {
+    return [...this.#tasks.values()].some((tasks) => tasks.some((task) => task.parentID === parentID))
+  }
+
   /** What is to be told anew now, as news that were told before: by the time that a gate opens they were. */
   take(model: string): readonly Task[] {
     const tasks = this.#tasks.get(model) ?? []

@@ -10,7 +10,7 @@ import { found, lost } from "./contact.ts"
 import { fail } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
-import { also, type Handler, looks, rested, sign, stay } from "./moves.ts"
+import { also, type Handler, looks, rested, sign, stay, waitsForOwn } from "./moves.ts"
 import { start } from "./starting.ts"
 import { askLastWord } from "./talking.ts"
 
@@ -20,10 +20,11 @@ const REFUSAL = "Nobody answered in time. Go on without it, and say in your answ
 const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it; nothing is added up where no limit asks for it. */
-export function watchedAs(run: ActiveRun, { task, options, purse, spent, ownTasks, now }: World): Watched {
+export function watchedAs(run: ActiveRun, world: World): Watched {
+  const { task, options, purse, spent, now } = world
   const limits = purse ? { ...options, purse } : options
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
-  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, now }
+  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks: waitsForOwn(world), now }
 }
 
 /** The time for which this process slept does not count. */
