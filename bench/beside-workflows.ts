@@ -17,6 +17,8 @@ const RIVAL = process.env.RIVAL ?? "github:mcrescenzo/opencode-workflows#cba2a23
 const ITEMS = [0, 1, 2, 3, 4, 5]
 const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
 const LIMIT_MS = 300_000
+/** How long a parent that rests is watched for what it is told. */
+const WATCH_MS = 60_000
 
 /** Every third item fails: its agent answers in prose, however often it is asked. */
 function answering(model: ScriptedModel, parent: string): void {
@@ -70,8 +72,8 @@ async function toldLater(host: Host, sessionID: string, until: (text: string) =>
         .flatMap(({ parts }) => parts.flatMap((part) => (part.type === "text" ? [part.text] : [])))
       return texts.slice(1).filter(until).join("\n") || false
     },
-    { timeout: LIMIT_MS },
-  )
+    { timeout: WATCH_MS },
+  ).catch(() => `(nothing within ${WATCH_MS / 1000} s)`)
 }
 
 function print(title: string, text: string): void {
@@ -93,9 +95,7 @@ async function rival(model: ScriptedModel, plugin: string): Promise<void> {
           String(output ?? error),
         )
         if (!background) continue
-        const told = await toldLater(host, parent, (text) => /workflow/i.test(text)).catch(
-          (problem) => `nothing: ${problem}`,
-        )
+        const told = await toldLater(host, parent, (text) => /workflow/i.test(text))
         print(`${name}, in the background: what it is told at the end`, told)
       }
     }

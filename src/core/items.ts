@@ -109,8 +109,12 @@ export function teamText({ id, team, outcome, run }: Task, members: readonly Mem
   const { team: result } = outcome ?? {}
   if (result?.kind === "each") return countsText({ ...result, running: 0 })
   if (result) return result.won === undefined ? "none passed" : `won by ${oneLine(result.won)}`
-  const own = members.filter(({ task: { part } }) => part?.of === id && part.run === run.generation)
-  return countsText(countItems(sizeOf(team), own, []))
+  const parts = members.filter(({ task: { part } }) => part?.of === id)
+  const own = parts.filter(({ task: { part } }) => part?.run === run.generation)
+  // What an earlier run has settled of a map is not begun again.
+  const settled = parts.filter(({ task: { status } }) => team.kind === "each" && status === "completed")
+  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth ?? 0))
+  return countsText(countItems(sizeOf(team), own, [...done]))
 }
 
 /** A row of the ledger: `value` of a valid one, `reason` of one that failed. */

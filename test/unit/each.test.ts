@@ -5,7 +5,10 @@ import type { ItemRow } from "../../src/core/items.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { Caller } from "../../src/engine/launch/checks.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
+import { stateText } from "../../src/terminal/view-model.ts"
 import { renderOutput } from "../../src/tools/render.ts"
+import { renderList } from "../../src/tools/render-list.ts"
+import { agentRow } from "../../src/web/rows.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -223,6 +226,51 @@ describe("a map", () => {
     expect(rows.length).toBe(2)
     for (const row of rows) JSON.parse(row)
   })
+})
+
+/** The numbers in `4 valid, 1 running of 6`, which sum up to the last. */
+function addsUp(text: string | undefined): void {
+  const [, counts = "", total = ""] =
+    /((?:[\d,]+ (?:valid|failed|running|not begun),? ?)+)of ([\d,]+)/.exec(text ?? "") ?? []
+  const sum = [...counts.matchAll(/\d+/g)].reduce((all, [each]) => all + Number(each), 0)
+  expect(`${sum} in ${text}`).toBe(`${Number(total)} in ${text}`)
+  expect(sum).toBeGreaterThan(0)
+}
+
+test("three maps and plain tasks that end together: every sum adds up, at every moment and wherever it is told", async () => {
+  let answers = 0
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    const isBad = prompt.includes("<") && ++answers % 4 === 0
+    return { text: isBad ? "no" : '{"n": 1}', delay: 100 * (answers % 3) }
+  })
+  const maps: string[] = []
+  for (const total of [5, 9, 14]) maps.push((await rig.launch(request({ each: numbers(total), schema: SCHEMA }))).id)
+  const plain = await Promise.all([1, 2, 3].map((n) => rig.launch({ prompt: `PLAIN ${n}` })))
+  const look = async () => {
+    const views = rig.manager.list(rig.parent)
+    for (const view of views.filter(({ task }) => maps.includes(task.id))) {
+      addsUp(agentRow(view, false, rig.clock.now()).counts)
+      const seen = (await rig.host.recordsSince(0)).map(({ task }) => ({ task }))
+      addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
+      const report = await rig.manager.output(view.task.id, rig.caller)
+      addsUp(renderOutput(report, 0, 0).output.replace(/, of /, " of "))
+    }
+    const lines = renderList(views, 0)
+      .output.split("\n")
+      .filter((line) => / of \d+/.test(line))
+    expect(lines).toHaveLength(3)
+    for (const line of lines) addsUp(line)
+  }
+  for (let moment = 0; moment < 12; moment++) {
+    await look()
+    await rig.clock.advance(60)
+  }
+  for (const id of maps) sumsUp(await rig.endedBeside(id))
+  for (const { id } of plain) expect((await rig.endedBeside(id)).status).toBe("completed")
+  await look()
+  for (const { hidden } of rig.notices().filter(({ hidden: text }) => text.includes("Items: ")))
+    addsUp(/Items: .*/.exec(hidden)?.[0].replace(/, of /, " of "))
 })
 
 describe("after a crash", () => {

@@ -92,6 +92,9 @@ describe("counts", () => {
     expect(teamText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
       "1 running, 3 not begun of 4",
     )
+    const resumed = { ...map, run: { ...map.run, generation: 1 } }
+    const before = [item(0, { status: "completed" }), item(1, { status: "error" })]
+    expect(teamText(resumed, [...before, item(1, { run: 1 })])).toBe("1 valid, 1 running, 2 not begun of 4")
     const team = itemsResult(PLAN, [], 0)
     expect(teamText({ ...map, outcome: outcomeOf({ team }) }, [])).toBe("4 not begun of 4")
     const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
