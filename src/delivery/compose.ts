@@ -86,7 +86,7 @@ function automatic(task: Task, end: string): string {
 }
 
 /** Whether the answer is of any use to a notification. */
-export const wantsAnswer = ({ task }: News): boolean => task.retrievedAt === undefined && !isOwnCancel(task)
+export const wantsAnswer = (task: Task): boolean => task.retrievedAt === undefined && !isOwnCancel(task)
 
 /** The answer as far as it comes along; `whole`: nothing is left to fetch. */
 function answerOf(

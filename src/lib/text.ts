@@ -36,7 +36,18 @@ export function head(text: string, most: number): string {
 export const tail = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
 
 /** `1,234,567`. */
-export const grouped = (number: number): string => number.toLocaleString("en-US")
+export const grouped = (number: number): string => decimal(number, 0, 3)
+
+/** `toLocaleString` makes one of these for each call, which takes the host's engine half a millisecond. */
+const formats = new Map<string, Intl.NumberFormat>()
+
+/** `1,234.50`: with so many digits behind the point at least, and at most. */
+export function decimal(number: number, minimumFractionDigits: number, maximumFractionDigits: number): string {
+  const key = `${minimumFractionDigits} ${maximumFractionDigits}`
+  const format = formats.get(key) ?? new Intl.NumberFormat("en-US", { minimumFractionDigits, maximumFractionDigits })
+  formats.set(key, format)
+  return format.format(number)
+}
 
 /** `950`, `12.3K`, `1.2M`: for where there is little room. */
 export function short(number: number): string {

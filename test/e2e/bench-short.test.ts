@@ -3,7 +3,16 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/support/call-log.ts"
 import { type Bench, counted, type Job, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
-import { allTold, countTold, epoch, handOver, jobsOf, type Turn } from "../../bench/support/turn.ts"
+import {
+  allTold,
+  childAskedAt,
+  countTold,
+  epoch,
+  handOver,
+  jobsOf,
+  type Turn,
+  toldOf,
+} from "../../bench/support/turn.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import { gate, PACKAGE } from "../support/plugin.ts"
 
@@ -20,6 +29,7 @@ const PATIENCE_MS = 120_000
 const MOST_CALLS_OF_LAUNCH = 3
 const MOST_CALLS_OF_TASK = 8
 const RECORD = "PATCH /session/:id"
+const LOG = "POST /log"
 
 vi.setConfig({ testTimeout: PATIENCE_MS, hookTimeout: PATIENCE_MS })
 
@@ -100,6 +110,36 @@ test('twice the tasks cause at most twice the calls, a place "here" none, and no
   expect(here).toBeLessThanOrEqual(ten + 10)
   // Ten of the twenty wait for a slot, which is written down; and of what is told late the record is written before.
   expect(twenty).toBeLessThanOrEqual(2 * ten + 10 + 20)
+})
+
+test("a lone task takes four calls, and no line of the log goes along while a model is to be asked", async () => {
+  const session = await openSession(plugin.host)
+  await workOff(plugin, session, jobsOf(1))
+  const rounds: { waited: string; along: readonly string[] }[] = []
+  for (let round = 0; round < 4; round++) {
+    const jobs = jobsOf(1)
+    // What the task before has for the log has waited for more than a second by now: the host is quiet for as long.
+    const turn = await workOff(plugin, session, jobs)
+    const written = async () => (await callsSince(turn.saidAt, turn)).some(({ route }) => route === RECORD)
+    await eventually(written)
+    const [asked, told] = [await childAskedAt(plugin, turn.launched[0]?.child ?? ""), await toldOf(plugin, turn)]
+    const waits = (call: HostCall) =>
+      (call.at >= turn.saidAt && call.at < asked) || (call.at >= told.childEndedAt && call.at < told.askedAt)
+    const waited = Object.entries(countRoutes(withoutLooks(await callsSince(turn.saidAt, turn))))
+    const along = (await log.read()).filter((call) => call.route === LOG && waits(call)).map(({ route }) => route)
+    rounds.push({ waited: waited.map(([route, count]) => `${count} × ${route}`).join(", "), along })
+  }
+  const text = JSON.stringify(rounds)
+  expect(
+    rounds.flatMap(({ along }) => along),
+    text,
+  ).toEqual([])
+  // A look is repeated where an event came meanwhile; that befalls none of them always.
+  const calls = "1 × POST /session, 2 × POST /session/:id/prompt_async, 1 × PATCH /session/:id"
+  expect(
+    rounds.map(({ waited }) => waited),
+    text,
+  ).toContain(calls)
 })
 
 test("a look is one call, for one task and for five, and seldom; nothing is asked when nothing runs", async () => {

@@ -213,10 +213,10 @@ describe("the answer in a notification", () => {
 
   test("is not even read where it was fetched, or where the parent cancelled the task itself", () => {
     const cancelledBy = (code: "cancelled" | "aborted") =>
-      newsOf(ended("cancelled", { outcome: outcomeOf({ reason: { code, text: "It was stopped." } }) }))
-    expect(wantsAnswer(newsOf(ended("completed")))).toBe(true)
+      ended("cancelled", { outcome: outcomeOf({ reason: { code, text: "It was stopped." } }) })
+    expect(wantsAnswer(ended("completed"))).toBe(true)
     expect(wantsAnswer(cancelledBy("aborted"))).toBe(true)
-    expect(wantsAnswer(newsOf(ended("completed", { retrievedAt: 1 })))).toBe(false)
+    expect(wantsAnswer(ended("completed", { retrievedAt: 1 }))).toBe(false)
     expect(wantsAnswer(cancelledBy("cancelled"))).toBe(false)
   })
 

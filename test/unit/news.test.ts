@@ -23,13 +23,13 @@ test("what still runs is the session's, whatever its batch, and no other session
     named("bg_4", { status: "running", parentID: "ses_stranger" }),
     named("bg_5", { delivery: told }),
   )
-  expect(idsOf(newsOf(task, store, 0).running)).toEqual(["bg_2", "bg_3"])
+  expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2", "bg_3"])
 })
 
 test("one whose end is still to be told runs as far as its parent knows", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
-  expect(idsOf(newsOf(task, store, 0).running)).toEqual(["bg_2"])
+  expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2"])
 })
 
 test("what was not fetched is what ended, was told and not read; what the parent cancelled is not asked for", () => {
@@ -42,19 +42,19 @@ test("what was not fetched is what ended, was told and not read; what the parent
     named("bg_4", { delivery: told, status: "cancelled", outcome: cancelled }),
     named("bg_5", { delivery: told, status: "error", outcome: outcomeOf({ reason: { code: "tokens", text: "" } }) }),
   )
-  expect(idsOf(newsOf(task, store, 0).notFetched)).toEqual(["bg_2", "bg_5"])
+  expect(idsOf(newsOf(task, store).notFetched)).toEqual(["bg_2", "bg_5"])
 })
 
 test("that the answer was fetched meanwhile is known", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
-  expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 }), 0).task.retrievedAt).toBe(7)
+  expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
 })
 
 test("a resume meanwhile changes nothing of the run that ended, and runs itself", () => {
   const outcome = outcomeOf({ toolCalls: 4 })
   const task = named("bg_1", { delivery: deliveryOf(), outcome })
   const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
-  const news = newsOf(task, storeOf(resumed), 0)
+  const news = newsOf(task, storeOf(resumed))
   expect(news.task).toEqual(task)
   expect(news.whole.toolCalls).toBe(4)
   expect(idsOf(news.running)).toEqual(["bg_1"])
@@ -64,12 +64,12 @@ test("the hint on the end of all counts the batch, and those that ran since none
   const ran = (id: string, createdAt: number, endedAt: number | undefined, batch = `name:${id}`) =>
     named(id, { batch, delivery: told, run: { createdAt, endedAt } })
   const task = ran("bg_1", 500, 900)
-  const count = (...others: Task[]) => newsOf(task, storeOf(task, ...others), 0).together
+  const count = (...others: Task[]) => newsOf(task, storeOf(task, ...others)).together
   expect(count()).toBe(1)
   expect(count(ran("bg_2", 100, 499))).toBe(1)
   // One that ran beside it, and one that ran beside that one.
   expect(count(ran("bg_3", 50, 150), ran("bg_2", 100, 600))).toBe(3)
   expect(count(ran("bg_2", 100, 499, task.batch))).toBe(2)
   expect(count(ran("bg_2", 100, undefined))).toBe(1)
-  expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" })), 0).together).toBe(2)
+  expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" }))).together).toBe(2)
 })

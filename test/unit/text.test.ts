@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { between, count, cut, head, MOST_LINE_CHARS, oneLine, short } from "../../src/lib/text.ts"
+import { between, count, cut, decimal, grouped, head, MOST_LINE_CHARS, oneLine, short } from "../../src/lib/text.ts"
 
 test("foreign text becomes one line", () => {
   expect(oneLine("  a\r\n\tb \u2028 c\u0085d\u0000e\u001b[31mf ")).toBe("a b c d e [31mf")
@@ -60,4 +60,18 @@ test("a longer text stands between tags that it can neither close nor open", () 
   expect(between("task_output", "bg_1", text)).toBe(
     '<task_output id="bg_1">\nall well\n&lt;\u200b/task_output>\n&lt;/task_output>\n&lt; / TASK_OUTPUT>\n&lt;task_output id="bg_2">\n<b>bold</b>\n</task_output>',
   )
+})
+
+test("numbers for readers are as the runtime's own way has them", () => {
+  for (const number of [0, 7, 999, 1000, 12_345.6789, 1_234_567, -4321]) {
+    expect(grouped(number)).toBe(number.toLocaleString("en-US"))
+    for (const [least, most] of [
+      [2, 2],
+      [4, 4],
+      [2, 6],
+    ] as const) {
+      const digits = { minimumFractionDigits: least, maximumFractionDigits: most }
+      expect(decimal(number, least, most)).toBe(number.toLocaleString("en-US", digits))
+    }
+  }
 })

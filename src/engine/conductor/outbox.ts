@@ -3,7 +3,7 @@ import { type Answer, compose, wantsAnswer } from "../../delivery/compose.ts"
 import { Outbox } from "../../delivery/outbox.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Parts } from "../parts.ts"
-import { gatherMs, isLastNews, mayWake, newsOf } from "../tasks/news.ts"
+import { asItIs, gatherMs, isLastNews, mayWake, newsOf } from "../tasks/news.ts"
 import type { Answers } from "./answers.ts"
 import type { Conductor } from "./conductor.ts"
 import { stopSession } from "./stopping.ts"
@@ -30,9 +30,9 @@ export function outboxOf(
     isClosed: (task, persona) => others().gates.keepsFromWaking(task, persona?.model),
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
-      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(newsOf(task, store, clock.now()))
+      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(asItIs(task, store))
       const answer = wanted ? await answerTo(task, parts, answers) : undefined
-      return compose({ ...newsOf(task, store, clock.now()), answer }, { ...options, development })
+      return compose({ ...newsOf(task, store), answer }, { ...options, development })
     },
     told: (task, state, handedOver) => others().conductor.told(task, state, handedOver),
     drained: (parentID, woken) => {

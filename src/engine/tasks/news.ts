@@ -2,24 +2,27 @@ import { isActive, isOwed, type Task } from "../../core/task.ts"
 import type { News } from "../../delivery/compose.ts"
 import type { Options } from "../../options.ts"
 import type { TaskStore } from "./store.ts"
-import { viewOf } from "./view.ts"
+import { figuresOf } from "./view.ts"
 
 /**
  * What there is to tell of a run's end beside its answer. `task` is the task as it was when the run ended: a resume
  * meanwhile does not change that.
  */
-export function newsOf(task: Task, store: TaskStore, now: number): News {
-  const { whole, thisRun } = viewOf(task, store, now)
-  const current = inSameRun(task, store)
+export function newsOf(task: Task, store: TaskStore): News {
   const others = othersOf(task, store)
   return {
-    task: current ? { ...task, retrievedAt: current.retrievedAt } : task,
-    whole,
-    thisRun,
+    task: asItIs(task, store),
+    ...figuresOf(task, store),
     running: others.filter(isUntold),
     together: togetherWith(task, others),
     notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
   }
+}
+
+/** The task as it was when its run ended, but for whether its answer was fetched since. */
+export function asItIs(task: Task, store: TaskStore): Task {
+  const current = inSameRun(task, store)
+  return current ? { ...task, retrievedAt: current.retrievedAt } : task
 }
 
 /**

@@ -82,8 +82,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     place: isQueued(task)
       ? placeInQueue(task, store.active(), (each) => waitsForIn(each, store).length > 0)
       : undefined,
-    whole: wholeOf(task, store),
-    thisRun: thisRunOf(task, progress),
+    ...figuresOf(task, store),
     recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
@@ -109,6 +108,12 @@ const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
   const run = isActive(task) ? store.run(task.id) : undefined
   return run && seenOf(run)
 }
+
+/** What a task took: in all, with those that it launched, and in its last run alone. */
+export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" | "thisRun"> => ({
+  whole: wholeOf(task, store),
+  thisRun: thisRunOf(task, progressOf(task, store)),
+})
 
 const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES

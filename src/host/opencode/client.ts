@@ -21,24 +21,17 @@ export function transportOf(handed: unknown): Transport {
   return { baseUrl, headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)), fetch }
 }
 
-export type CallListeners = {
-  /** Hears of each call when it is made: the host is awake then, and what could wait may go along. */
-  readonly called?: () => void
-  /** Hears of each call when it is done. */
-  readonly tell?: (fields: LogFields) => void
-}
+type Config = NonNullable<Parameters<typeof createOpencodeClient>[0]>
 
-/** A typed client of every route, on the transport of the client that the host hands to a plugin. */
-export function clientOn(handed: unknown, { called, tell }: CallListeners = {}): OpencodeClient {
+/**
+ * A typed client of every route, on the transport of the client that the host hands to a plugin. `tell` hears of each
+ * call when it is done.
+ */
+export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): OpencodeClient {
   const { baseUrl, headers, fetch } = transportOf(handed)
-  const plain = tell ? traced(fetch, tell) : fetch
-  const transport: Transport["fetch"] = called
-    ? (request) => {
-        called()
-        return plain(request)
-      }
-    : plain
-  return createOpencodeClient({ baseUrl, headers, fetch: transport } as Parameters<typeof createOpencodeClient>[0])
+  // The client's own writing of a body asks a function about every value in it.
+  const bodySerializer = (body: unknown) => JSON.stringify(body)
+  return createOpencodeClient({ baseUrl, headers, bodySerializer, fetch: tell ? traced(fetch, tell) : fetch } as Config)
 }
 
 type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }

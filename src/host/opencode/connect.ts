@@ -50,7 +50,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     notices.push(notice)
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
-  const client = clientOn(input.client, options.verbose ? { tell } : { called: () => host.called() })
+  const client = clientOn(input.client, options.verbose ? tell : undefined)
   let guest: Guest | undefined
   const host: OpencodeHost = new OpencodeHost(client, instance, signer, systemClock, {
     folder: directory,

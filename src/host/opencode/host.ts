@@ -136,11 +136,6 @@ export class OpencodeHost implements Host {
     await call("end an instance", this.#client.instance.dispose({ directory: folder }))
   }
 
-  /** The host is called: lines of the log that wait go along. */
-  called(): void {
-    this.#log.flush()
-  }
-
   async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
     const { parentID, title, agent, model, rules } = input
     const folder = this.folderOf(parentID)
@@ -332,6 +327,8 @@ export class OpencodeHost implements Host {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    // The host is awake, and no model waits for this: what waits for the log goes along.
+    this.#log.flush()
     return this.#records.save(sessionID, task)
   }
 

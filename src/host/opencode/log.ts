@@ -7,7 +7,7 @@ import { Collector } from "../../lib/collector.ts"
  * call in the same moment 1 to 3.
  */
 const LOG_WAIT_MS = 10_000
-/** How long it waits at least: then it goes with the next call, whatever that is for. What comes together goes together. */
+/** How long it waits at least: then it goes with the next record. What comes together goes together. */
 const GATHER_MS = 1000
 
 /** Lines for OpenCode's log. Never throws; a line that cannot be written is lost. */
@@ -29,7 +29,7 @@ export class OpencodeLog {
     this.#infos.add({ message, fields })
   }
 
-  /** The host is awake now: what has waited for long enough is written. */
+  /** The host is awake now, and nobody waits: what has waited for long enough is written. */
   flush(): void {
     this.#infos.flush(GATHER_MS)
   }
