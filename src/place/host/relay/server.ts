@@ -1,6 +1,6 @@
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -13,14 +13,15 @@ type Running = { readonly id: string; readonly port: number; readonly pid: numbe
 const HEALTH_MS = 5000
 const START_MS = 90_000
 const LOOK_MS = 100
-/** A lock says at once whose it is. One that does not for so long is nobody's. */
+/** Whoever makes a lock writes its number into it at once; one that is so old and has none is left. */
 const NAMELESS_MS = 5000
 /** How often the server's watcher looks at the leases. */
 const WATCH_S = 2
 
 /**
  * The shell that starts the server and stays: it ends it when nobody renews a lease for too long. `$1` the folder, `$2`
- * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any.
+ * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any, `$6` its name. It
+ * writes down itself what it has started: whoever asked for it may be gone by then.
  */
 const WATCHER = `
 cd "$HOME"
@@ -30,6 +31,7 @@ OPENCODE_SERVER_PASSWORD=$(cat "$1/password"); export OPENCODE_SERVER_PASSWORD
 p=$!
 unset OPENCODE_SERVER_PASSWORD
 echo "$p" >"$1/pid"
+printf '{"id":"%s","port":%s,"pid":%s}' "$6" "$3" "$p" >"$1/server.new" && mv "$1/server.new" "$1/server.json"
 last=; idle=0
 while kill -0 "$p" 2>/dev/null; do
   sleep ${WATCH_S}
@@ -50,10 +52,11 @@ export class Server {
   )
   #running: Running | undefined
   #password = ""
-  #hasTasks = false
-  /** Whether it answered when it was last asked; undefined where it was not, since it still starts. */
-  answers: boolean | undefined
+  /** It has answered since it was started: who is silent before is starting. */
   #hasAnswered = false
+  #hasTasks = false
+  /** Whether it answered when it was last asked; undefined where it was not, since it has not begun to. */
+  answers: boolean | undefined
   #asking = false
   #askedAt = 0
 
@@ -70,26 +73,18 @@ export class Server {
     while (Date.now() < deadline) {
       const found = await this.#find()
       if (found) return found
-      // One that is alive and does not answer yet may have been begun by a relay that is gone.
-      if (!this.#isAlive() && this.#lock()) {
+      if (!this.#running && this.#lock()) {
         try {
-          const other = await this.#find()
-          if (other) return other
-          if (!this.#isAlive()) return await this.#begin()
+          const others = await this.#find()
+          if (others) return others
+          if (!this.#running) return await this.#begin()
         } finally {
           rmSync(this.#path("lock"), { recursive: true, force: true })
         }
       }
       await sleep(LOOK_MS)
     }
-    throw new Error(
-      this.#isAlive() ? "OpenCode there is alive and does not answer" : "OpenCode there did not start in time",
-    )
-  }
-
-  #isAlive(): boolean {
-    const { pid } = this.#read() ?? {}
-    return pid !== undefined && lives(pid)
+    throw new Error(this.#running ? "OpenCode there is alive and does not answer" : "OpenCode there did not start")
   }
 
   /** The near end is there: the lease is renewed, and the server asked whether it answers. */
@@ -130,16 +125,19 @@ export class Server {
     return `Basic ${Buffer.from(`opencode:${this.#password}`).toString("base64")}`
   }
 
-  /** The one that runs, if it answers. One that is alive and does not is waited for. */
+  /** The one that runs, if it answers. One that is alive and does not, is starting or stands still: it is waited for. */
   async #find(): Promise<Served | undefined> {
-    const running = this.#read()
-    if (!running) return undefined
-    this.#running = running
+    this.#running = this.#read()
+    if (!this.#running) return undefined
     const version = await this.#health()
-    if (version !== undefined) return this.#answered(running, version)
-    if (lives(running.pid)) return undefined
-    this.#running = undefined
+    if (version !== undefined) return this.#found(this.#running, version)
+    if (!lives(this.#running)) this.#running = undefined
     return undefined
+  }
+
+  #found({ id }: Running, version: string): Served {
+    this.#hasAnswered = true
+    return { id, version }
   }
 
   #read(): Running | undefined {
@@ -161,93 +159,80 @@ export class Server {
     }
   }
 
-  #answered({ id }: Running, version: string): Served {
-    this.#hasAnswered = true
-    return { id, version }
-  }
-
-  /** One starts it at a time. A lock whose holder has died is taken away, for the next attempt. */
+  /** Whoever has begun one and died has left its lock. */
   #lock(): boolean {
+    const lock = this.#path("lock")
     try {
-      mkdirSync(this.#path("lock"))
-      writeFileSync(this.#path("lock", "pid"), String(process.pid), { mode: 0o600 })
+      mkdirSync(lock)
+      writeFileSync(join(lock, "pid"), String(process.pid))
       return true
     } catch {
-      const holder = this.#number("lock", "pid")
-      const isStale = holder === undefined ? this.#isOld("lock") : !lives(holder)
-      if (isStale) rmSync(this.#path("lock"), { recursive: true, force: true })
+      try {
+        const holder = Number(textIn(join(lock, "pid")))
+        const isLeft = holder ? !exists(holder) : Date.now() - statSync(lock).mtimeMs > NAMELESS_MS
+        if (isLeft) rmSync(lock, { recursive: true, force: true })
+      } catch {
+        // Another was quicker.
+      }
       return false
     }
   }
 
   async #begin(): Promise<Served> {
+    this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
     writeFileSync(this.#path("password"), this.#password, { mode: 0o600 })
-    rmSync(this.#path("pid"), { force: true })
+    for (const name of ["pid", "server.json"]) rmSync(this.#path(name), { force: true })
     const port = await freePort()
+    const id = randomUUID()
     const seconds = (ms: number) => String(Math.max(WATCH_S, Math.ceil(ms / 1000)))
     const { unattended, kept } = this.#settings
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
-    const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), seconds(unattended), seconds(kept)]
+    const limits = [seconds(unattended), seconds(kept)]
+    const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id]
     // Started as an OpenCode, and not as the Bun that this process is.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
     const deadline = Date.now() + START_MS
-    const id = randomUUID()
     while (Date.now() < deadline) {
       await sleep(LOOK_MS)
-      const pid = this.#number("pid")
-      if (pid === undefined) continue
-      if (!lives(pid)) throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
-      const running = { id, port, pid }
-      if (this.#running?.pid !== pid) this.#write(running)
+      const running = this.#read()
+      if (running?.id !== id) continue
       this.#running = running
       const version = await this.#health()
-      if (version !== undefined) return this.#answered(running, version)
+      if (version !== undefined) return this.#found(running, version)
+      if (!exists(running.pid)) throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
     }
     throw new Error("OpenCode there did not start in time")
   }
 
-  /** Written down before it answers: where this relay ends, the next one waits for it, and begins no second one. */
-  #write(running: Running): void {
-    const written = this.#path(`server.${process.pid}`)
-    writeFileSync(written, JSON.stringify(running), { mode: 0o600 })
-    renameSync(written, this.#path("server.json"))
-  }
-
-  #isOld(name: string): boolean {
-    try {
-      return Date.now() - statSync(this.#path(name)).mtimeMs > NAMELESS_MS
-    } catch {
-      return false
-    }
-  }
-
-  #number(...names: string[]): number | undefined {
-    try {
-      return Number(readFileSync(this.#path(...names), "utf8")) || undefined
-    } catch {
-      return undefined
-    }
-  }
-
   #complaint(): string {
-    try {
-      const lines = readFileSync(this.#path("log"), "utf8").trim().split("\n")
-      return lines.at(-1) ?? ""
-    } catch {
-      return ""
-    }
+    return textIn(this.#path("log")).trim().split("\n").at(-1) ?? ""
   }
 }
 
-function lives(pid: number): boolean {
+function textIn(file: string): string {
+  try {
+    return readFileSync(file, "utf8")
+  } catch {
+    return ""
+  }
+}
+
+function exists(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true
   } catch {
     return false
   }
+}
+
+/** Whether it is still the one that was written down: after a restart of the machine its number may be another's. */
+function lives({ pid, port }: Running): boolean {
+  if (!exists(pid)) return false
+  const shown = textIn(`/proc/${pid}/cmdline`) || spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout?.toString()
+  return !shown || shown.includes(String(port))
 }
 
 function freePort(): Promise<number> {
