@@ -258,6 +258,23 @@ describe("a connection", () => {
     await expect(reached).rejects.toThrow("it was stopped")
   })
 
+  test("an attempt whose host has said something has longer: it may be busy", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(4000)
+    lines[0]?.ports.heard()
+    await clock.advance(29_000)
+    expect(lines).toHaveLength(1)
+    await opened()
+    expect(link.reach.phase).toBe("contact")
+    link.close()
+    link.use("b")
+    await clock.advance(0)
+    lines[1]?.ports.heard()
+    await clock.advance(30_000)
+    expect(lines[1]?.closed).toBe(true)
+  })
+
   test("why it could not be made is the command's last line, or that there is no OpenCode", async () => {
     for (const [complaint, why, tries] of [
       [

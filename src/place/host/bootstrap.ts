@@ -23,6 +23,8 @@ export function opening(relay: string, settings: unknown, opencode: string): str
   const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
   const wanted = opencode === "" ? "opencode" : opencode
   const shell = [
+    // A sign of life: what follows may take a busy host a while.
+    "echo",
     `PATH="$PATH:${path}"`,
     "export PATH",
     "IFS= read -r j",

@@ -35,6 +35,8 @@ export type ChannelPorts = {
   readonly command: readonly string[]
   /** What the host reads first. */
   readonly opening: string
+  /** The host has said something, be it what its shell prints: the way there is open. */
+  readonly heard: () => void
   /** The relay is there. */
   readonly opened: (hello: Hello) => void
   readonly closed: (closed: Closed) => void
@@ -52,6 +54,7 @@ export class Channel {
   #calls = 0
   #complaint = ""
   #byItself = true
+  #isHeard = false
   #isOpen = false
   #isClosed = false
   #pong: ((pong: Pong) => void) | undefined
@@ -141,6 +144,8 @@ export class Channel {
 
   #hear(chunk: Uint8Array): void {
     if (this.#isClosed) return
+    if (!this.#isHeard) this.#ports.heard()
+    this.#isHeard = true
     try {
       for (const frame of this.#frames.take(chunk)) this.#take(frame)
     } catch (error) {

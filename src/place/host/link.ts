@@ -19,6 +19,8 @@ import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step, whyEnde
 /** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
 const PING_MS = 4000
 const PONG_LIMIT_MS = 10_000
+/** How long the relay may take to start once the host has said anything: a busy machine is slow, and there, in ms. */
+const RELAY_START_MS = 30_000
 /** How long the connection is kept when nobody has a task there any more. */
 const KEPT_MS = 600_000
 
@@ -194,9 +196,14 @@ export class Link {
         return
       }
       let cancel = () => {}
+      const within = (ms: number) => {
+        cancel()
+        cancel = clock.after(ms, () => this.#drop(`no answer within ${ms / 1000} s`))
+      }
       const channel: Line = open({
         command,
         opening: text,
+        heard: () => within(Math.max(connectTimeout, RELAY_START_MS)),
         opened: (hello) => {
           cancel()
           void this.#greet(channel, hello)
@@ -211,7 +218,7 @@ export class Link {
         },
       })
       this.#channel = channel
-      cancel = clock.after(connectTimeout, () => this.#drop(`no answer within ${connectTimeout / 1000} s`))
+      within(connectTimeout)
     } catch (error) {
       this.#opening = false
       const why = `${this.#settings.name} could not be reached: ${messageOf(error)}`
