@@ -199,8 +199,7 @@ export class FarHost {
     const stub = this.#hosts.stub(sessionID)
     if (!stub) return this.#near.messagesSince(sessionID, messageID)
     if (!stub.live) return asAnswered(await this.#near.messagesSince(sessionID, messageID))
-    const known = stub.read?.since === messageID ? stub.read.messages : []
-    if (!stub.far) return known
+    if (!stub.far) return this.#remembered(stub, messageID)
     const machine = this.#hosts.machine(stub.host)
     const { session } = stub.far
     try {
@@ -209,12 +208,20 @@ export class FarHost {
       const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
       const messages = (await this.#wasLeft(stub, machine)) ? withDeath(moved, stub.host) : moved
       stub.read = { since: messageID, messages }
+      // Before anybody knows of its end: that may be told by a later process, with the host gone.
+      if (judge(messages, "working")) await this.#keep(stub)
       return messages
     } catch (error) {
       if (!isCut(error, machine)) throw error
-      // What was read is kept.
-      return known
+      return this.#remembered(stub, messageID)
     }
+  }
+
+  /** Without contact: what was read last, else what was kept here of an answer. */
+  async #remembered({ read, sessionID }: Stub, messageID: string): Promise<readonly Message[]> {
+    if (read?.since === messageID) return read.messages
+    const kept = asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    return kept.some(({ role }) => role === "assistant") ? kept : []
   }
 
   /** Its server there is another one than it was asked on, and does nothing with it: the one that did has died. */
@@ -233,10 +240,11 @@ export class FarHost {
   /** Keeps what the run has answered here, where it reads the same with the host gone. Told twice it is kept once. */
   async #keep(stub: Stub): Promise<void> {
     const { read, sessionID, taskID } = stub
+    const last = read?.messages.at(-1)
     const text = read ? answerText(read.messages) : ""
-    if (!read || text === "") return
-    const at = read.messages.at(-1)?.completedAt ?? read.messages.at(-1)?.createdAt ?? 0
-    const generation = read.messages.length === 0 ? 0 : generationOf(read.since)
+    if (!read || !last || text === "" || stub.kept === last.id) return
+    const at = last.completedAt ?? last.createdAt
+    const generation = generationOf(read.since)
     const message = {
       sessionID,
       messageID: this.#near.messageID("answer", taskID, generation, at),
@@ -245,6 +253,7 @@ export class FarHost {
       parts: [{ text }],
     }
     await this.#stored(message)
+    stub.kept = last.id
   }
 
   async #either<Value>(

@@ -30,6 +30,8 @@ export type Stub = {
   far?: FarPlace
   /** What was read of it last. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
+  /** The last message of what is kept here of its answer. */
+  kept?: string
   asks: readonly Ask[]
   /** The run of its host's server that was asked last. */
   server?: string

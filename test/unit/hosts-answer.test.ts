@@ -1,0 +1,75 @@
+import { expect, test } from "vitest"
+import type { Host, Message, Prompt } from "../../src/core/ports.ts"
+import { FarHost } from "../../src/place/host/far-host.ts"
+import type { Hosts } from "../../src/place/host/hosts.ts"
+import { NoContact } from "../../src/place/host/link.ts"
+import type { Stub } from "../../src/place/host/stub.ts"
+
+/** What an agent on another machine has answered is kept here before anybody is told that it has. */
+
+const SINCE = "msg_000000000000abcdefghP00001"
+const question: Message = { id: SINCE, role: "user", createdAt: 1, summary: false, parts: [] }
+const said = (finish: Message["finish"]): Message => ({
+  id: "msg_000000000002xyz",
+  role: "assistant",
+  createdAt: 2,
+  completedAt: 3,
+  parentID: SINCE,
+  finish,
+  summary: false,
+  parts: [{ type: "text", text: "THE ANSWER" }] as never,
+})
+
+/** A host here that stores what it is told to, and a machine that has these messages while it is in contact. */
+const start = (there: readonly Message[], session: Message[] = [question]) => {
+  const stub: Stub = {
+    ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
+    ...{ model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: false },
+    far: { folder: "/far", session: { id: "ses_far", skew: 0 } },
+  }
+  const link = { contact: { skew: 0 } as object | undefined }
+  const near = {
+    messageID: () => "msg_000000000003abcdefghA00001",
+    messagesSince: async () => session,
+    async prompt({ messageID, parts }: Prompt) {
+      const text = parts.map((part) => ({ type: "text", ...part }))
+      session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
+    },
+  } as unknown as Host
+  const messagesSince = async () => {
+    if (!link.contact) throw new NoContact("cut")
+    return there
+  }
+  const hosts = {
+    stub: () => stub,
+    live: () => [],
+    machine: () => ({ link, server: { messagesSince } }),
+  } as unknown as Hosts
+  return { host: FarHost.over(near, hosts), stub, link, session }
+}
+
+const textsOf = (messages: readonly Message[]) =>
+  messages.flatMap(({ role, parts }) => parts.map((part) => `${role}: ${"text" in part ? part.text : ""}`))
+
+test("an answer is kept as soon as it is read, once, and is there when the next process has no contact", async () => {
+  const { host, session } = start([question, said("done")])
+  await host.messagesSince("ses_1", SINCE)
+  expect(textsOf(session)).toEqual(["user: THE ANSWER"])
+  await host.messagesSince("ses_1", SINCE)
+  expect(session).toHaveLength(2)
+  const next = start([], session)
+  next.link.contact = undefined
+  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+  next.stub.far = undefined
+  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+})
+
+test("what an agent says on its way is not kept, and without contact nothing is made of its question", async () => {
+  const { host, session, stub, link } = start([question, said("called")])
+  await host.messagesSince("ses_1", SINCE)
+  expect(session).toHaveLength(1)
+  link.contact = undefined
+  expect(await host.messagesSince("ses_1", SINCE)).toHaveLength(2)
+  stub.read = undefined
+  expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
+})
