@@ -25,6 +25,8 @@ export function opening(relay: string, settings: unknown, opencode: string): str
   const shell = [
     // A sign of life: what follows may take a busy host a while.
     "echo",
+    // Wherever the command has led: that folder may be gone.
+    'cd "$HOME" 2>/dev/null || cd /',
     `PATH="$PATH:${path}"`,
     "export PATH",
     "IFS= read -r j",

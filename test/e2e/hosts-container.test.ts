@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { lacksContainers, startContainer } from "../support/container.ts"
+import { callTool, openSession } from "../support/drive.ts"
+import { type Far, startFar } from "../support/far.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+
+/** A task in a container, where a command like `docker exec -i box sh -c` leads. */
+
+const problem = lacksContainers()
+
+let model: ScriptedModel
+let far: Far
+let container: Awaited<ReturnType<typeof startContainer>>
+let host: Host
+
+beforeAll(async () => {
+  if (problem) return
+  model = await startModel()
+  far = await startFar(model)
+  container = await startContainer(far.root, far.env)
+  host = await startPlugged(model, { hosts: { box: { command: container.command } } })
+}, 120_000)
+afterAll(async () => {
+  await host?.stop()
+  container?.stop()
+  await far?.stop()
+  await model?.close()
+})
+
+test("a task works in a container, and its work comes home", async ({ skip }) => {
+  skip(problem !== undefined, problem)
+  const user = new Repository(host.directory)
+  user.commit("before")
+  const session = await openSession(host)
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("BOX")) return undefined
+    if (sinceUser.some(({ role }) => role === "tool")) return { text: "done: BOX" }
+    const command = `hostname > where.txt; ls -d '${host.directory}' /work 2>/dev/null >> where.txt; true`
+    return { tools: [{ name: "bash", args: { command, description: "works" } }] }
+  })
+  const tool = (name: string, args: object) => callTool(host, model, session, name, args, { timeout: 90_000 })
+  const task = { description: "x", prompt: "BOX", agent: "general", place: "box" }
+  const { id } = launchedFrom(await tool("superagents_task", task))
+  const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 120_000)
+  expect(hidden).toContain("done: BOX")
+  expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files")
+  // The project here is not to be seen there.
+  expect(user.state()["where.txt"]).toBe(`644 ${Buffer.from("box\n").toString("base64")}`)
+  expect(far.folders()).toEqual([])
+}, 240_000)
