@@ -409,7 +409,7 @@ describe("a connection", () => {
 test("the command of a host has no terminal and no window to ask on", async () => {
   const script = 'echo "$SSH_ASKPASS_REQUIRE" >&2; (exec </dev/tty) 2>/dev/null && echo terminal >&2; exit 1'
   const closed = await new Promise<{ complaint: string }>((resolve) => {
-    new Channel({ command: ["sh", "-c", script], opening: "", opened: () => {}, closed: resolve })
+    new Channel({ command: ["sh", "-c", script], opening: "", heard: () => {}, opened: () => {}, closed: resolve })
   })
   expect(closed.complaint).toBe("never\n")
 })
