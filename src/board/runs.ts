@@ -1,6 +1,6 @@
 import type { Clock } from "../core/ports.ts"
 import { receiptLine } from "../core/receipt.ts"
-import { isActive, isUnattended, type Usage } from "../core/task.ts"
+import { isActive, isQueued, isUnattended, type Usage } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
 import type { Purse } from "../engine/limits/ledger.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
@@ -106,9 +106,11 @@ export class ManagerRuns implements Runs {
 
   of(sessionID: string): RunView | undefined {
     const view = this.#manager.taskIn(sessionID)
-    return view && isUnattended(view.task)
-      ? toRun(view, this.#manager.overview.isForeign(view.task.id), !this.#manager.wrote(view.task.run.promptID))
-      : undefined
+    if (!view || !isUnattended(view.task)) return undefined
+    const { id, run } = view.task
+    // One that has not begun waits for its model, too.
+    const parked = view.parked ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
+    return toRun({ ...view, parked }, this.#manager.overview.isForeign(id), !this.#manager.wrote(run.promptID))
   }
 
   async start(request: RunRequest): Promise<void> {
@@ -163,7 +165,11 @@ export class ManagerRuns implements Runs {
   }
 }
 
-function toRun({ task, phase, asks, parked }: TaskView, elsewhere: boolean, byPerson: boolean): RunView {
+function toRun(
+  { task, phase, asks, parked }: Omit<TaskView, "parked"> & Pick<RunView, "parked">,
+  elsewhere: boolean,
+  byPerson: boolean,
+): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
   if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(parked && { parked }) }

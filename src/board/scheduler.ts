@@ -7,7 +7,7 @@ import type { PurseKeeper } from "./purse/keeper.ts"
 import { withRefusals } from "./refusals.ts"
 import type { Command } from "./rules/command.ts"
 import { quietUntil } from "./rules/purse.ts"
-import { type Runs, resultOf } from "./runs.ts"
+import { type Runs, type RunView, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isOutside, pulseOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
@@ -241,10 +241,11 @@ export class Scheduler {
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
-  /** Slots that are taken: what is parked holds none. */
+  /** Slots that are taken: what was parked at work holds none. What has not begun does, lest all of the board comes. */
   #busy(): number {
     const { runs } = this.#ports
-    return [...this.#flights.keys()].filter((sessionID) => runs.of(sessionID)?.parked === undefined).length
+    const holds = (run: RunView | undefined) => run?.parked === undefined || run.state === "queued"
+    return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
   }
 
   /** What ended, here or in an earlier process, is written down once. */

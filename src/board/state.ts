@@ -45,8 +45,10 @@ export type PurseEnd = {
   readonly why: "closed" | "time" | "money" | "nothing left"
   /** Of the report. */
   readonly name: string
-  /** By task id, what was stopped that was parked, or waited for an answer. */
-  readonly stopped: Readonly<Record<string, { readonly parked?: string; readonly ask?: string }>>
+  /** By task id, what was stopped that was parked, or waited for an answer; and what had not begun. */
+  readonly stopped: Readonly<
+    Record<string, { readonly parked?: string; readonly ask?: string; readonly unbegun?: true }>
+  >
 }
 
 /** The whole board. All of it changes in one write. */

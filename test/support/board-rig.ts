@@ -96,6 +96,11 @@ export class FakeRuns implements Runs {
     this.set(sessionID, { ...(this.of(sessionID) as RunView), parked: { until, model: "mock/one" } })
   }
 
+  /** It waits for its model, or for a slot, and has not begun. */
+  queue(sessionID: string, parked?: RunView["parked"]): void {
+    this.set(sessionID, { ...(this.of(sessionID) as RunView), state: "queued", parked })
+  }
+
   wrote(messageID: string): boolean {
     return messageID.startsWith("msg_ours")
   }

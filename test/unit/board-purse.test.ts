@@ -174,6 +174,28 @@ describe("a purse", () => {
     expect(rig.runs.stopped).toEqual([one.threadId])
   })
 
+  test("tells of what had not begun at its time as it was: parked or not begun, and without a run", async () => {
+    const [one, two, three] = [await task("one"), await task("two"), await task("three")]
+    await open(5, 1)
+    await rig.settle()
+    rig.runs.park(one.threadId, rig.clock.now() + 20 * HOUR_MS)
+    rig.runs.queue(two.threadId, { model: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
+    rig.runs.queue(three.threadId)
+    await rig.settle()
+    expect(rig.board.state(await rig.board.get("2")).text).toMatch(/^parked until/)
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    const { tasks, why, text } = await report()
+    expect(why).toBe("time")
+    expect(tasks.map(({ result, runs }) => [result, runs])).toEqual([
+      ["parked", 1],
+      ["parked", 0],
+      ["not begun", 0],
+    ])
+    expect(text).toMatch(/## Parked\n\n- #1 one: \$0\.00, 1 run\. mock\/one is at its limit until .*\n- #2 two\. mock/)
+    expect(text).toContain("## Not begun\n\n- #3 three.\n")
+  })
+
   test("a parked run holds no slot", async () => {
     const one = await task("one")
     await task("two")
@@ -208,6 +230,11 @@ describe("a purse", () => {
     await task("one")
     const use = (args: object, who = by) => rig.call("purse", args, who)
     await expect(use({ max: 0, until: "07:00" })).rejects.toThrow("`max` must be an amount of US dollars over 0")
+    for (const max of [-1, Number.NaN, 1e99, Number.POSITIVE_INFINITY, "5", null, undefined])
+      await expect(use({ max, until: "07:00" })).rejects.toThrow(/`max`/)
+    await expect(use({ max: Number.NaN, until: "07:00" })).rejects.toThrow(/Got NaN\.$|`max`/)
+    for (const until of ["tomorrow", "25:00", "2020-01-01T00:00:00Z", "", 7])
+      await expect(use({ max: 5, until })).rejects.toThrow(/`until`/)
     await expect(use({ max: 5, until: "7 o'clock" })).rejects.toThrow("`until` must be a time of day")
     await expect(use({ max: 5, until: "2027-01-01T00:00:00Z" })).rejects.toThrow("within the next 24 hours")
     await expect(use({ max: 5 })).rejects.toThrow("`until` must be")

@@ -23,6 +23,19 @@ describe("a purse of the board", () => {
     expect(rules.purseTold(EMPTY).state).toBe(EMPTY)
   })
 
+  test.each([
+    [{ max: -1 }, "`max` must be an amount of US dollars over 0 and of at most 1,000,000, such as 5. Got -1."],
+    [{ max: Number.NaN }, "Got NaN."],
+    [{ max: 1e99 }, "Got 1e+99."],
+    [{ max: "5" }, 'Got "5".'],
+    [{ until: "2026-03-02T07:59:00Z" }, 'within the next 24 hours. Got "2026-03-02T07:59:00Z".'],
+    [{ until: "tomorrow" }, '`until` must be a time of day such as "07:00"'],
+    [{ until: Number.NaN }, "`until` must be"],
+  ])("is not opened for %j: the error says what is wrong", (given, text) => {
+    const command = { type: "open purse", max: 5, until: "20:00", by: USER, ...given } as never
+    expect(() => rules.openPurse(EMPTY, command, facts)).toThrow(text)
+  })
+
   test("is opened by hand or for its night, which is noted", () => {
     const command = { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by: USER, night: NOW } as const
     expect(rules.openPurse(EMPTY, command, facts).state.night).toBe(NOW)
@@ -98,6 +111,7 @@ describe("a purse of the board", () => {
     expect(of({ "1": { ask: "Which?" } })).toEqual({ result: "blocked", text: "Which?" })
     expect(of({})).toEqual({ result: "not begun" })
     expect(of({}, { tasks: [{ id: "1" }] as never })).toEqual({ result: "partial" })
+    expect(of({ "1": { unbegun: true } }, { tasks: [{ id: "1" }] as never })).toEqual({ result: "not begun" })
   })
 
   test("of each night is open within its hours alone, and its times have to be times", () => {

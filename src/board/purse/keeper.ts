@@ -141,8 +141,10 @@ export class PurseKeeper {
       if (!run || !isInFlight(run)) continue
       const { parked, asks } = run
       const until = parked?.until === undefined ? "" : ` until ${timeText(parked.until, now)}`
-      if (parked) stopped[id] = { parked: `${parked.model} is at its limit${until}.` }
+      const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
+      if (parked) stopped[id] = { parked: `${parked.model} is at its limit${until}.`, ...unbegun }
       else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
+      else if (run.state === "queued") stopped[id] = unbegun
     }
     return stopped
   }
@@ -197,7 +199,7 @@ export class PurseKeeper {
     const figures = {
       id,
       title: task?.title ?? "",
-      runs: own.reduce((sum, [, thread]) => sum + thread.runs, 0),
+      runs: rules.runsOf(purse, id),
       tokens: billedTokens(took),
       cost: took.cost,
     }

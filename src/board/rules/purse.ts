@@ -1,6 +1,7 @@
 import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { SAME_USD, spentShort } from "../../lib/money.ts"
+import { grouped } from "../../lib/text.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, MOST_IDLE, type Purse, type PurseEnd, pulseOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
@@ -187,17 +188,29 @@ export function leftAs(
   if (stopped?.parked !== undefined) return { result: "parked", text: stopped.parked }
   const question = stopped?.ask ?? pulseOf(state, id).needs
   if (question !== undefined) return { result: "blocked", text: question }
-  const runs = Object.values(purse.threads).filter((thread) => thread.id === id)
-  return { result: runs.length > 0 && findTask(state, id) ? "partial" : "not begun" }
+  const threads = Object.values(purse.threads).filter((thread) => thread.id === id)
+  const isBegun = threads.length > 0 && !(stopped?.unbegun && runsOf(purse, id) === 0)
+  return { result: isBegun && findTask(state, id) ? "partial" : "not begun" }
+}
+
+/** The purse's runs of a task, without one that was stopped before it had begun. */
+export function runsOf({ threads, ending }: Purse, id: string): number {
+  const own = Object.values(threads).filter((thread) => thread.id === id)
+  const begun = own.reduce((sum, { runs }) => sum + runs, 0)
+  return Math.max(0, begun - (ending?.stopped[id]?.unbegun ? 1 : 0))
 }
 
 export type PurseResult = "done" | "partial" | "blocked" | "parked" | "not begun"
 
+/** Whoever means more has mistyped. */
+const MOST_USD = 1_000_000
+
 function amount(value: unknown): number {
-  if (typeof value === "number" && Number.isFinite(value) && value > 0) return value
+  if (typeof value === "number" && value > 0 && value <= MOST_USD) return value
+  const got = typeof value === "number" ? String(value) : JSON.stringify(value)
   throw new BoardError(
     "invalid",
-    `\`max\` must be an amount of US dollars over 0, such as 5. Got ${JSON.stringify(value)}.`,
+    `\`max\` must be an amount of US dollars over 0 and of at most ${grouped(MOST_USD)}, such as 5. Got ${got}.`,
   )
 }
 
