@@ -1,3 +1,6 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
@@ -22,19 +25,41 @@ const refusal = (status: number, message: string, more: Record<string, unknown> 
   body: { error: { message, ...more } },
 })
 
+/** A plugin beside ours, loaded before it: tells what has become of the process's `fetch` since. */
+const witness = (folder: string): string => {
+  const file = join(folder, "witness.js")
+  const code = `import { writeFileSync } from "node:fs"
+const before = globalThis.fetch
+const seen = () => ({
+  marked: Symbol.for("superagents.answers") in globalThis,
+  own: globalThis.fetch === before,
+  preconnect: typeof globalThis.fetch.preconnect,
+})
+export default {
+  id: "witness",
+  server: async () => ({ event: async () => writeFileSync(${JSON.stringify(join(folder, "seen"))}, JSON.stringify(seen())) }),
+}
+`
+  writeFileSync(file, code)
+  return file
+}
+
 describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
   let model: ScriptedModel
   let host: Host
+  let folder: string
   let used = 0
 
   beforeAll(async () => {
     model = await startModel()
     const config = { provider: model.provider({ models: ["alpha", ...MODELS] }) }
-    host = await startPlugged(model, { gate, maxLaunchesPerMinute: 0 }, { config })
+    folder = mkdtempSync(join(tmpdir(), "superagents-gate-"))
+    host = await startPlugged(model, { gate, maxLaunchesPerMinute: 0 }, { config, others: [[witness(folder), {}]] })
   })
   afterAll(async () => {
     await host?.stop()
     await model?.close()
+    rmSync(folder, { recursive: true, force: true })
   })
   afterEach(() => model.reset())
 
@@ -42,12 +67,16 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
   const launchSome = async (reply: (number: number, sinceFirst: number) => Reply, count = 1) => {
     const own = MODELS[used++]
     const sessionID = await openSession(host)
-    const requests: { at: number; refused: boolean }[] = []
+    const requests: { at: number; refused: boolean; endsWith?: string }[] = []
     model.use((request) => {
       if (request.model !== own) return undefined
       const now = Date.now()
       const said = reply(requests.length, now - (requests[0]?.at ?? now))
-      requests.push({ at: now, refused: "status" in said || "fails" in said })
+      requests.push({
+        at: now,
+        refused: "status" in said || "fails" in said,
+        endsWith: request.messages.at(-1)?.role,
+      })
       return said
     })
     const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-GATE ${at}`, model: `scripted/${own}` }))
@@ -71,6 +100,12 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     const { output } = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
     return /^Parked \d+ times?, /m.test(output ?? "")
   }
+
+  test("OpenCode's fetch is its own but for the exact gate, and has all that it had", async () => {
+    await openSession(host)
+    const seen = await eventually(() => existsSync(join(folder, "seen")) && readFileSync(join(folder, "seen"), "utf8"))
+    expect(JSON.parse(seen)).toEqual({ marked: gate === "exact", own: gate !== "exact", preconnect: "function" })
+  })
 
   test.each<[string, Reply]>([
     ["402", refusal(402, "Payment required")],
@@ -125,6 +160,8 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(late).toEqual([])
     const answered = requests.find(({ refused }) => !refused)
     expect((answered?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(UNTOLD_MS - 200)
+    // Nothing is left of an answer that broke off: some providers refuse what ends with one.
+    expect(answered?.endsWith).toBe("user")
   })
 
   const SHUT_MS = 9000
