@@ -90,7 +90,8 @@ const mayBeMoney = (status: number | undefined): boolean => status === undefined
 
 /** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
 function timeOf(refusal: Refusal, now: number): number | undefined {
-  const { headers = {}, body = "", message, at = now } = refusal
+  const { headers = {}, body = "", message } = refusal
+  const at = refusal.at ?? refusedAt(refusal, now)
   const sources = [
     () => after(headers["retry-after-ms"], at, 1),
     () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
@@ -187,6 +188,13 @@ const leading = (text: string): string =>
   /^(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)\b\s*)+/i.exec(
     text,
   )?.[0] ?? ""
+
+/** When a refusal came that the host tells of later: its own schedule counts from then. */
+function refusedAt(refusal: Refusal, now: number): number {
+  const { next, attempt = 1 } = refusal
+  if (next === undefined || inHost(refusal, now) !== undefined) return now
+  return Math.min(now, next - HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
+}
 
 /** When the host means to ask again, where that is later than its own schedule: then it was told. */
 function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {

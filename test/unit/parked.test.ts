@@ -125,6 +125,27 @@ describe("a provider's limit", () => {
     expect(rig.task(tasks[0]?.id ?? "").run.parkedMs).toBeGreaterThan(MINUTE_MS - 5000)
   })
 
+  test("is heard once, though a look that took its time tells of it again", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
+    const { rig } = provider
+    const released: (() => void)[] = []
+    const held = () => ({ held: new Promise<void>((resolve) => released.push(resolve)) })
+    const [task] = await provider.launchAll(1)
+    const sent = () => rig.host.calls.filter((call) => call === "abort").length
+    rig.host.onCall = (method) => (method === "activity" || method === "abort" ? held() : undefined)
+    const look = rig.manager.tick()
+    await rig.clock.until(() => rig.view(task?.id ?? "").phase?.startsWith("parked") === true)
+    expect(sent()).toBe(1)
+    // The host answers the look with a session that is about to be stopped.
+    released[0]?.()
+    await look
+    expect(sent()).toBe(1)
+    rig.host.onCall = () => undefined
+    for (const release of released) release()
+    provider.left = 100
+    expect((await rig.ended(task?.id ?? "")).status).toBe("completed")
+  })
+
   test("is none where the body says that money is missing, in whatever words the message puts it", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
     const { rig } = provider

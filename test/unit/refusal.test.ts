@@ -169,6 +169,13 @@ describe("a provider opens when it says so", () => {
     expect(opens({ at, headers: { "x-ratelimit-reset-tokens": "12s" } })).toBeCloseTo(8)
   })
 
+  test("counted from when the host was refused, where it is looked at later", () => {
+    const words = { message: "Rate limit reached. Try again in 20s" }
+    expect(opens({ ...words, attempt: 3, next: NOW + 3000 })).toBeCloseTo(15)
+    expect(opens({ ...words, attempt: 1, next: NOW + 2400 })).toBeCloseTo(20)
+    expect(opens({ ...words, next: NOW + 500 })).toBeCloseTo(18.5)
+  })
+
   test("at a time of day: the next one", () => {
     const at = (text: string) => new Date(sort({ status: 429, message: text }).until ?? 0).toISOString().slice(0, 16)
     expect(at("Your limit resets at 14:30.")).toBe("2026-11-23T14:30")

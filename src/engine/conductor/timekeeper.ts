@@ -102,7 +102,9 @@ export class Timekeeper {
         // A refusal of which no event told.
         for (const task of running) {
           const doing = activity?.get(task.sessionID)
-          if (doing?.type === "retry")
+          // What was parked while the host was asked is known by now, and is not to be stopped once more.
+          const isKnown = isParked(store.get(task.id) ?? task)
+          if (doing?.type === "retry" && !isKnown)
             this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
         }
       })
