@@ -142,6 +142,12 @@ const FAULTS: Readonly<Record<string, (lane: Lane, random: Random) => Promise<bo
     line.set("open")
     return false
   },
+  async "OpenCode killed, and the server meanwhile"({ host, far }) {
+    await host.kill("SIGKILL")
+    far.signalServer("SIGKILL")
+    await host.restart()
+    return true
+  },
   async "a laptop's sleep"({ host, line }) {
     line.kill("SIGSTOP")
     signal(host, "SIGSTOP")

@@ -36,6 +36,7 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
       session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
     },
   } as unknown as Host
+  const folder = async () => ({ activity: new Map(), asks: [] })
   const messagesSince = async () => {
     if (!link.contact) throw new NoContact("cut")
     return there
@@ -43,7 +44,7 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
   const hosts = {
     stub: () => stub,
     live: () => [],
-    machine: () => ({ link, server: { messagesSince } }),
+    machine: () => ({ link, server: { messagesSince, folder } }),
   } as unknown as Hosts
   return { host: FarHost.over(near, hosts), stub, link, session }
 }
@@ -72,4 +73,19 @@ test("what an agent says on its way is not kept, and without contact nothing is 
   expect(await host.messagesSince("ses_1", SINCE)).toHaveLength(2)
   stub.read = undefined
   expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
+})
+
+test("a server that died while OpenCode here was restarted is told as that; one that has only begun to answer is not", async () => {
+  const there: readonly Message[] = [question, { ...said(undefined), completedAt: undefined }]
+  for (const [since, ending] of [
+    [2, "OpenCode on big stopped while it worked."],
+    [1, undefined],
+    [undefined, undefined],
+  ] as const) {
+    const { host, link, stub } = start(there)
+    link.contact = { skew: 0, server: { id: "new", version: "1.18.33", since } }
+    expect(stub.server).toBeUndefined()
+    const last = (await host.messagesSince("ses_1", SINCE)).at(-1)
+    expect(last?.error?.message).toBe(ending)
+  }
 })

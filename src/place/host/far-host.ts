@@ -206,7 +206,8 @@ export class FarHost {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
       const clock = skewNow(machine.link.contact)
       const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
-      const messages = (await this.#wasLeft(stub, machine)) ? withDeath(moved, stub.host) : moved
+      const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
+      const messages = (await this.#wasLeft(stub, machine, askedAt)) ? withDeath(moved, stub.host) : moved
       stub.read = { since: messageID, messages }
       // Before anybody knows of its end: that may be told by a later process, with the host gone.
       if (judge(messages, "working")) await this.#keep(stub)
@@ -224,11 +225,15 @@ export class FarHost {
     return kept.some(({ role }) => role === "assistant") ? kept : []
   }
 
-  /** Its server there is another one than it was asked on, and does nothing with it: the one that did has died. */
-  async #wasLeft(stub: Stub, machine: Machine): Promise<boolean> {
-    const { id } = machine.link.contact?.server ?? {}
-    if (id === undefined || stub.server === undefined || stub.server === id) return false
-    return (await this.#doing(stub)) === undefined
+  /**
+   * Its server there is another one than it was asked on, and does nothing with it: the one that did has died. Where an
+   * earlier process has asked it, a server that was started later than it was asked (by the clock there) is another one.
+   */
+  async #wasLeft(stub: Stub, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
+    const { id, since } = machine.link.contact?.server ?? {}
+    if (id === undefined) return false
+    const isOther = stub.server === undefined ? since !== undefined && askedAt < since : stub.server !== id
+    return isOther && (await this.#doing(stub)) === undefined
   }
 
   async #openAsks(): Promise<readonly Ask[]> {

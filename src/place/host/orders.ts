@@ -35,7 +35,12 @@ export type Hello = { readonly now: number; readonly cache: string; readonly pid
 export type Pong = { readonly now: number; readonly server?: boolean }
 
 /** How OpenCode's server there is. `id` changes with each start. */
-export type Served = { readonly id: string; readonly version: string }
+export type Served = {
+  readonly id: string
+  readonly version: string
+  /** When it was started, by the clock there. */
+  readonly since?: number
+}
 
 /** How a call ended. `code`: of a command; null where a signal ended it. */
 export type CallEnd = { readonly code?: number | null; readonly problem?: string }
@@ -52,8 +57,9 @@ export const isHello = (given: unknown): given is Hello => {
 /** What a host says of its server; undefined where it cannot be read. */
 export function servedIn(text: string): Served | undefined {
   try {
-    const { id, version } = JSON.parse(text) as Partial<Served>
-    return isWord(id) && isWord(version) ? { id, version } : undefined
+    const { id, version, since } = JSON.parse(text) as Partial<Served>
+    if (!isWord(id) || !isWord(version)) return undefined
+    return { id, version, ...(typeof since === "number" && { since }) }
   } catch {
     return undefined
   }

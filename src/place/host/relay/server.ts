@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import type { RelaySettings, Served } from "../orders.ts"
 
 /** What is written down of a server that runs. */
-type Running = { readonly id: string; readonly port: number; readonly pid: number }
+type Running = { readonly id: string; readonly port: number; readonly pid: number; readonly since?: number }
 
 const HEALTH_MS = 5000
 const START_MS = 90_000
@@ -20,8 +20,8 @@ const WATCH_S = 2
 
 /**
  * The shell that starts the server and stays: it ends it when nobody renews a lease for too long. `$1` the folder, `$2`
- * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any, `$6` its name. It
- * writes down itself what it has started: whoever asked for it may be gone by then.
+ * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any, `$6` its name, `$7`
+ * the time. It writes down itself what it has started: whoever asked for it may be gone by then.
  */
 const WATCHER = `
 cd "$HOME"
@@ -31,7 +31,7 @@ OPENCODE_SERVER_PASSWORD=$(cat "$1/password"); export OPENCODE_SERVER_PASSWORD
 p=$!
 unset OPENCODE_SERVER_PASSWORD
 echo "$p" >"$1/pid"
-printf '{"id":"%s","port":%s,"pid":%s}' "$6" "$3" "$p" >"$1/server.new" && mv "$1/server.new" "$1/server.json"
+printf '{"id":"%s","port":%s,"pid":%s,"since":%s}' "$6" "$3" "$p" "$7" >"$1/server.new" && mv "$1/server.new" "$1/server.json"
 last=; idle=0
 while kill -0 "$p" 2>/dev/null; do
   sleep ${WATCH_S}
@@ -135,9 +135,9 @@ export class Server {
     return undefined
   }
 
-  #found({ id }: Running, version: string): Served {
+  #found({ id, since }: Running, version: string): Served {
     this.#hasAnswered = true
-    return { id, version }
+    return { id, version, since }
   }
 
   #read(): Running | undefined {
@@ -189,7 +189,7 @@ export class Server {
     const { unattended, kept } = this.#settings
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
     const limits = [seconds(unattended), seconds(kept)]
-    const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id]
+    const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id, String(Date.now())]
     // Started as an OpenCode, and not as the Bun that this process is.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
