@@ -53,6 +53,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     validate,
     keep: (taskID, json) => keep(connection, taskID, json),
     commands,
+    answer: (ask, reply) => connection.hand.answer(ask, reply),
   })
   others?.hosts.listen(
     (taskID, news) => manager.placeTold(taskID, news),
@@ -87,10 +88,10 @@ export async function openApp(given: Connection, options: Options): Promise<App>
 /** Machines on which tasks may work. Nothing of it is loaded without the option. */
 async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
   const [{ openHosts }, openFar] = await Promise.all([import("./place/host/open.ts"), connection.far()])
-  const { host, hand, instance, directory: folder } = connection
+  const { host, hand, sign, instance, directory: folder } = connection
   const { machine } = ownerNow(instance)
   const worktrees = () => kindOf(near, "worktree").open("worktree")
-  return openHosts({ options, host, hand, openFar, clock: systemClock, instance, machine, folder, worktrees })
+  return openHosts({ options, host, hand, sign, openFar, clock: systemClock, instance, machine, folder, worktrees })
 }
 
 /** Takes in what an earlier process left. In a task's own folder there is nothing to do: its keeper has done it. */

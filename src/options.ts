@@ -20,7 +20,13 @@ const ELSEWHERE =
 /** A name of a host: what a task's place is called by. */
 const HOST_NAME = /^[a-z0-9][a-z0-9-]{0,31}$/
 /** What begins with a hyphen would be an option to ssh. */
-const SSH_NAME = /^[^-]/
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const SSH_NAME = /^[^-\s\u0000-\u001f][^\s\u0000-\u001f]*$/
+const NO_SSH_NAME = "a destination is one word, and does not begin with a hyphen"
+/** A model of its host's; "" for none. */
+const HOST_MODEL = /^$|^[^/\s]+\/\S+$/
+const isOneLine = (text: string) => !/[\n\r\0]/.test(text)
+const isInside = (pattern: string) => !pattern.split("/").includes("..")
 const TAKEN_NAMES = ["here", "worktree"]
 const hostNameProblem = (name: string): string | undefined => {
   if (TAKEN_NAMES.includes(name)) return "that is the name of another place"
@@ -32,12 +38,13 @@ const HostSchema = z
   .strictObject({
     ssh: z
       .string()
-      .regex(SSH_NAME, "a destination does not begin with a hyphen")
+      .regex(SSH_NAME, NO_SSH_NAME)
       .optional()
       .describe("Where ssh connects to: a name of ~/.ssh/config, or user@machine."),
     command: z
-      .array(z.string())
+      .array(z.string().refine((word) => !word.includes("\0"), "it has a character that no command can have"))
       .min(1)
+      .refine(([program]) => program !== "", "its first word is a program")
       .optional()
       .describe(
         'In place of ssh: a command that runs a line of shell there, say ["docker", "exec", "-i", "box", "sh", "-c"].',
@@ -48,18 +55,23 @@ const HostSchema = z
       .default(null)
       .describe("Command that is run in a fresh worktree there before the agent. null: that of worktree.setup."),
     copy: z
-      .array(z.string().min(1))
+      .array(z.string().min(1).refine(isInside, "a pattern names what lies in the project"))
       .default([])
       .describe("Patterns of files that git ignores and that are sent along. Those of worktree.copy are not."),
     model: z
       .string()
+      .regex(HOST_MODEL, "a model is written as provider/model")
       .default("")
       .describe(
         "provider/model there, where the host lacks the one that the task would have and its agent names none.",
       ),
     maxTasks: count.default(4).describe("Tasks that work there at once. More wait their turn."),
-    opencode: z.string().default("").describe("Path of OpenCode there, where it is not found."),
-    connectTimeout: milliseconds.default(10_000).describe("Longest duration of one attempt to connect."),
+    opencode: z
+      .string()
+      .refine(isOneLine, "a path is one line")
+      .default("")
+      .describe("Path of OpenCode there, where it is not found."),
+    connectTimeout: milliseconds.default(10_000).describe("Longest duration of one attempt to connect. 0: any."),
     contactTimeout: milliseconds
       .default(600_000)
       .describe("How long a task goes on without contact before it ends as failed. 0: up to its own time limit."),
@@ -78,7 +90,7 @@ export type HostSettings = z.infer<typeof HostSchema>
 const HostEntry = z.union([
   z
     .string()
-    .regex(SSH_NAME, "a destination does not begin with a hyphen")
+    .regex(SSH_NAME, NO_SSH_NAME)
     .transform((ssh) => HostSchema.parse({ ssh })),
   HostSchema,
 ])
@@ -392,8 +404,7 @@ function readObject(
 function readHosts(input: Record<string, unknown>, problems: string[]): Record<string, HostSettings> {
   const hosts: Record<string, HostSettings> = {}
   for (const [name, value] of Object.entries(input)) {
-    const schema = typeof value === "string" ? HostEntry : HostSchema
-    const parsed = schema.safeParse(value)
+    const parsed = HostSchema.safeParse(typeof value === "string" ? { ssh: value } : value)
     const problem = hostNameProblem(name) ?? (parsed.success ? undefined : hostProblem(parsed.error))
     if (problem === undefined && parsed.success) hosts[name] = parsed.data
     else problems.push(`Option "hosts.${name}" is ${describe(value)}: ${problem}. It is left out.`)

@@ -122,9 +122,19 @@ export const LEASE_MS = 600_000
 /** What somebody at the screen wants done with a task; written into its session's metadata by the companion. */
 export type TaskRequest = {
   readonly id: string
-  readonly action: "cancel" | "clear" | "resume" | "tell" | "unpark"
+  readonly action: "cancel" | "clear" | "resume" | "tell" | "unpark" | "answer"
   readonly prompt?: string
+  /** Of an answer: to which question. */
+  readonly ask?: string
+  readonly reply?: Reply
 }
+
+/** A person's answer to a question. `message`: what the agent is told where a permission is refused; it goes on then. */
+export type Reply =
+  | { readonly reply: "once" | "always" | "reject"; readonly message?: string }
+  /** The labels chosen, or one's own words, for each question. */
+  | { readonly answers: readonly (readonly string[])[] }
+  | { readonly dismiss: true }
 
 export type AgentInfo = {
   readonly name: string

@@ -28,6 +28,7 @@ export type Phase =
 
 /** What is done for a task before its agent is asked, where that takes its time. */
 export type Preparing = `connecting to ${string}` | `sending files to ${string}`
+export const PREPARING = /^(connecting|sending files) to /
 
 /** The machine on which a task works cannot be reached. */
 export type Away = {

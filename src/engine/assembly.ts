@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
-import type { Clock, Host } from "../core/ports.ts"
-import { isActive, type Model, type Task } from "../core/task.ts"
+import type { Clock, Host, Reply } from "../core/ports.ts"
+import { type Ask, isActive, type Model, type Task } from "../core/task.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
@@ -61,6 +61,8 @@ export type ManagerPorts = {
   readonly validate?: Validate
   /** Keeps a long value in a file of its task's name; not called where there is none. */
   readonly keep?: Keep
+  /** Answers a question for whoever is at the screen; false where it is not open any more. */
+  readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
   readonly commands?: CommandMarks
 }
@@ -164,6 +166,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
     // As it is by now: to take a request up may have taken its time.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
+    answer: ports.answer ?? (() => Promise.resolve(false)),
   })
   return {
     parts,
@@ -171,6 +174,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     ledger,
     allowance,
     kept,
+    places,
     outbox,
     conductor,
     gates,

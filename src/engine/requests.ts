@@ -1,6 +1,6 @@
-import { CallError } from "../core/errors.ts"
-import type { TaskRequest } from "../core/ports.ts"
-import type { Ending, Task } from "../core/task.ts"
+import { CallError, messageOf } from "../core/errors.ts"
+import type { Reply, TaskRequest } from "../core/ports.ts"
+import type { Ask, Ending, Task } from "../core/task.ts"
 import { persistently } from "../lib/retry.ts"
 import type { Conductor } from "./conductor/conductor.ts"
 import type { Parts } from "./parts.ts"
@@ -11,6 +11,8 @@ export type RequestPorts = {
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
   readonly unpark: (task: Task) => void
   readonly tell: (task: Task, text: string) => Promise<unknown>
+  /** Answers a question of a session. False where it is not open any more. */
+  readonly answer: (ask: Ask, reply: Reply) => Promise<boolean>
 }
 
 export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
@@ -57,13 +59,14 @@ export class Requests {
     })
   }
 
-  async #carryOut(task: Task, { action, prompt }: TaskRequest): Promise<void> {
+  async #carryOut(task: Task, { action, prompt, ask, reply }: TaskRequest): Promise<void> {
     const { conductor, forget, resume, tell } = this.#ports
     if (action === "tell") {
       if (!prompt?.trim()) throw new CallError("There is nothing to say to it.")
       await tell(task, prompt)
       return
     }
+    if (action === "answer") return this.#answer(task, ask, reply)
     if (action === "unpark") return this.#ports.unpark(task)
     if (action === "resume") {
       if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
@@ -73,5 +76,16 @@ export class Requests {
     conductor.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
     await conductor.closed(task.id)
     if (action === "clear") await forget(task)
+  }
+
+  async #answer({ id }: Task, askID: string | undefined, reply: Reply | undefined): Promise<void> {
+    const ask = this.#parts.store.run(id)?.asks.find((each) => each.id === askID)
+    const isFitting = ask && reply && "reply" in reply === (ask.kind === "permission")
+    try {
+      if (isFitting && (await this.#ports.answer(ask, reply))) return
+    } catch (error) {
+      throw new CallError(`It could not be answered: ${messageOf(error)}.`)
+    }
+    throw new CallError("This question is no longer open: it was answered elsewhere, or its agent has ended.")
   }
 }

@@ -393,6 +393,8 @@ export class TaskManager {
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#all.requests.take(task, event.request)
     if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
+    // Its session here only stands for the one that works.
+    if (this.#all.places.outlives(task)) return
     this.#all.timekeeper.noticeSleep()
     this.#all.conductor.deliver(task.id, { type: "heard", event })
     if (event.type === "began" && task.part) this.#all.conductor.deliver(task.part.of, { type: "parts" })

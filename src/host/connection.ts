@@ -7,6 +7,7 @@ import type { FileDiff } from "../lib/patch.ts"
 import type { OpenFar } from "./far.ts"
 import type { Hand } from "./person.ts"
 import type { Signer } from "./record/signature.ts"
+import type { Signs } from "./record/signs.ts"
 
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<
@@ -34,6 +35,8 @@ export type Connection = {
   /** The sessions in which a board's owners work; `home` is the project's main folder. */
   threads(home: string): Threads
   readonly hand: Hand
+  /** Writes what the screen is to know of a task whose session here only stands for the one that works. */
+  sign(sessionID: string, signs: Signs | undefined): Promise<void>
   /** What reads another server of this kind. Nothing of it is loaded before. */
   far(): Promise<OpenFar>
   /** True where another instance in this process looks after this folder: it recovers what was left here. */

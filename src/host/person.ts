@@ -1,9 +1,12 @@
+import type { Reply } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 
 /**
  * What a person does with a host's own sessions and questions, and reads of them. Each host implements `Hand`; the page
  * uses it.
  */
+
+export type { Reply } from "../core/ports.ts"
 
 /** What an open question offers. */
 export type Question =
@@ -28,13 +31,6 @@ export type Question =
         readonly custom: boolean
       }[]
     }
-
-/** `message`: what the agent is told where a permission is refused; it goes on then. */
-export type Reply =
-  | { readonly reply: "once" | "always" | "reject"; readonly message?: string }
-  /** The labels chosen, or one's own words, for each question. */
-  | { readonly answers: readonly (readonly string[])[] }
-  | { readonly dismiss: true }
 
 /** A session that a person opened. */
 export type Conversation = { readonly id: string; readonly title: string; readonly updatedAt: number }

@@ -1,9 +1,13 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import { messageOf } from "../core/errors.ts"
+import type { Reply } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
 import { answerText } from "../core/verdict.ts"
 import { toError, toMessage } from "../host/opencode/convert.ts"
+import type { Question } from "../host/person.ts"
 import { REQUEST_KEY } from "../host/record/codec.ts"
+import type { FarAsk } from "../host/record/signs.ts"
 import type { Seen } from "./view-model.ts"
 
 /**
@@ -15,6 +19,7 @@ export type Request =
   | { readonly action: "clear" }
   | { readonly action: "unpark" }
   | { readonly action: "resume" | "tell"; readonly prompt: string }
+  | { readonly action: "answer"; readonly ask: string; readonly reply: Reply }
 
 /** How long the server half may take before the user is told that nobody listens. */
 const ANSWER_WITHIN_MS = 5000
@@ -67,33 +72,39 @@ export function createActions(api: TuiPluginApi) {
     return { directory }
   }
 
+  /** True once it is written. */
+  const requested = (sessionID: string, request: Request) =>
+    attempt(request.action === "answer" ? "answer" : `${request.action} the task`, async () => {
+      const id = crypto.randomUUID()
+      await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
+      later(() => withdraw(sessionID, id))
+      return true
+    })
+
+  /** A question of an agent on another machine is answered by the server half: this host does not know it. */
+  const answered = (ask: Ask, reply: Reply, here: (where: { directory: string }) => Parameters<typeof dataOf>[0]) =>
+    offersOf(ask)
+      ? requested(ask.sessionID, { action: "answer", ask: ask.id, reply })
+      : attempt("answer", async () => dataOf(here(await whereOf(ask))))
+
   return {
-    /** True once it is written. */
-    request: (sessionID: string, request: Request) =>
-      attempt(`${request.action} the task`, async () => {
-        const id = crypto.randomUUID()
-        await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
-        later(() => withdraw(sessionID, id))
-        return true
-      }),
+    request: requested,
 
     replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>
-      attempt("answer", async () =>
-        dataOf(api.client.permission.reply({ ...(await whereOf(ask)), requestID: ask.id, reply })),
-      ),
+      answered(ask, { reply }, (where) => api.client.permission.reply({ ...where, requestID: ask.id, reply })),
 
     /** One list of chosen labels a question. */
     answer: (ask: Ask, answers: string[][]) =>
-      attempt("answer", async () =>
-        dataOf(api.client.question.reply({ ...(await whereOf(ask)), requestID: ask.id, answers })),
-      ),
+      answered(ask, { answers }, (where) => api.client.question.reply({ ...where, requestID: ask.id, answers })),
 
     refuse: (ask: Ask) =>
-      attempt("refuse", async () => dataOf(api.client.question.reject({ ...(await whereOf(ask)), requestID: ask.id }))),
+      answered(ask, { dismiss: true }, (where) => api.client.question.reject({ ...where, requestID: ask.id })),
 
     /** What the child asks; undefined where the question is no longer open. */
-    questionsOf: (ask: Ask) =>
+    questionsOf: (ask: Ask): Promise<readonly QuestionInfo[] | undefined> =>
       attempt("read the question", async () => {
+        const offers = offersOf(ask)
+        if (offers) return offers.kind === "question" ? copied(offers.questions) : undefined
         const open = await dataOf(api.client.question.list(await whereOf(ask)))
         return open.find(({ id }) => id === ask.id)?.questions
       }),
@@ -111,6 +122,12 @@ export function createActions(api: TuiPluginApi) {
     },
   }
 }
+
+/** What may be answered to a question of an agent on another machine; undefined for any other. */
+const offersOf = (ask: Ask): Question | undefined => (ask as Partial<FarAsk>).offers
+
+const copied = (questions: Extract<Question, { kind: "question" }>["questions"]): QuestionInfo[] =>
+  questions.map((question) => ({ ...question, options: question.options.map((option) => ({ ...option })) }))
 
 type Metadata = Record<string, unknown>
 

@@ -1,5 +1,8 @@
 import type { Ask, Progress } from "../core/task.ts"
 import { emptyIn, NOTHING_TOLD, toolTold } from "../engine/run/told.ts"
+import type { Signs } from "../host/record/signs.ts"
+
+const NO_SIGNS: Signs = { asks: [] }
 
 /** What the screen sees of a run while it goes on. */
 export class ProgressTracker {
@@ -7,6 +10,7 @@ export class ProgressTracker {
   readonly #asks = new Map<string, Ask>()
   #told = NOTHING_TOLD
   #retry: Progress["retry"]
+  #signs: Signs = NO_SIGNS
   /** Its session was seen at work. */
   begun = false
 
@@ -30,7 +34,15 @@ export class ProgressTracker {
     this.#asks.delete(askID)
   }
 
+  /** What its session's metadata say of where it works, if that is another machine. Returns the questions that are new. */
+  elsewhere(signs: Signs = NO_SIGNS): readonly Ask[] {
+    const before = this.#signs.asks
+    this.#signs = signs
+    return signs.asks.filter(({ id }) => !before.some((ask) => ask.id === id))
+  }
+
   snapshot(): Progress {
+    const { away, preparing, asks } = this.#signs
     const { calls, recentTools, text, usage, openCalls } = this.#told
     return {
       toolCalls: calls.size,
@@ -39,7 +51,9 @@ export class ProgressTracker {
       lastSignAt: this.#startedAt,
       usage,
       retry: this.#retry,
-      asks: [...this.#asks.values()],
+      asks: [...this.#asks.values(), ...asks],
+      ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
+      ...(preparing !== undefined && { preparing }),
       openCalls,
       ...(this.begun && { begun: true }),
       emptyAnswers: emptyIn(this.#told),

@@ -6,6 +6,7 @@ import { type Ask, isActive, type Task, type Usage } from "../core/task.ts"
 import { toUsage } from "../host/opencode/convert.ts"
 import { EventReader, type RawEvent } from "../host/opencode/events.ts"
 import { decodeRecord } from "../host/record/codec.ts"
+import { decodeSigns } from "../host/record/signs.ts"
 import { catchUp, keyOf, type Listened, readSessions } from "./catch-up.ts"
 import { ProgressTracker } from "./progress.ts"
 import type { Seen } from "./view-model.ts"
@@ -89,8 +90,10 @@ export function createSource(
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
     const entry = { task, tracker, usage, row: session }
     entries.set(session.id, entry)
+    const asked = tracker?.elsewhere(decodeSigns(session.metadata)) ?? []
     if (live) audible.add(session.id)
     if (live) listeners.onChange?.({ seen: seenOf(entry), before: known?.task })
+    if (live) for (const ask of asked) listeners.onAsk?.(ask, { seen: seenOf(entry), before: known?.task })
     tell()
   }
 

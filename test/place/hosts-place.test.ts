@@ -74,7 +74,13 @@ beforeEach(() => {
     run,
     inTurn: (work: () => unknown) => work(),
   } as unknown as Machine
-  const hosts = { stubOf: () => stub, keyOf: () => "key", tell: () => {}, keep: async () => {} } as unknown as Hosts
+  const hosts = {
+    stubOf: () => stub,
+    keyOf: () => "key",
+    tell: () => {},
+    keep: async () => {},
+    rest: () => Object.assign(stub, { live: false }),
+  } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
 })
 afterEach(() => bench.close())

@@ -6,6 +6,7 @@ import { judge } from "../../src/core/verdict.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
 import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
 import { nextDue } from "../../src/engine/run/due.ts"
+import { meet } from "../../src/option-sources.ts"
 import { OptionsSchema, parseOptions } from "../../src/options.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
@@ -147,5 +148,42 @@ describe("the option hosts", () => {
       expect.stringContaining('Option "hosts.bad" is {"command":[]}: command: '),
       expect.stringContaining('Option "hosts.flag" is "-oProxyCommand=x": '),
     ])
+  })
+
+  test.each([
+    [{ command: ["sh", ""], connectTimeout: -1 }, "connectTimeout: "],
+    [{ command: [""] }, "command: its first word is a program"],
+    [{ command: ["sh", "a\0b"] }, "command.1: it has a character that no command can have"],
+    [{ ssh: "big\nrm -rf /" }, "ssh: a destination is one word"],
+    [{ ssh: "" }, "ssh: a destination is one word"],
+    [{ ssh: "x", opencode: "a\nb" }, "opencode: a path is one line"],
+    [{ ssh: "x", model: "alpha" }, "model: a model is written as provider/model"],
+    [{ ssh: "x", copy: "secrets" }, "copy: "],
+    [{ ssh: "x", copy: ["../other"] }, "copy.0: a pattern names what lies in the project"],
+    [{ ssh: "x", copy: ["/etc/../../x"] }, "copy.0: a pattern names what lies in the project"],
+    [{ ssh: "x", maxTasks: -1 }, "maxTasks: "],
+    [{ ssh: "x", contactTimeout: 1.5 }, "contactTimeout: "],
+    [{ ssh: "x", contactTimeout: "10m" }, "contactTimeout: "],
+    [{ ssh: "x", unattended: 0 }, "unattended: "],
+    [{ ssh: "x", password: "x" }, "Unrecognized key"],
+    ["-x", "a destination is one word"],
+    ["a b", "a destination is one word"],
+    [null, "expected"],
+    [[], "expected"],
+    [3, "expected"],
+  ])("says of %j what is wrong with it, and leaves it out", (value, why) => {
+    const { options, problems } = parseOptions({ hosts: { bad: value, ok: "ok" } })
+    expect(Object.keys(options.hosts ?? {})).toEqual(["ok"])
+    expect(problems).toEqual([expect.stringMatching(/^Option "hosts\.bad" is .*\. It is left out\.$/s)])
+    expect(problems[0]).toContain(why)
+  })
+
+  test("is of its user alone, whatever a project sets for a host of the same name", () => {
+    const own = { hosts: { big: { ssh: "mine", setup: "true", contactTimeout: 0 } } }
+    const theirs = { hosts: { big: { command: ["sh", "-c", "evil"], copy: ["*.key"], setup: "evil" }, moon: "moon" } }
+    const { options, refused } = meet(own, theirs)
+    expect(options.hosts).toEqual(parseOptions(own).options.hosts)
+    expect(refused).toEqual([expect.stringContaining('names the host "moon"')])
+    expect(meet(undefined, theirs).options.hosts).toBeUndefined()
   })
 })

@@ -108,6 +108,7 @@ test("the line that starts it survives another shell, and what it reads is two l
   const lines = opening("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
   expect(lines).toHaveLength(3)
   expect(lines[0]).toContain(`o='it'\\''s'`)
+  expect(opening("x", {}, "~/my bin/opencode")).toContain(`o="$HOME"/'my bin/opencode';`)
 })
 
 test("ssh is asked for no password, and gives up what does not answer", () => {
@@ -170,11 +171,15 @@ describe("a connection", () => {
   const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
   const served: Served = { id: "one", version: "1.18.33" }
 
-  const start = (script: () => Promise<string> = async () => "relay", says: unknown = served) => {
+  const start = (
+    script: () => Promise<string> = async () => "relay",
+    says: unknown = served,
+    connectTimeout = 5000,
+  ) => {
     const clock = new FakeClock()
     const lines: { ports: ChannelPorts; closed: boolean; pong?: (pong: Pong) => void; orders: string[] }[] = []
     const phases: string[] = []
-    const settings = { name: "big", command: ["x"], opencode: "", connectTimeout: 5000, relay }
+    const settings = { name: "big", command: ["x"], opencode: "", connectTimeout, relay }
     const link = new Link(settings, {
       clock,
       script,
@@ -242,6 +247,13 @@ describe("a connection", () => {
     expect(link.reach.phase).toBe("contact")
     lines[0]?.pong?.({ now: 1, server: false })
     expect(link.reach.phase).toBe("no contact")
+  })
+
+  test("an attempt may take as long as it likes where its option is 0", async () => {
+    const { clock, link, lines } = start(undefined, served, 0)
+    link.use("a")
+    await clock.advance(100_000)
+    expect(lines.map(({ closed }) => closed)).toEqual([false])
   })
 
   test("an attempt that hangs is ended, and told by nobody until somebody gives it up", async () => {

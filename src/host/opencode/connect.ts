@@ -81,6 +81,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     hand: new OpencodeHand(client, directory),
+    sign: (sessionID, signs) => host.sign(sessionID, signs),
     far: async () => (await import("./far.ts")).openFar,
     isKept: () => guestOf(directory) !== undefined,
     keeper: (own) => guestOf(directory)?.keeper ?? own,

@@ -25,6 +25,7 @@ import type { Ask, Model, Task, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
+import type { Signs } from "../record/signs.ts"
 import type { Answers } from "./answers.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { Cached } from "./cached.ts"
@@ -330,6 +331,10 @@ export class OpencodeHost implements Host {
     // The host is awake, and no model waits for this: what waits for the log goes along.
     this.#log.flush()
     return this.#records.save(sessionID, task)
+  }
+
+  sign(sessionID: string, signs: Signs | undefined): Promise<void> {
+    return this.#records.sign(sessionID, signs)
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {

@@ -15,6 +15,7 @@ import {
 import { type Recorded, withoutCopies } from "../record/copies.ts"
 import { ownerNow, ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
+import { SIGNS_KEY, type Signs } from "../record/signs.ts"
 import { call, find } from "./client.ts"
 
 /** Sessions whose last write is remembered at most; one more costs a read before its next write. */
@@ -141,6 +142,17 @@ export class OpencodeRecords {
         if (decodeRequest(metadata)?.id !== requestID) return undefined
         const { [REQUEST_KEY]: _request, ...others } = metadata
         return others
+      }),
+    )
+  }
+
+  /** Writes what the screen is to know of a task that works elsewhere; nothing where that is undefined. */
+  sign(sessionID: string, signs: Signs | undefined): Promise<void> {
+    return this.#inTurn(sessionID, () =>
+      this.#edit(sessionID, (metadata) => {
+        const { [SIGNS_KEY]: before, ...others } = metadata
+        if (before === undefined && signs === undefined) return undefined
+        return signs === undefined ? others : { ...others, [SIGNS_KEY]: signs }
       }),
     )
   }

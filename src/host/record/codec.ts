@@ -291,8 +291,16 @@ function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknow
 
 const RequestSchema = z.object({
   id: z.string().min(1),
-  action: z.enum(["cancel", "clear", "resume", "tell", "unpark"]),
+  action: z.enum(["cancel", "clear", "resume", "tell", "unpark", "answer"]),
   prompt: z.string().optional(),
+  ask: z.string().optional(),
+  reply: z
+    .union([
+      z.strictObject({ reply: z.enum(["once", "always", "reject"]), message: z.string().optional() }),
+      z.strictObject({ answers: z.array(z.array(z.string())) }),
+      z.strictObject({ dismiss: z.literal(true) }),
+    ])
+    .optional(),
 })
 
 /** The companion's request in a session's metadata, if there is one that can be read. */

@@ -15,6 +15,9 @@ const ELSEWHERE = ["/usr/local/bin", "/opt/homebrew/bin"]
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
+/** A path that a shell is to take as it is, but for the home that it may begin with. */
+const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path))
+
 /**
  * The two lines that the host reads first: one of shell, which finds OpenCode and starts it as the Bun that it is, and
  * one of JavaScript, the relay. What follows is the relay's own.
@@ -30,7 +33,7 @@ export function opening(relay: string, settings: unknown, opencode: string): str
     `PATH="$PATH:${path}"`,
     "export PATH",
     "IFS= read -r j",
-    `o=${quoted(wanted)}`,
+    `o=${inHome(wanted)}`,
     `command -v "$o" >/dev/null 2>&1 || { echo ${quoted(NOT_FOUND)} >&2; exit 127; }`,
     'o=$(command -v "$o")',
     "SUPERAGENTS_BINARY=$o; export SUPERAGENTS_BINARY",

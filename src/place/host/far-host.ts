@@ -178,7 +178,11 @@ export class FarHost {
     if (!machine.link.contact || !stub.far) return { type: "unreachable" }
     try {
       const { activity, asks } = await this.#look(stub, machine, stub.far.folder)
-      stub.asks = asks.map((ask) => ({ ...ask, sessionID: stub.sessionID }))
+      const known = new Map(stub.asks.map((ask) => [ask.id, ask]))
+      const before = [...known.keys()].join()
+      // Since when it is open is told from when it was first seen.
+      stub.asks = asks.map((ask) => known.get(ask.id) ?? { ...ask, sessionID: stub.sessionID })
+      if (stub.asks.map(({ id }) => id).join() !== before) this.#hosts.show(stub)
       return activity.get(stub.far.session.id)
     } catch {
       return { type: "unreachable" }

@@ -117,7 +117,7 @@ export class HostPlace implements Place {
     const stub = this.#hosts.stubOf(taskID)
     const { name, link, server } = this.#machine
     if (!stub?.live || !stub.sent) {
-      if (stub) stub.live = false
+      if (stub) this.#hosts.rest(stub)
       link.release(taskID)
       return this.#worktrees.putAway(taskID, folder)
     }
@@ -134,7 +134,7 @@ export class HostPlace implements Place {
       return []
     })
     await this.#hosts.keep(stub)
-    stub.live = false
+    this.#hosts.rest(stub)
     link.release(taskID)
     const put = await this.#worktrees.putAway(taskID, folder)
     if (nested.length === 0) return put

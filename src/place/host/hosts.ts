@@ -4,6 +4,7 @@ import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import type { FarServer, OpenFar } from "../../host/far.ts"
+import type { Signs } from "../../host/record/signs.ts"
 import type { HostSettings } from "../../options.ts"
 import type { PlaceNews } from "../place.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
@@ -11,6 +12,7 @@ import type { Debts } from "./debts.ts"
 import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
 import { type Contact, Link } from "./link.ts"
 import type { Reach } from "./reach.ts"
+import { ScreenSigns } from "./screen-signs.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
 import { type FarPlace, type Stub, stubOf } from "./stub.ts"
 
@@ -29,6 +31,7 @@ export type HostsPorts = {
   readonly log: (text: string, fields: LogFields) => void
   readonly toast: (title: string, message: string) => void
   readonly debts: Debts
+  readonly sign: (sessionID: string, signs: Signs | undefined) => Promise<void>
   readonly script?: () => Promise<string>
 }
 
@@ -57,11 +60,13 @@ export class Hosts {
   /** Puts away what a task has left there that nobody knows any more. */
   putAway: (stub: Stub) => Promise<unknown> = async () => {}
   readonly #owed = new Set<Stub>()
+  readonly #signs: ScreenSigns
   #hear: (taskID: string, news: PlaceNews) => void = () => {}
   #answered: (host: string) => void = () => {}
 
   constructor(ports: HostsPorts) {
     this.#ports = ports
+    this.#signs = new ScreenSigns(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))
   }
 
   get names(): readonly string[] {
@@ -74,9 +79,23 @@ export class Hosts {
     this.#answered = answered
   }
 
-  /** Tells whoever runs a task of it. */
-  tell({ taskID }: Pick<Stub, "taskID">, news: PlaceNews): void {
-    this.#hear(taskID, news)
+  /** Tells whoever runs a task of it, and the screen. */
+  tell(stub: Stub, news: PlaceNews): void {
+    if (news.type === "preparing") stub.preparing = news.what
+    else stub.lost = news.lost !== undefined
+    this.#hear(stub.taskID, news)
+    this.show(stub)
+  }
+
+  /** Has the screen know what the machine knows of a task, a moment later: most of it is over by then. */
+  show(stub: Stub): void {
+    this.#signs.show(stub)
+  }
+
+  /** Nothing of it is there any more. */
+  rest(stub: Stub): void {
+    stub.live = false
+    this.show(stub)
   }
 
   has(name: string | undefined): name is string {
@@ -142,6 +161,7 @@ export class Hosts {
   }
 
   drop(stub: Stub): void {
+    this.#signs.drop(stub)
     this.#bySession.delete(stub.sessionID)
     this.#byTask.delete(stub.taskID)
   }
@@ -167,6 +187,7 @@ export class Hosts {
 
   /** Ends all connections; what goes on there goes on. */
   close(): void {
+    this.#signs.close()
     for (const { link } of this.#machines.values()) link.close()
   }
 

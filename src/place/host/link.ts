@@ -198,7 +198,7 @@ export class Link {
       let cancel = () => {}
       const within = (ms: number) => {
         cancel()
-        cancel = clock.after(ms, () => this.#drop(`no answer within ${ms / 1000} s`))
+        if (connectTimeout > 0) cancel = clock.after(ms, () => this.#drop(`no answer within ${ms / 1000} s`))
       }
       const channel: Line = open({
         command,

@@ -1,4 +1,5 @@
 import type { Clock, Host } from "../../core/ports.ts"
+import type { Connection } from "../../host/connection.ts"
 import type { OpenFar } from "../../host/far.ts"
 import type { Hand } from "../../host/person.ts"
 import { overlaid } from "../../lib/overlaid.ts"
@@ -14,6 +15,7 @@ export type HostsRequest = {
   readonly options: Options
   readonly host: Host
   readonly hand: Hand
+  readonly sign: Connection["sign"]
   readonly openFar: OpenFar
   readonly clock: Clock
   readonly instance: string

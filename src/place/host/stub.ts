@@ -1,5 +1,5 @@
 import type { Message, NewSession } from "../../core/ports.ts"
-import type { Ask, Task } from "../../core/task.ts"
+import type { Ask, Preparing, Task } from "../../core/task.ts"
 import type { FarSession } from "../../host/far.ts"
 
 /** Where a task's files are on its host, once that was reached. */
@@ -33,6 +33,9 @@ export type Stub = {
   /** The last message of what is kept here of its answer. */
   kept?: string
   asks: readonly Ask[]
+  /** What the screen is told of it beside that. */
+  preparing?: Preparing
+  lost?: boolean
   /** The run of its host's server that was asked last. */
   server?: string
   /** It was stopped while there was no contact: that is done when there is. */

@@ -1,0 +1,79 @@
+import { messageOf } from "../../core/errors.ts"
+import type { Clock, LogFields } from "../../core/ports.ts"
+import type { Ask } from "../../core/task.ts"
+import type { Question } from "../../host/person.ts"
+import { encodeSigns, type FarAsk, type Signs } from "../../host/record/signs.ts"
+import type { Stub } from "./stub.ts"
+
+/** What lasts shorter is not worth a write, in ms. */
+const SETTLED_MS = 500
+
+type Ports = {
+  readonly clock: Clock
+  readonly sign: (sessionID: string, signs: Signs | undefined) => Promise<void>
+  readonly log: (text: string, fields: LogFields) => void
+}
+type QuestionOf = (ask: Ask) => Promise<Question | undefined> | undefined
+type Shown = { text: string; cancel?: () => void; writing: Promise<void>; readonly offers: Map<string, Question> }
+
+/**
+ * Tells the terminal of tasks on other machines, in the metadata of the sessions that stand for them: no event of this
+ * machine tells what they ask, and whether they can be reached. Nothing is written where nothing has changed.
+ */
+export class ScreenSigns {
+  readonly #ports: Ports
+  readonly #questionOf: QuestionOf
+  readonly #shown = new Map<string, Shown>()
+
+  constructor(ports: Ports, questionOf: QuestionOf) {
+    this.#ports = ports
+    this.#questionOf = questionOf
+  }
+
+  show(stub: Stub): void {
+    const shown: Shown = this.#shown.get(stub.sessionID) ?? { text: "", writing: Promise.resolve(), offers: new Map() }
+    this.#shown.set(stub.sessionID, shown)
+    if (shown.cancel) return
+    shown.cancel = this.#ports.clock.after(SETTLED_MS, () => {
+      shown.cancel = undefined
+      shown.writing = shown.writing.then(() => this.#write(stub, shown))
+    })
+  }
+
+  drop({ sessionID }: Stub): void {
+    this.#shown.get(sessionID)?.cancel?.()
+    this.#shown.delete(sessionID)
+  }
+
+  close(): void {
+    for (const { cancel } of this.#shown.values()) cancel?.()
+    this.#shown.clear()
+  }
+
+  /** Never rejects. */
+  async #write(stub: Stub, shown: Shown): Promise<void> {
+    const { sessionID, taskID, host } = stub
+    try {
+      const signs = stub.live ? await this.#signsOf(stub, shown) : undefined
+      const text = signs === undefined ? "" : JSON.stringify(signs)
+      if (text === shown.text) return
+      shown.text = text
+      await this.#ports.sign(sessionID, signs)
+    } catch (error) {
+      shown.text = "?"
+      this.#ports.log(`what the screen is to know could not be written: ${messageOf(error)}`, { task: taskID, host })
+    }
+  }
+
+  async #signsOf({ host, asks, lost, preparing }: Stub, { offers }: Shown): Promise<Signs | undefined> {
+    const known = await Promise.all(asks.map((ask) => this.#offered(ask, offers)))
+    return encodeSigns({ away: lost ? host : undefined, preparing, asks: known.flatMap((ask) => ask ?? []) })
+  }
+
+  async #offered(ask: Ask, known: Map<string, Question>): Promise<FarAsk | undefined> {
+    const offers = known.get(ask.id) ?? (await this.#questionOf(ask))
+    if (!offers) return undefined
+    known.set(ask.id, offers)
+    return { ...ask, offers }
+  }
+}

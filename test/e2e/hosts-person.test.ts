@@ -1,0 +1,205 @@
+import { execFileSync } from "node:child_process"
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { decodeSigns } from "../../src/host/record/signs.ts"
+import { createActions } from "../../src/terminal/actions.ts"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { type Far, startFar } from "../support/far.ts"
+import type { Host } from "../support/host.ts"
+import { type ScriptedModel, startModel } from "../support/model.ts"
+import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+import { freePort } from "../support/server-process.ts"
+import { askPage } from "../support/web-host.ts"
+
+/** What a person has to do with agents on another machine: questions, secrets, work that comes home by itself. */
+
+let model: ScriptedModel
+let far: Far
+let host: Host
+let user: Repository
+let session: string
+let sent: string
+
+const LONG = { timeout: 90_000 }
+const PERMISSION = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
+
+beforeAll(async () => {
+  model = await startModel()
+  far = await startFar(model)
+  sent = join(far.root, "sent")
+  // All that goes there is written down.
+  const [transport = ""] = far.command
+  const command = ["sh", "-c", `tee -a '${sent}' | exec '${transport}' "$0"`]
+  host = await startPlugged(
+    model,
+    {
+      hosts: { big: { command, unattended: 60_000, connectTimeout: 10_000, copy: ["wanted.key"] } },
+      worktree: { copy: [".env"] },
+      web: { port: await freePort() },
+      pollInterval: 500,
+    },
+    { permission: PERMISSION, env: { MY_OWN_SECRET: "SECRET-OF-THE-ENVIRONMENT" } },
+  )
+  user = new Repository(host.directory)
+}, 120_000)
+afterAll(async () => {
+  await host?.stop()
+  await far?.stop()
+  await model?.close()
+})
+beforeEach(async () => {
+  model.reset()
+  far.set("open")
+  user.commit("before the test")
+  session = await openSession(host)
+})
+
+const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
+const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
+  launchedFrom(await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big", ...args }))
+const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
+const list = async () => (await tool("superagents_list", {})).output ?? ""
+const told = () => notified(host, session, 1, 90_000)
+
+/** The agent whose prompt begins so: what it calls, one after the other; then it says what the last one said. */
+const agent = (prompt: string, ...calls: { name: string; args: object }[]) =>
+  model.use(({ sessionID, firstUser, sinceUser, toolResults }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    const call = calls[sinceUser.filter(({ role }) => role === "tool").length]
+    return call ? { tools: [call] } : { text: `done: ${toolResults.at(-1)?.content ?? ""}` }
+  })
+const bash = (command: string) => ({ name: "bash", args: { command, description: "works" } })
+
+const signsOf = async (child: string) =>
+  decodeSigns((await unwrap(host.client.session.get({ sessionID: child }))).metadata)
+
+/** The question that the stub's metadata show. */
+const shownAsk = (child: string) =>
+  eventually(async () => (await signsOf(child))?.asks[0], { ...LONG, message: () => `a question\n${host.logs()}` })
+
+/** What the companion does in the terminal, on this host. */
+const terminal = () => {
+  const toasts: unknown[] = []
+  const api = { client: host.client, ui: { toast: (toast: unknown) => toasts.push(toast) } } as unknown as TuiPluginApi
+  return { toasts, ...createActions(api) }
+}
+
+test("a permission is asked for here, and answered from /tasks", async () => {
+  agent("PERMIT", bash("echo x >gone.txt; rm gone.txt; echo removed"))
+  const { id, child } = await launch("PERMIT")
+  const ask = await shownAsk(child)
+  expect(ask).toMatchObject({ kind: "permission", what: expect.stringContaining("rm gone.txt") })
+  expect(await list()).toContain("waiting for permission (bash: ")
+  expect(await output(id)).toContain("Waits for an answer from the user (permission): bash: ")
+  // This host itself knows of none.
+  expect(await unwrap(host.client.permission.list())).toEqual([])
+  const { replyTo, toasts, dispose } = terminal()
+  await replyTo(ask, "once")
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("removed")
+  await eventually(async () => (await signsOf(child)) === undefined, LONG)
+  expect(toasts).toEqual([])
+  dispose()
+}, 180_000)
+
+test("a question is answered from /tasks with what it offers", async () => {
+  const questions = [{ question: "Which colour?", header: "Colour", options: [{ label: "Red", description: "r" }] }]
+  agent("ASK", { name: "question", args: { questions } })
+  const { child } = await launch("ASK")
+  const ask = await shownAsk(child)
+  const { questionsOf, answer, dispose } = terminal()
+  expect(await questionsOf(ask)).toMatchObject([{ question: "Which colour?", options: [{ label: "Red" }] }])
+  await answer(ask, [["Red"]])
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("Red")
+  dispose()
+}, 180_000)
+
+test("on the page a permission is refused with a word, and the agent reads that", async () => {
+  agent("REFUSE", bash("echo x >gone.txt; rm gone.txt; echo removed"))
+  const { child } = await launch("REFUSE")
+  const { id: ask } = await shownAsk(child)
+  expect((await askPage(host, `/api/asks/${ask}`)).json).toMatchObject({ kind: "permission", permission: "bash" })
+  const body = JSON.stringify({ reply: "reject", message: "That one is precious." })
+  const headers = { "content-type": "application/json" }
+  expect((await askPage(host, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(200)
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("That one is precious.")
+  expect((await askPage(host, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(409)
+}, 180_000)
+
+test("no secret of this machine is sent, but the files that the host's own option names", async () => {
+  const data = join(host.home, "data/opencode")
+  const config = join(host.home, "config/opencode")
+  mkdirSync(data, { recursive: true })
+  mkdirSync(config, { recursive: true })
+  if (!existsSync(join(data, "auth.json")))
+    writeFileSync(join(data, "auth.json"), JSON.stringify({ x: { type: "api", key: "SECRET-OF-AUTH" } }))
+  writeFileSync(join(config, "note.md"), "SECRET-OF-THE-CONFIGURATION")
+  user.write(".gitignore", ".env\n*.key\n").write(".env", "SECRET-OF-DOTENV").write("wanted.key", "WANTED-KEY")
+  user.write("other.key", "SECRET-OF-A-KEY")
+  user.git("config", "user.secret", "SECRET-OF-GIT")
+  agent("SECRETS", bash("cat wanted.key; ls -a; env"))
+  await launch("SECRETS")
+  const [{ hidden } = { hidden: "" }] = await told()
+  const ran = model.requests.flatMap(({ toolResults }) => toolResults.map(({ content }) => content)).join("\n")
+  expect(ran + hidden).toContain("WANTED-KEY")
+  expect(ran).not.toContain("SECRET-OF-THE-ENVIRONMENT")
+  const raw = readFileSync(sent).toString("latin1")
+  expect(raw.length).toBeGreaterThan(10_000)
+  expect(raw).not.toContain("SECRET-OF")
+  expect(raw).not.toContain(model.requests[0]?.sessionID === undefined ? "\0" : "SECRET")
+  // What is packed is looked at where it was unpacked.
+  for (const store of far.stores()) {
+    const objects = execFileSync("git", ["-C", store, "cat-file", "--batch-all-objects", "--batch"], {
+      maxBuffer: 256 * 1024 * 1024,
+    }).toString("latin1")
+    expect(objects).not.toContain("SECRET-OF")
+  }
+}, 180_000)
+
+test("work that is merged by itself is checked there with what was changed here meanwhile", async () => {
+  user.write("a.txt", "one\n").write("b.txt", "one\n").commit()
+  agent("MERGED", bash("echo two >a.txt; sleep 4"))
+  const launched = await launch("MERGED", { check: "cat a.txt b.txt; test -e a.txt", merge: true })
+  await eventually(async () => (await list()).includes("1 tool call"), LONG)
+  user.write("b.txt", "changed meanwhile\n")
+  await told()
+  const shown = await output(launched.id)
+  expect(shown).not.toContain("was not merged")
+  expect(user.read("a.txt")).toBe("two\n")
+  expect(user.read("b.txt")).toBe("changed meanwhile\n")
+  expect(far.folders()).toEqual([])
+}, 180_000)
+
+test("and is not merged where its check does not pass with that", async () => {
+  user.write("a.txt", "one\n").write("b.txt", "one\n").commit()
+  agent("UNFIT", bash("echo two >a.txt; sleep 4"))
+  const { id } = await launch("UNFIT", { check: "grep -q one b.txt", merge: true })
+  await eventually(async () => (await list()).includes("1 tool call"), LONG)
+  user.write("b.txt", "changed meanwhile\n")
+  await told()
+  expect(await output(id)).toContain("with what was changed in your folder meanwhile, its check does not pass")
+  expect(user.read("a.txt")).toBe("one\n")
+  expect(far.folders()).toEqual([])
+}, 180_000)
+
+test("a task that was cleared without contact is stopped and put away there by the next OpenCode", async () => {
+  agent("OWED", bash("echo made >made.txt; sleep 600"))
+  await launch("OWED")
+  await eventually(async () => (await list()).includes("1 tool call"), LONG)
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  expect((await tool("superagents_clear", {})).error).toBeUndefined()
+  expect(far.folders()).toHaveLength(1)
+  await host.kill("SIGKILL")
+  await host.restart()
+  // It is looked for only once somebody is here.
+  session = await openSession(host)
+  await list()
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
+}, 240_000)
