@@ -3,7 +3,7 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { Merge, Outcome, Task } from "../../core/task.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
-import type { Place, PlaceKind, RunLimits } from "../../place/place.ts"
+import { type Place, PlaceError, type PlaceKind, type RunLimits } from "../../place/place.ts"
 import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/work.ts"
@@ -101,12 +101,15 @@ export class Places {
       return await this.#leave(task, merging)
     } catch (error) {
       this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
-      return { found: { note: [outcome?.note, this.#notPutAway(task, messageOf(error))].filter(Boolean).join(" ") } }
+      return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
     }
   }
 
-  #notPutAway({ id, place, status }: Task, why: string): string {
+  #notPutAway({ id, place, status }: Task, error: unknown): string {
     const name = place?.kind ?? HERE
+    const why = messageOf(error)
+    if (kindOf(this.kinds, name).outlives && !(error instanceof PlaceError && error.code === "host"))
+      return `What it changed is still on ${name}, and could not be fetched; superagents_task(merge="${id}") tries that again. Why: ${why}`
     if (kindOf(this.kinds, name).outlives)
       return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers.`
     const where = kindOf(this.kinds, name).remains(name)

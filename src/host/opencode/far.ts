@@ -1,6 +1,6 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Activity, AgentInfo, Message, Prompt } from "../../core/ports.ts"
-import type { Ask } from "../../core/task.ts"
+import { type Activity, type AgentInfo, HostError, type Message, type Prompt } from "../../core/ports.ts"
+import { type Ask, NO_USAGE, type Usage } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { FarFolder, FarServer, FarSession, NewFarSession, OpenFar } from "../far.ts"
 import type { Question, Reply } from "../person.ts"
@@ -15,8 +15,39 @@ const KEY = "superagentsHost"
 /** A folder there is one task's: it has a session, and those that it was forked into. */
 const MOST_SESSIONS = 100
 
+/** Pages of messages, and open questions, that are read: more there is none of in a session of ours. */
+const MOST_PAGES = 400
+const MOST_ASKS = 20
+
 export const openFar: OpenFar = (fetch, baseUrl) =>
-  new OpencodeFar(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0]))
+  guarded(new OpencodeFar(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
+
+/** Whoever answers there may answer anything: what cannot be read is an error of that host, like any other. */
+function guarded(far: FarServer): FarServer {
+  return new Proxy(far, {
+    get(target, name) {
+      const method = Reflect.get(target, name, target) as (...args: unknown[]) => Promise<unknown>
+      return (...args: unknown[]) =>
+        method.apply(target, args).catch((error: unknown) => {
+          if (error instanceof HostError) throw error
+          throw new HostError(`${String(name)}: it answered with what cannot be read`)
+        })
+    },
+  })
+}
+
+/** A message as it can be counted on: figures that are none, or would give a budget back, are nothing. */
+function countable(message: Message): Message {
+  const { createdAt, completedAt, usage } = message
+  if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
+    throw new HostError("read messages: it answered with times that are none")
+  if (!usage) return message
+  const figures = Object.entries({ ...NO_USAGE, ...usage }).map(([name, figure]) => [name, figureOf(figure)])
+  return { ...message, usage: Object.fromEntries(figures) as Usage }
+}
+
+const figureOf = (given: unknown): number =>
+  typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
 
 /** OpenCode 1.x on another machine. */
 class OpencodeFar implements FarServer {
@@ -77,15 +108,19 @@ class OpencodeFar implements FarServer {
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
-    const isThere = async (page: readonly { info: { id: string } }[]) => page.some(({ info }) => info.id === messageID)
+    let pages = 0
+    const isThere = async (page: readonly { info: { id: string } }[]) => {
+      if (++pages > MOST_PAGES) throw new HostError("read messages: there are more messages than can be read")
+      return page.some(({ info }) => info.id === messageID)
+    }
     const stored = await storedMessages(this.#client, sessionID, isThere)
     const start = stored.findIndex(({ info }) => info.id === messageID)
-    return start < 0 ? [] : stored.slice(start).map(toMessage)
+    return start < 0 ? [] : stored.slice(start).map((each) => countable(toMessage(each)))
   }
 
   async lastMessage(sessionID: string): Promise<Message | undefined> {
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
-    return page?.[0] && toMessage(page[0])
+    return page?.[0] && countable(toMessage(page[0]))
   }
 
   async openTodos(sessionID: string): Promise<number> {
@@ -111,7 +146,7 @@ class OpencodeFar implements FarServer {
       ...permissions.map((asked) => permissionAsk(asked, now)),
       ...questions.map((asked) => questionAsk(asked, now)),
     ]
-    return { activity, asks }
+    return { activity, asks: asks.slice(0, MOST_ASKS) }
   }
 
   async refuse(ask: Ask, directory: string, message: string): Promise<void> {

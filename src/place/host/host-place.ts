@@ -114,6 +114,15 @@ export class HostPlace implements Place {
 
   /** What it changed is fetched and verified before anything is removed there. */
   async putAway(taskID: string, folder: string): Promise<PutAway> {
+    try {
+      return await this.#putAway(taskID, folder)
+    } catch (error) {
+      if (error instanceof NoContact) throw new PlaceError(error.message, "host")
+      throw error
+    }
+  }
+
+  async #putAway(taskID: string, folder: string): Promise<PutAway> {
     const stub = this.#hosts.stubOf(taskID)
     const { name, link, server } = this.#machine
     if (!stub?.live || !stub.sent) {
@@ -182,7 +191,7 @@ export class HostPlace implements Place {
 
   async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {
     const { name, run } = this.#machine
-    if (!contact) throw new CallError(`${name} cannot be reached now.`)
+    if (!contact) throw new PlaceError(`${name} cannot be reached now.`, "host")
     const { commonDir } = await checkoutOf(folder)
     return { name, run, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
