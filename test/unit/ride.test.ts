@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { rideInHeaders, rideInOptions } from "../../src/host/opencode/ride.ts"
+import { RECORD_KEY } from "../../src/host/record/codec.ts"
 import { agent, counted, user } from "../support/histories.ts"
+import { SIGNER } from "../support/records.ts"
 import { Rig } from "../support/rig.ts"
 
 const ALPHA = { provider: "scripted", id: "alpha", variant: "high" }
@@ -131,15 +133,37 @@ test("a request goes by the ridden session's key where the host gave it one, and
   expect([headers, own]).toEqual([{ "x-session-affinity": "ses_first" }, {}])
 })
 
-test("a record of an older version with a trimmed fork is taken up as it was: denied by rules, and with keys of its own", async () => {
+test("a record of an older version with a trimmed fork is resumed as it was: denied by rules, with keys of its own", async () => {
   const rig = new Rig({ options: { board: BOARD } })
   const { id, sessionID } = await rig.launch({ fork: true })
   await rig.ended(id)
   await rig.clock.advance(60_000)
+  const { owner } = rig.host.stored(sessionID).metadata[RECORD_KEY] as { owner: object }
+  // Word for word as the version wrote it that came before forks could be whole.
+  const fork = { messages: 4, tokens: 900, droppedMessages: 2, cutResults: 1 }
+  const used = { input: 100, output: 20, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0.001 }
+  const task = {
+    ...{ id, parentID: rig.parent, parentMessageID: "msg_1", description: "find it", agent: "general" },
+    ...{ model: ALPHA, depth: 1, fork, fingerprint: "x", batch: `auto:${id}`, createdAt: 1, status: "completed" },
+    earlier: { toolCalls: 0, usage: { ...used, input: 0, output: 0, cost: 0 } },
+    run: {
+      generation: 0,
+      promptID: rig.task(id).run.promptID,
+      createdAt: 1,
+      timeout: 60_000,
+      startedAt: 1,
+      endedAt: 2,
+    },
+    delivery: { state: "confirmed", wake: true, done: 1, total: 1, running: 0 },
+    outcome: { openTodos: 0, toolCalls: 0, usage: used, recentTools: [], filesChanged: [], moreFiles: 0 },
+  }
+  const record = { version: 2, session: sessionID, owner, task }
+  rig.host.stored(sessionID).metadata = { [RECORD_KEY]: { ...record, signature: SIGNER.sign(record) } }
   rig.restart()
   await rig.manager.recover()
+  expect(rig.task(id)).toEqual({ ...task, sessionID })
   await rig.manager.resume(id, { prompt: "MORE" }, rig.caller)
-  expect(rig.task(id).fork).toEqual({ messages: 0, tokens: expect.any(Number), droppedMessages: 0, cutResults: 0 })
+  expect(rig.task(id)).toMatchObject({ fork, status: "resumed", run: { generation: 1 } })
   expect(rig.manager.rides(sessionID)).toBeUndefined()
   expect(rig.manager.isFresh(sessionID)).toBe(false)
   for (const tool of ["task", "superagents_task", "tasks_get_task"])

@@ -1,6 +1,7 @@
 import { batchProgress } from "../../core/batch.ts"
 import { modelKey } from "../../core/limits.ts"
 import { allParkedSince } from "../../core/parked.ts"
+import type { HostEvent } from "../../core/ports.ts"
 import {
   billedTokens,
   type Delivery,
@@ -387,7 +388,7 @@ export class Conductor {
 /** What may have the time of those stand still that wait for it, or count again. */
 const STOPS_TIME: readonly TaskEvent["type"][] = ["parked", "unparked", "still", "counting"]
 
-/** What only puts a run's deadlines off: to ask when it is due is not worth it. */
-const isFleeting = (input: Input): boolean =>
-  input.type === "heard" &&
-  (input.event.type === "text-delta" || input.event.type === "thinking" || input.event.type === "text")
+/** Changes nothing, or only puts a run's deadlines off: to ask when it is due is not worth it. */
+const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
+
+const isFleeting = (input: Input): boolean => input.type === "heard" && FLEETING.includes(input.event.type)
