@@ -125,7 +125,6 @@ export class TaskManager {
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
-    refuseTeam(task)
     const { waits } = await this.#all.tell(task, text)
     return { view: this.#view(task), waits }
   }
@@ -448,12 +447,4 @@ export class TaskManager {
     const { store, clock } = this.#parts
     return viewOf(store.get(task.id) ?? task, store, clock.now())
   }
-}
-
-/** The session of a team is nobody's: no model reads it. */
-function refuseTeam({ id, team }: Task): void {
-  if (team)
-    throw new CallError(
-      `Task ${id} stands for several: nothing can be said to all of them. Cancel it, and launch it again with another prompt.`,
-    )
 }

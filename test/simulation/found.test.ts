@@ -2,6 +2,7 @@ import { expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
+import { KeptLedgers } from "./ledgers.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
 import { World } from "./world.ts"
 
@@ -428,6 +429,37 @@ test("an agent whose model is at its limit when its own task ends goes on with t
   const seen = witness(rig)
   await rig.clock.advance(2 * MINUTE)
   expect(seen.requests(sessionID)).toBe(1)
+  expect(rig.task(id).status).toBe("completed")
+})
+
+test("a word to a map at the screen is refused: nothing stays under way for it", async () => {
+  const rig = new Rig({ ledgers: new KeptLedgers() })
+  rig.onPrompt("WORK", { text: "done", delay: 1000 })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK {{item}}", each: [1, 2] })
+  await rig.clock.advance(100)
+  const superagentsRequest = { id: "one", action: "tell", prompt: "MORE" }
+  rig.host.writeMetadata(sessionID, { ...rig.host.stored(sessionID).metadata, superagentsRequest })
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  expect(rig.host.toasts.map(({ title }) => title)).toContain("Not done")
+  expect(await Promise.race([rig.manager.settled().then(() => "settled"), rig.settle()])).toBe("settled")
+})
+
+test("a map is launched while its model is at its limit, and nobody else waits for that: it begins when it opens", async () => {
+  const rig = new Rig({ ledgers: new KeptLedgers() })
+  let isOpen = false
+  rig.onPrompt("WORK", { text: "done" })
+  rig.script(({ sessionID }) =>
+    isOpen || sessionID === rig.parent
+      ? undefined
+      : { status: 429, body: { error: { message: "Rate limit reached. Try again in 10s" } } },
+  )
+  const first = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(1000)
+  await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
+  isOpen = true
+  const { id } = await rig.launch({ prompt: "WORK {{item}}", each: [1, 2, 3] })
+  await rig.clock.advance(5 * MINUTE)
   expect(rig.task(id).status).toBe("completed")
 })
 

@@ -18,6 +18,7 @@ export class BrokenLife extends Error {
   }
 }
 
+const MAP_CHANCE = 0.15
 const PASSING = [0, 1, 5, 20, 300, 2500, 12_000]
 const LAST_WORD_KINDS = Object.keys(LAST_WORDS) as LastWord[]
 
@@ -66,20 +67,24 @@ export const sum = (one: Figures, other: Figures): Figures => ({
   requests: one.requests + other.requests,
 })
 
+/** What a life has beside what each may have: `maps`, tasks that stand for several. */
+export type Kind = "plain" | "maps"
+
 /** What happens in the life of this seed, in words. */
-export const storyOf = async (seed: number): Promise<string> => (await play(seed, true)).story.text
+export const storyOf = async (seed: number, kind: Kind = "plain"): Promise<string> =>
+  (await play(seed, true, kind)).story.text
 
 /** Lives the life of this seed to its rest. Throws where a promise was broken. */
-export async function live(seed: number): Promise<Figures> {
-  const world = await play(seed, false)
+export async function live(seed: number, kind: Kind = "plain"): Promise<Figures> {
+  const world = await play(seed, false, kind)
   const { breaches, figures } = world.watch
   if (breaches.length === 0) return figures
-  const told = await play(seed, true)
-  const again = `Repeat it by SEED=${seed} LIVES=1 npm run simulate`
+  const told = await play(seed, true, kind)
+  const again = `Repeat it by SEED=${seed} LIVES=1${kind === "plain" ? "" : ` KIND=${kind}`} npm run simulate`
   throw new BrokenLife(`life ${seed} (${again})`, world.watch.breaches, told.story.text)
 }
 
-const play = (seed: number, isTold: boolean) => stillTime(() => playAll(seed, isTold))
+const play = (seed: number, isTold: boolean, kind: Kind) => stillTime(() => playAll(seed, isTold, kind))
 
 /** Time stands still for whoever asks the system: it may not decide what happens. */
 export async function stillTime<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -92,14 +97,15 @@ export async function stillTime<Result>(work: () => Promise<Result>): Promise<Re
   }
 }
 
-async function playAll(seed: number, isTold: boolean): Promise<World> {
+async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World> {
   const random = new Random(seed)
   const world = new World(circumstancesOf(random), isTold)
   const held = weather(world, random)
   const kinds = kindsFor(world.circumstances.options.maxCostPerSession !== 0)
   await world.clock.advance(20)
   for (let left = 3 + random.below(20); left > 0; left--) {
-    await step(world, random, kinds)
+    if (kind === "maps" && random.chance(MAP_CHANCE)) void world.launch(mapOf(random, kinds))
+    else await step(world, random, kinds)
     await world.rig.settle()
     if (world.host.isDead) await world.restart()
     for (const release of [...held]) if (random.chance(0.4)) release()
@@ -134,6 +140,15 @@ function requestOf(world: World, random: Random, kinds: readonly string[]): Part
     ...(random.chance(0.2) && tasks.length > 0 && { after: [random.pick(tasks).id] }),
     ...(random.chance(0.2) && { place: "worktree" as const, merge: random.chance(0.5) }),
     ...(random.chance(0.1) && { fork: true }),
+  }
+}
+
+function mapOf(random: Random, kinds: readonly string[]): Partial<LaunchRequest> {
+  return {
+    prompt: `Item {{item}}.\nDO ${random.pick(kinds)}`,
+    each: Array.from({ length: 1 + random.below(4) }, (_, index) => index),
+    ...(random.chance(0.3) && { timeout: 5000 }),
+    ...(random.chance(0.3) && { batch: "one" }),
   }
 }
 

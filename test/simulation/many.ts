@@ -13,3 +13,12 @@ export function livesTests(part: 0 | 1): void {
     for (let seed = part; seed < LIVES; seed += PARTS) await live(seed)
   })
 }
+
+/** Of five lives one has maps. */
+const MAPS = LIVES / 5
+
+export function mapsTests(): void {
+  test("nor where tasks stand for several", { timeout: TIMEOUT_MS }, async () => {
+    for (let seed = 0; seed < MAPS; seed++) await live(seed, "maps")
+  })
+}

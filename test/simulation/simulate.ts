@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
-import { BrokenLife, type Figures, live, NO_FIGURES, sum } from "./lives.ts"
+import { BrokenLife, type Figures, type Kind, live, NO_FIGURES, sum } from "./lives.ts"
 
 /**
  * `LIVES=1000000 SEED=1 npm run simulate`: lives that many lives, from that seed on, in as many processes as there are
@@ -14,6 +14,7 @@ type Broken = { readonly seed: number; readonly kind: string; readonly story: st
 type Report = { readonly lives: number; readonly figures: Figures; readonly broken: readonly Broken[] }
 
 const FIRST = Number(process.env.SEED ?? 1)
+const KIND = (process.env.KIND ?? "plain") as Kind
 const LIVES = Number(process.env.LIVES ?? 10_000)
 const WORKERS = Number(process.env.WORKERS ?? availableParallelism())
 /** Lives that a process lives before it says how it went. */
@@ -28,7 +29,7 @@ async function liveAll({ first, count }: Order): Promise<Report> {
   let figures = NO_FIGURES
   for (let seed = first; seed < first + count; seed++)
     try {
-      figures = sum(figures, await live(seed))
+      figures = sum(figures, await live(seed, KIND))
     } catch (error) {
       if (!(error instanceof BrokenLife)) throw error
       broken.push({ seed, kind: kindOf(error), story: error.message })

@@ -195,7 +195,8 @@ export class Watch {
       if (manager.overview.isForeign(task.id)) continue
       this.#checkAfter(task)
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
-      const holds = isActive(task) && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
+      const holds =
+        isActive(task) && !task.team && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
       if (holds) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
     }
     for (const count of holding.values())

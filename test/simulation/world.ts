@@ -5,7 +5,9 @@ import type { Place } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
+import "../../src/results/items.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
+import { KeptLedgers } from "./ledgers.ts"
 import { type Kept, SimulatedPlaces } from "./places.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
@@ -54,7 +56,8 @@ export class World {
     this.circumstances = circumstances
     const kept: Kept = new Map()
     this.places = this.#placesOf(() => this.rig, kept)
-    this.rig = new Rig({ options, worktrees: async () => this.places satisfies Place })
+    const ledgers = new KeptLedgers()
+    this.rig = new Rig({ options, ledgers, worktrees: async () => this.places satisfies Place })
     const { clock, host } = this.rig
     const begin = clock.now()
     this.story = new Story(() => clock.now() - begin, isTold)
@@ -62,7 +65,7 @@ export class World {
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, kept)
     const worktrees = async () => others satisfies Place
-    this.other = new Rig({ options, worktrees, share: { clock, database: host.database } })
+    this.other = new Rig({ options, ledgers, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
     host.database.signer = TRUSTING
     this.story.name(this.rig.parent, "the parent")

@@ -25,6 +25,8 @@ export type RigOptions = {
   development?: boolean
   /** What makes places of their own for tasks. */
   worktrees?: () => Promise<Place>
+  /** Where the rows of maps are kept; in files of a folder of its own by default. */
+  ledgers?: Ledgers
   /** Where another process works already: a second one on the same project. */
   share?: { clock: FakeClock; database: FakeDatabase }
 }
@@ -48,12 +50,14 @@ export class Rig {
   readonly #worktrees: RigOptions["worktrees"]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
+  readonly #ledgers: Ledgers
   readonly #scripts: FakeScript[] = []
   #ids = 0
   /** Ids of two processes differ. */
   readonly #letter: string
 
-  constructor({ options = {}, development = false, worktrees, share }: RigOptions = {}) {
+  constructor({ options = {}, development = false, worktrees, ledgers, share }: RigOptions = {}) {
+    this.#ledgers = ledgers ?? new Ledgers(this.project)
     this.#worktrees = worktrees
     this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
@@ -219,7 +223,7 @@ export class Rig {
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
       kinds: this.#kinds(),
-      ledgers: async () => new Ledgers(this.project),
+      ledgers: async () => this.#ledgers,
       validate: async (schema, text) => checkValue(schema, text),
       keep: (taskID, json) => keepValue(this.project, taskID, json),
     })

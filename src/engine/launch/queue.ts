@@ -116,13 +116,18 @@ export class Queue {
     const { store } = this.#parts
     const before = [...store.active(), ...store.making()]
     const others = before.filter((task) => isQueued(task) && !task.team && slotsOf(task) === team.parentID)
-    if (others.some((task) => this.#ports.waiting.waitsFor(task).length === 0)) return 0
+    const { waiting, isClosed } = this.#ports
+    if (others.some((task) => waiting.waitsFor(task).length === 0 && !isClosed(task))) return 0
     const { startedAt: _slot, ...run } = team.run
     const next = Array.from({ length: MOST_AT_ONCE }, (_none, nth): Task => {
       const { team: _plan, ...task } = team
       return { ...task, id: `${team.id}/${nth}`, run: { ...run, createdAt: LONG_MS * 1000 } }
     })
-    return this.#admissible([...before, ...next]).filter((task) => next.includes(task)).length
+    const many = this.#admissible([...before, ...next]).filter((task) => next.includes(task)).length
+    const [first] = next
+    if (many > 0 || !first || before.some(({ part }) => part?.of === team.id)) return many
+    // Where its model is closed one waits like any launch: by nobody else would be seen whether that has opened.
+    return isClosed(team) && this.#admissible([...before, first], first.id).includes(first) ? 1 : 0
   }
 
   /** Whether a task could have a slot now if its model were open. */

@@ -12,6 +12,8 @@ export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: s
   const { store, options } = parts
   const { id } = task
   return new Promise((resolve, reject) => {
+    // The session of a team is nobody's: no model reads it.
+    if (task.team) throw new CallError(ofTeam(id))
     const refuse = (why: string) => reject(new CallError(why))
     const ended = () => {
       const now = store.get(id)
@@ -35,6 +37,9 @@ export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: s
     })
   })
 }
+
+const ofTeam = (id: string): string =>
+  `Task ${id} stands for several: nothing can be said to all of them. Cancel it, and launch it again with another prompt.`
 
 function endedText({ id, status }: Task, resumable: readonly string[]): string {
   const next = resumable.includes(status)

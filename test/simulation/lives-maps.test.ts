@@ -1,0 +1,3 @@
+import { mapsTests } from "./many.ts"
+
+mapsTests()
