@@ -101,7 +101,7 @@ export class ManagerRuns implements Runs {
   }
 
   refresh(): Promise<void> {
-    return this.#manager.refresh(this.#clock.now() - LOOK_BACK_MS)
+    return this.#manager.standing.refresh(this.#clock.now() - LOOK_BACK_MS)
   }
 
   of(sessionID: string): RunView | undefined {
@@ -110,35 +110,35 @@ export class ManagerRuns implements Runs {
     const { id, run } = view.task
     // One that has not begun waits for its model, too.
     const parked = view.parked ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
-    return toRun({ ...view, parked }, this.#manager.overview.isForeign(id), !this.#manager.wrote(run.promptID))
+    return toRun({ ...view, parked }, this.#manager.overview.isForeign(id), !this.#manager.standing.wrote(run.promptID))
   }
 
   async start(request: RunRequest): Promise<void> {
-    await this.#manager.run(request)
+    await this.#manager.standing.run(request)
   }
 
   async adopt(request: Omit<RunRequest, "prompt">, messageID: string): Promise<void> {
-    await this.#manager.adoptRun(request, messageID)
+    await this.#manager.standing.adopt(request, messageID)
   }
 
   refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    return this.#manager.refusals()
+    return this.#manager.standing.refusals()
   }
 
   async stop(sessionID: string, why?: "purse"): Promise<void> {
-    await this.#manager.stopRun(sessionID, why)
+    await this.#manager.standing.stop(sessionID, why)
   }
 
   usePurse(purse: Purse | undefined): void {
-    this.#manager.usePurse(purse)
+    this.#manager.standing.usePurse(purse)
   }
 
   ofPurse() {
-    return this.#manager.ofPurse()
+    return this.#manager.standing.ofPurse()
   }
 
   took(sessionID: string): Usage {
-    return this.#manager.took(sessionID)
+    return this.#manager.standing.took(sessionID)
   }
 
   async account(sessionID: string): Promise<RunAccount> {
@@ -149,12 +149,12 @@ export class ManagerRuns implements Runs {
   }
 
   wrote(messageID: string): boolean {
-    return this.#manager.wrote(messageID)
+    return this.#manager.standing.wrote(messageID)
   }
 
   listen(changed: (sessionID: string) => void): void {
     this.#manager.overview.subscribe((taskID) => {
-      const sessionID = this.#manager.standing(taskID)
+      const sessionID = this.#manager.standing.sessionOf(taskID)
       if (sessionID === undefined) return
       const { state, asks, createdAt, parked } = this.of(sessionID) ?? {}
       const news = JSON.stringify([state, asks, createdAt, parked?.until ?? parked?.next ?? parked?.model])

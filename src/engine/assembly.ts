@@ -10,16 +10,19 @@ import type { CommandMarks } from "../place/command-marks.ts"
 import type { PlaceKind } from "../place/place.ts"
 import type { Ledgers } from "../results/ledger.ts"
 import { Answers } from "./conductor/answers.ts"
+import { Cancelling } from "./conductor/cancelling.ts"
 import { ComingHome } from "./conductor/coming-home.ts"
 import { Conductor } from "./conductor/conductor.ts"
 import { Deeds } from "./conductor/deeds.ts"
 import { Elsewhere } from "./conductor/elsewhere.ts"
 import { Forgetting } from "./conductor/forgetting.ts"
+import { Hearing } from "./conductor/hearing.ts"
 import { Journal } from "./conductor/journal.ts"
 import { Kept } from "./conductor/kept.ts"
 import { outboxOf } from "./conductor/outbox.ts"
 import { Places } from "./conductor/places.ts"
 import { Recovery } from "./conductor/recovery.ts"
+import { Reporting } from "./conductor/reporting.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Teams } from "./conductor/teams.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
@@ -30,6 +33,7 @@ import { Holding } from "./launch/holding.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
 import { Resuming } from "./launch/resuming.ts"
+import { Standing } from "./launch/standing.ts"
 import { Unattended } from "./launch/unattended.ts"
 import { Waiting } from "./launch/waiting.ts"
 import { Allowance } from "./limits/allowance.ts"
@@ -72,11 +76,14 @@ const noKeeping: Keep = () => Promise.reject(new CallError("Nothing is kept in f
 
 export type Assembly = ReturnType<typeof assemble>
 
-/**
- * Makes all that works on tasks and shows each part the others that it needs. What calls back, calls later: a part may
- * be named in a function before it is made.
- */
+/** Makes all that works on tasks, and shows each part the others that it needs. */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
+  const inside = insideOf(ports, stopped)
+  return { ...inside, ...sidesOf(inside, ports.answer ?? (() => Promise.resolve(false))) }
+}
+
+/** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
+function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { forks, isThread, randomID } = ports
   const parts = partsOf(ports, stopped, ({ parentID }) => void recovery.refreshForeign(parentID))
   const { store } = parts
@@ -154,21 +161,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, values, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
-  const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
-  const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })
-  const forget = (task: Task) => forgetting.forget(task)
-  const retention = new Retention(parts, waiting, forget)
-  const overview = new Overview(parts, { conductor, answers, recovery, kept })
-  const requests = new Requests(parts, {
-    conductor,
-    forget,
-    resume: (task, prompt) => resuming.resume(task, { prompt }),
-    unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
-    // As it is by now: to take a request up may have taken its time.
-    tell: (task, text) => tell(store.get(task.id) ?? task, text),
-    answer: ports.answer ?? (() => Promise.resolve(false)),
-  })
-  return {
+  const inside = {
     parts,
     answers,
     ledger,
@@ -181,15 +174,34 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
     launcher,
     resuming,
     holding,
-    unattended,
-    recovery,
-    timekeeper,
-    tell,
-    retention,
-    overview,
-    requests,
-    forget,
   }
+  return { ...inside, elsewhere, waiting, unattended, recovery, timekeeper }
+}
+
+/** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
+function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPorts>["answer"]) {
+  const { parts, answers, ledger, kept, places, outbox, conductor, gates, resuming, holding, waiting } = inside
+  const { unattended, recovery, timekeeper } = inside
+  const { store } = parts
+  const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
+  const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })
+  const forget = (task: Task) => forgetting.forget(task)
+  const retention = new Retention(parts, waiting, forget)
+  const overview = new Overview(parts, { conductor, answers, recovery, kept })
+  const requests = new Requests(parts, {
+    conductor,
+    forget,
+    resume: (task, prompt) => resuming.resume(task, { prompt }),
+    unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
+    // As it is by now: to take a request up may have taken its time.
+    tell: (task, text) => tell(store.get(task.id) ?? task, text),
+    answer,
+  })
+  const reporting = new Reporting(parts, { conductor, answers, kept })
+  const cancelling = new Cancelling(parts, { conductor, kept, retention, forget })
+  const hearing = new Hearing(parts, { conductor, outbox, holding, requests, timekeeper, gates, places, forget })
+  const standing = new Standing(parts, { unattended, ledger, timekeeper, recovery })
+  return { cancelling, reporting, hearing, standing, tell, retention, overview, requests, forget }
 }
 
 /** `tookOver`: hears of a task that another process has taken over. */

@@ -454,7 +454,7 @@ test("parked runs of the board that go on wait for their slots, and go before th
   })
   const start = async (prompt: string) => {
     const sessionID = rig.host.openSession()
-    await rig.manager.run({
+    await rig.manager.standing.run({
       sessionID,
       agent: prompt.startsWith("FIRST") ? "general" : "plan",
       description: prompt,

@@ -10,7 +10,7 @@ const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
   const sessionID = rig.host.openSession()
   const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
   const start = (prompt: string, agent = "general") =>
-    rig.manager.run({ sessionID, agent, description: "#5 Migrate", prompt })
+    rig.manager.standing.run({ sessionID, agent, description: "#5 Migrate", prompt })
   const ended = () => rig.clock.until(() => runs().of(sessionID)?.state === "ended")
   return { rig, sessionID, runs, start, ended }
 }
@@ -50,8 +50,8 @@ describe("a run that nobody launched", () => {
     const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ agent }) => agent)).toEqual(["general", "plan"])
     expect(asked.map(({ id }) => taskOfMessage(id))).toEqual([first.task.id, first.task.id])
-    expect(asked.every(({ id }) => rig.manager.wrote(id))).toBe(true)
-    expect(rig.manager.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
+    expect(asked.every(({ id }) => rig.manager.standing.wrote(id))).toBe(true)
+    expect(rig.manager.standing.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
   })
 
   test("of a process that died is known to one that knew of an earlier run, and settled there", async () => {
@@ -79,13 +79,17 @@ describe("a run that nobody launched", () => {
     rig.onPrompt("FIND", { hang: true })
     await expect(start("WORK", "nobody")).rejects.toThrow('No agent "nobody"')
     const request = { agent: "general", description: "x", prompt: "WORK" }
-    await expect(rig.manager.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow("does not exist any more")
+    await expect(rig.manager.standing.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow(
+      "does not exist any more",
+    )
     const { id } = await rig.launch()
     const child = rig.task(id).sessionID
-    await expect(rig.manager.run({ ...request, sessionID: child })).rejects.toThrow(`belongs to background task ${id}`)
+    await expect(rig.manager.standing.run({ ...request, sessionID: child })).rejects.toThrow(
+      `belongs to background task ${id}`,
+    )
     expect([rig.manager.isLaunched(child), rig.manager.isLaunched("ses_gone")]).toEqual([true, false])
     expect(new ManagerRuns(rig.manager, Promise.resolve(), rig.clock).of(child)).toBeUndefined()
-    expect(await rig.manager.stopRun(child)).toBe(false)
+    expect(await rig.manager.standing.stop(child)).toBe(false)
   })
 
   test("is limited as any other: it ends in an error with its reason, and may be begun again", async () => {
@@ -110,7 +114,7 @@ describe("a run that nobody launched", () => {
     await rig.clock.advance(100)
     await runs().stop(sessionID)
     expect(runs().of(sessionID)?.result?.status).toBe("cancelled")
-    expect(await rig.manager.stopRun(sessionID)).toBe(false)
+    expect(await rig.manager.standing.stop(sessionID)).toBe(false)
   })
 
   test("takes no slot of any session, and its own background tasks are its children", async () => {
@@ -118,7 +122,12 @@ describe("a run that nobody launched", () => {
     rig.onPrompt("WORK", { hang: true })
     const other = rig.host.openSession()
     await start("WORK")
-    const { task } = await rig.manager.run({ sessionID: other, agent: "general", description: "other", prompt: "WORK" })
+    const { task } = await rig.manager.standing.run({
+      sessionID: other,
+      agent: "general",
+      description: "other",
+      prompt: "WORK",
+    })
     expect(task.run.startedAt).toBeDefined()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch({}, sessionID)

@@ -1,0 +1,71 @@
+import { type Ending, isActive, type Task } from "../../core/task.ts"
+import type { Parts } from "../parts.ts"
+import { type CancelSelector, selectRunning } from "../tasks/lookup.ts"
+import type { Retention } from "../tasks/retention.ts"
+import type { Cleared } from "../tasks/view.ts"
+import type { Conductor } from "./conductor.ts"
+import type { Kept } from "./kept.ts"
+
+const CANCELLED: Ending = {
+  type: "cancelled",
+  reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
+}
+
+type CancellingPorts = {
+  readonly conductor: Conductor
+  readonly kept: Kept
+  readonly retention: Retention
+  readonly forget: (task: Task) => Promise<void>
+}
+
+/** Ends tasks, and forgets them, because the session that launched them asks for it. */
+export class Cancelling {
+  readonly #parts: Parts
+  readonly #ports: CancellingPorts
+
+  constructor(parts: Parts, ports: CancellingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /**
+   * Ends the selected tasks that run, and really stops them; of those that have completed, what is still done to merge
+   * their work. Returns those that ended or were stopped by it, with those that waited for them.
+   */
+  async cancel(selector: CancelSelector, sessionID: string): Promise<readonly Task[]> {
+    const { store } = this.#parts
+    const own = store.ofParent(sessionID)
+    const selected = selectRunning(selector, own, store)
+    const merging = selected.filter(({ id }) => store.isMerging(id))
+    // The newest first: those that wait for others come after them, and are ended for what they are.
+    for (const { id, run } of selected.toReversed())
+      this.#ports.conductor.end(id, run.generation, CANCELLED, { wake: false })
+    const cancelled = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
+    const ended = own.filter((task) => cancelled.includes(task) || merging.includes(task))
+    await Promise.all(ended.map(({ id }) => this.#ports.conductor.closed(id)))
+    return ended.flatMap(({ id }) => store.get(id) ?? [])
+  }
+
+  /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
+  async clear(sessionID: string): Promise<Cleared> {
+    const { store } = this.#parts
+    const own = store.ofParent(sessionID)
+    const tasks = own.filter((task) => !store.isForeign(task.id))
+    const left = own.length - tasks.length
+    const newestFirst = tasks.toReversed()
+    const stopped = newestFirst.filter(({ id, run }) =>
+      this.#ports.conductor.end(id, run.generation, CANCELLED, { silent: true }),
+    )
+    await Promise.all(tasks.map(({ id }) => this.#ports.conductor.closed(id)))
+    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
+    const unmerged = await this.#ports.kept.clear(all)
+    await Promise.all(tasks.map((task) => this.#ports.forget(task)))
+    this.#ports.retention.forgetSession(sessionID)
+    return {
+      cleared: tasks.length,
+      stopped: stopped.length,
+      ...(unmerged.length > 0 && { unmerged }),
+      ...(left > 0 && { left }),
+    }
+  }
+}

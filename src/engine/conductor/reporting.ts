@@ -1,0 +1,68 @@
+import { CallError } from "../../core/errors.ts"
+import { whenOf } from "../../core/parked.ts"
+import { isActive, type Task } from "../../core/task.ts"
+import type { Shown } from "../../place/place.ts"
+import type { Parts } from "../parts.ts"
+import { findTask } from "../tasks/lookup.ts"
+import { type TaskView, viewOf } from "../tasks/view.ts"
+import type { Answers } from "./answers.ts"
+import type { Conductor } from "./conductor.ts"
+import type { Kept } from "./kept.ts"
+
+/** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
+export type Report = {
+  readonly view: TaskView
+  readonly answer?: string
+  readonly gone?: boolean
+  readonly firstLook: boolean
+  /** Of one that still runs: for how long the call has waited for its end in vain, in ms. */
+  readonly waited?: number
+  /** What it changed in a place of its own. */
+  readonly shown?: Shown
+}
+
+type ReportingPorts = { readonly conductor: Conductor; readonly answers: Answers; readonly kept: Kept }
+
+/** What a session is told of a task that it asks for. */
+export class Reporting {
+  readonly #parts: Parts
+  readonly #ports: ReportingPorts
+
+  constructor(parts: Parts, ports: ReportingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /**
+   * A task of the session, or a part of one, as it is, with its answer if it has ended. `block`: wait up to so many ms
+   * for the end. The first look at an ended task stamps it as retrieved.
+   */
+  async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
+    const { store, clock, journal } = this.#parts
+    const own = store.ofParent(sessionID)
+    const parts = own.flatMap((task) => (task.team ? store.ofParent(task.sessionID) : []))
+    const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
+    const { parked, at } = this.#view(found)
+    // A parked task whose provider opens later than the call waits will not end before that.
+    const opensIn = (parked && whenOf(parked, at)?.in) ?? 0
+    const waits = block > 0 && opensIn <= block
+    if (waits) await this.#ports.conductor.wait(found, block, signal)
+    const seen = store.get(found.id)
+    if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
+    // The host stores what an aborted answer had so far when the abort is done.
+    await this.#ports.conductor.quiet(found.id)
+    const task = store.get(found.id) ?? seen
+    if (isActive(task)) return { view: this.#view(task), firstLook: false, ...(waits && { waited: block }) }
+    const { text: answer, gone } = await this.#ports.answers.of(task)
+    const now = clock.now()
+    const change = store.apply(task.id, { type: "retrieved", at: now }, now)
+    if (change) journal.saveLater(change.after)
+    const shown = await this.#ports.kept.shown(task)
+    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
+  }
+
+  #view(task: Task): TaskView {
+    const { store, clock } = this.#parts
+    return viewOf(store.get(task.id) ?? task, store, clock.now())
+  }
+}
