@@ -202,3 +202,31 @@ test("a task that was cleared without contact is stopped and put away there by t
   far.set("open")
   await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
 }, 240_000)
+
+test("items of a map work there, no more at once than the host takes, and nothing of them stays there", async () => {
+  const seen = new Set<string>()
+  let most = 0
+  model.use(({ sessionID, firstUser, sinceUser, toolResults }) => {
+    const item = /^ITEM (\d)/.exec(firstUser)?.[1]
+    if (sessionID === session || item === undefined) return undefined
+    if (sinceUser.some(({ role }) => role === "tool")) return { text: `item ${item} in ${toolResults.at(-1)?.content}` }
+    seen.add(item)
+    most = Math.max(most, far.folders().length)
+    return { tools: [bash("pwd; sleep 1")] }
+  })
+  const { output: launched = "" } = await tool("superagents_task", {
+    description: "items",
+    prompt: "ITEM {{item}}",
+    agent: "general",
+    place: "big",
+    each: [1, 2, 3, 4, 5, 6],
+  })
+  expect(launched).toContain("bg_")
+  await told()
+  expect([...seen].toSorted()).toEqual(["1", "2", "3", "4", "5", "6"])
+  expect(most).toBeLessThanOrEqual(4)
+  const ran = model.requests.flatMap(({ toolResults }) => toolResults.map(({ content }) => content)).join("\n")
+  expect(ran).toContain(`${far.root}/cache/opencode-superagents/`)
+  await eventually(async () => far.folders().length === 0, LONG)
+  expect(user.worktrees()).toBe(1)
+}, 240_000)
