@@ -474,9 +474,15 @@ export const addFigures = (a: Figures, b: Figures): Figures => ({
 export const isBriefed = (task: Task): boolean =>
   !isUnattended(task) && (task.fork === undefined || task.fork.briefed === true)
 
-/** Agent, and the machine that it works on where that is another one: all places of other names are such. */
-export const agentName = ({ agent, place }: Pick<Task, "agent" | "place">): string =>
-  place === undefined || place.kind === "worktree" ? agent : `${agent} on ${place.kind}`
+/** The machine that a task works on where that is another one: all places of other names are such. */
+export const machineOf = ({ place }: Pick<Task, "place">): string | undefined =>
+  place === undefined || place.kind === "worktree" ? undefined : place.kind
+
+/** Agent, and the machine that it works on where that is another one. */
+export const agentName = (task: Pick<Task, "agent" | "place">): string => {
+  const machine = machineOf(task)
+  return machine === undefined ? task.agent : `${task.agent} on ${machine}`
+}
 
 /** Tokens as `maxTokensPerTask` counts them: cache reads left out, which cost next to nothing. */
 export const billedTokens = ({ input, output, reasoning, cacheWrite }: Usage): number =>

@@ -30,6 +30,7 @@ const MOST_NAME_CHARS = 60
 const TOLD = "You will be told when it ends."
 /** What a task that has completed is doing until its work is home. */
 const MERGING = "its work is being checked and merged"
+const FETCHING = "bringing its work home"
 
 /** A run that was begun, and what it may spend, by each limit. */
 /** `place`: where it works, in words, where that is not its parent's own folder. */
@@ -166,7 +167,8 @@ export const statusOf = (view: TaskView): string =>
 
 function stateOf(view: TaskView): string {
   const { task, phase, retry } = view
-  if (phase === undefined) return view.merging ? `${task.status}, ${MERGING}` : task.status
+  if (phase === undefined)
+    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [FETCHING] : [])].join(", ")
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`
   const ask = view.asks[0]

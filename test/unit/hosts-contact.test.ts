@@ -1,13 +1,16 @@
 import { describe, expect, test } from "vitest"
 import { admissible } from "../../src/core/limits.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import { phaseOf } from "../../src/core/task.ts"
+import { NO_FIGURES, phaseOf } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
 import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
 import { nextDue } from "../../src/engine/run/due.ts"
+import type { TaskStore } from "../../src/engine/tasks/store.ts"
+import { viewOf } from "../../src/engine/tasks/view.ts"
 import { meet } from "../../src/option-sources.ts"
 import { OptionsSchema, parseOptions } from "../../src/options.ts"
+import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
@@ -186,4 +189,19 @@ describe("the option hosts", () => {
     expect(refused).toEqual([expect.stringContaining('names the host "moon"')])
     expect(meet(undefined, theirs).options.hosts).toBeUndefined()
   })
+})
+
+test("while what it changed is fetched, a task that has ended there says so, and one in a worktree here does not", () => {
+  const store = (stage: string) =>
+    ({
+      run: () => ({ stage }),
+      isMerging: () => false,
+      left: () => NO_FIGURES,
+      ofParent: () => [],
+    }) as unknown as TaskStore
+  const state = (stage: string, kind: string) =>
+    statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), store(stage), NOW))
+  expect(state("leaving", "big")).toBe("completed, bringing its work home")
+  expect(state("telling", "big")).toBe("completed")
+  expect(state("leaving", "worktree")).toBe("completed")
 })

@@ -10,6 +10,7 @@ import {
   isActive,
   isParked,
   isQueued,
+  machineOf,
   NO_FIGURES,
   type Parked,
   type Phase,
@@ -29,6 +30,8 @@ export type TaskView = {
   readonly phase?: Phase
   /** It has completed, and its work is checked once more and brought home. */
   readonly merging?: true
+  /** It has ended on another machine, and what it changed is fetched. */
+  readonly fetching?: true
   /** Since admission, in ms. */
   readonly elapsed: number
   /** In the queue, in ms. */
@@ -77,6 +80,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
         parked && parkedText(parked, now),
       ),
     ...(store.isMerging(task.id) && { merging: true }),
+    ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "leaving" && { fetching: true }),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task)
