@@ -1,3 +1,4 @@
+import { availableParallelism, loadavg } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/host/opencode/ids.ts"
@@ -14,6 +15,9 @@ const MOST_SOON_MS = 400
 const MOST_LATE = 2
 const MOST_WAIT_MS = 5000
 const SLOTS = 10
+
+/** Then how late something comes says nothing of the gate: the figures are printed alone. */
+const isOverloaded = () => (loadavg()[0] ?? 0) > 3 * availableParallelism()
 
 let model: ScriptedModel
 let host: Host | undefined
@@ -113,6 +117,7 @@ test.each<[string, true | "exact", Says]>([
     console.log(
       `${closings.length} closings, ${log.refused.length} refusals, of them ${late.join(", ")} later than ${MOST_SOON_MS} ms; first answers ${waits.join(", ")} ms after the resets; ${log.answered.length} answers.`,
     )
+    if (isOverloaded()) return
     for (const of of late) expect(of).toBeLessThanOrEqual(MOST_LATE)
     for (const wait of waits) expect(wait).toBeLessThanOrEqual(MOST_WAIT_MS)
   },
