@@ -19,7 +19,10 @@ let host: Host
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
+  const { scripted } = model.provider()
+  const bare = { name: "bare", tool_call: false, limit: { context: 200_000, output: 8192 } }
+  const provider = { scripted: { ...scripted, models: { ...scripted.models, bare } } }
+  host = await startPlugged(model, {}, { config: { provider } })
 })
 
 afterAll(async () => {
@@ -56,6 +59,7 @@ test.each<[string, string]>([
   ["with a missing field", "{}"],
   ["of broken JSON", '{"verdict": pass'],
   ["of prose", "It is good."],
+  ["without any text", ""],
   ["for which a pattern runs for ever", JSON.stringify({ verdict: "pass", name: `${"a".repeat(40)}!` })],
 ])("an answer %s is asked for again, and never counts as completed while it is not valid", async (what, answer) => {
   const good = await run(`P-good ${what}`, [answer, VALID])
@@ -77,4 +81,19 @@ test("a value of a megabyte is read by length and path, and lies in a file that 
   expect(readFileSync(join(host.directory, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
   const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: id })
   expect(shown.output).toContain(`the value is also in ${file}`)
+})
+
+test("a model that has no tools gives its value like any other, and is asked again like any other", async () => {
+  const sessionID = await openSession(host)
+  const offered: number[] = []
+  model.use((request) => {
+    if (!request.firstUser.includes("P-bare") || request.sessionID === sessionID) return undefined
+    offered.push(request.tools.length)
+    return { text: offered.length === 1 ? "It is good." : VALID }
+  })
+  const task = { prompt: "P-bare", description: "Judge it", schema: SCHEMA, model: "scripted/bare" }
+  await launch(host, model, sessionID, task)
+  const [notice] = await notified(host, sessionID)
+  expect(notice?.hidden).toContain("Schema: valid, asked 2 times")
+  expect(offered).toHaveLength(2)
 })

@@ -27,6 +27,7 @@ beforeEach(() => {
   rig = new Rig({ worktrees: async () => bench.places })
   const { host } = rig
   host.modelList = ["anthropic/claude-haiku-4-5", "anthropic/claude-opus-4-5"]
+  host.agentList = [...host.agentList, { name: "explore", description: "", mode: "all" }]
   host.folderOf = (sessionID) => host.folders.get(sessionID) ?? bench.user.top
 })
 afterEach(() => {
