@@ -548,6 +548,17 @@ describe("leading a team", () => {
     expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "leading", does: [] })
   })
 
+  test("what has passed and is being written down has won, whatever it has cost", () => {
+    const options = { maxCostPerTask: 0, maxCostPerSession: 1 }
+    const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
+    const scene = { options, world: { spent } }
+    expect(leading([], scene).takes({ type: "spent" }).stage).toBe("leaving")
+    const passed = leading([], { ...scene, ...won })
+    expect(passed.takes({ type: "spent" })).toMatchObject({ stage: "leading", does: [] })
+    expect(passed.takes({ type: "tick", doing: "nothing" })).toMatchObject({ stage: "leading", does: [] })
+    expect(passed.takes({ type: "written" }).run?.closing?.ending.type).toBe("completed")
+  })
+
   test("none that passes is an end, and so is a part that cannot be made", () => {
     const none = [part(0, "error"), part(1, "error")]
     expect(leading(none).takes({ type: "parts" }).run?.closing?.ending.reason?.code).toBe("check")

@@ -64,8 +64,7 @@ const unsaid = ({ words }: ActiveRun): readonly Command[] =>
 export const ends: Handler<"end"> = (run, { ending, how }, world) => {
   // It has ended well already; what is still done for it is not done to its end.
   if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
-  // One of its parts has passed, and that is being written down.
-  if (run.stage === "leading" && winnerOf(world.task)) return { run, commands: [] }
+  if (isWon(run, world)) return { run, commands: [] }
   return end(run, ending, how, world)
 }
 
@@ -132,6 +131,10 @@ function withCheck({ outcome: known, check: result, value }: ActiveRun): Outcome
   const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
   return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
 }
+
+/** One of its parts has passed, and that is being written down. */
+export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
+  stage === "leading" && winnerOf(task) !== undefined
 
 const winnerOf = ({ team }: Task): string | undefined => (team?.kind === "tries" ? team.winner : undefined)
 

@@ -7,7 +7,7 @@ import { emptyAnswers, judge } from "../../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { found, lost } from "./contact.ts"
-import { fail } from "./ending.ts"
+import { fail, isWon } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
 import { also, type Handler, looks, rested, sign, stay, waitsForOwn } from "./moves.ts"
@@ -37,6 +37,8 @@ const awake = (task: Task, { asleep }: ActiveRun): Task => {
 
 /** Does what the run's limits demand. */
 export function checkLimits(run: ActiveRun, world: World): Step {
+  // What has passed may have cost the last of what there was: it has won all the same.
+  if (isWon(run, world)) return stay(run)
   const demand = demandOf(watchedAs(run, world))
   if (!demand) return stay(run)
   const { action, reason } = demand
