@@ -10,6 +10,8 @@ export const NOTICE_PARTS = 2
 
 /** Of an answer that is too long to come whole. */
 const BEGINNING_CHARS = 1000
+/** With more, what is told of a map could pass 3,000 tokens. */
+const MOST_MAP_BYTES = 6500
 
 /** All that a notification tells, as it is when the notification is sent. */
 export type News = {
@@ -98,7 +100,7 @@ function answerOf(
   const { text, gone } = answer
   if (text === "") return { lines: [noText(task, gone)], whole: true }
   const name = task.outcome?.team?.kind === "each" ? "rows" : textName(task)
-  if (text.length <= most)
+  if (text.length <= most && (name !== "rows" || fits(task, text)))
     return {
       lines: [`Its whole ${name}:`, inTags("task_output", text)],
       whole: true,
@@ -118,6 +120,10 @@ function answerOf(
     whole: false,
   }
 }
+
+/** Rows, and why items failed, may be of any language: a token has one byte at least, and two and more of most. */
+const fits = (task: Task, rows: string): boolean =>
+  Buffer.byteLength(accountOf(task).join("\n")) + Buffer.byteLength(rows) <= MOST_MAP_BYTES
 
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 

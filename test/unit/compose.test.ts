@@ -1,3 +1,4 @@
+import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import { NO_FIGURES } from "../../src/core/task.ts"
@@ -38,6 +39,23 @@ const WAITING_HINT = [
   "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete.",
 ]
 const DONE_HINT = ["All 3 tasks finished.", "Use superagents_output tools to see agent responses."]
+
+test.each(["plain words of a reason, ", "無法讀取檔案，因為權限不足。", "Файл не читается: нет прав. "])(
+  "of a map at most 3,000 tokens are told, in whatever language: %s",
+  (words) => {
+    const why = words.repeat(200).slice(0, 160)
+    const groups = Array.from({ length: 10 }, (_none, nth) => ({ why, count: 900 - nth, first: [0, 1, 2, 3, 999] }))
+    const counts = { total: 10_000, valid: 1000, failed: 8000, notBegun: 1000 }
+    const team = { kind: "each", ...counts, cost: 1, file: "/p/bg_aaaaaaaa.jsonl", groups } as const
+    const row = `{"index":1,"item":"${words}","state":"failed","reason":"${words}"}\n`
+    const task = ended("error", { outcome: outcomeOf({ team }) })
+    for (const length of [900, 1300, 2000, 3999, 100_000]) {
+      const { hidden } = composed(newsOf(task, { answer: row.repeat(length).slice(0, length) }))
+      expect(hidden).toContain("Items: 1,000 valid, 8,000 failed, 0 running, 1,000 not begun, of 10,000.")
+      expect(encode(hidden).length).toBeLessThan(3000)
+    }
+  },
+)
 
 describe("what the user reads", () => {
   test.each([

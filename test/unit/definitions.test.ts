@@ -8,6 +8,7 @@ import { Rig } from "../support/rig.ts"
 
 /** Every request of every session that is offered the tools pays for their definitions, with every argument there is. */
 const MOST_TOKENS = 1300
+const MOST_OF_RESULTS = 250
 
 /** What OpenCode 1.18.33 has without any configuration, as it describes them. */
 const AGENTS = [
@@ -36,6 +37,21 @@ test(`the five definitions take at most ${MOST_TOKENS} o200k tokens`, () => {
   const all = counts.reduce((sum, { tokens }) => sum + tokens, 0)
   console.log(`definitions: ${all} tokens (${counts.map(({ name, tokens }) => `${name} ${tokens}`).join(", ")})`)
   expect(all).toBeLessThanOrEqual(MOST_TOKENS)
+})
+
+test(`schema, tries, guard and each are at most ${MOST_OF_RESULTS} of them`, () => {
+  const { manager, options } = new Rig()
+  const { description, args = {} } = toolsFor(manager, options).superagents_task ?? {}
+  const weigh = (shown: z.ZodRawShape) => {
+    const definition: Definition = { description: "", jsonSchema: z.toJSONSchema(z.object(shown), { io: "input" }) }
+    shorten(definition)
+    return encode(JSON.stringify({ description, parameters: definition.jsonSchema })).length
+  }
+  const { schema, tries, guard, each, ...others } = args
+  for (const argument of [schema, tries, guard, each]) expect(argument).toBeDefined()
+  const tokens = weigh(args) - weigh(others)
+  console.log(`definitions: ${tokens} tokens for schema, tries, guard and each`)
+  expect(tokens).toBeLessThanOrEqual(MOST_OF_RESULTS)
 })
 
 test("what is shown of a schema has neither its language's name nor empty lists of properties, and no word less", () => {

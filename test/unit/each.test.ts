@@ -1,5 +1,6 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { ItemRow } from "../../src/core/items.ts"
 import type { Task } from "../../src/core/task.ts"
@@ -195,6 +196,7 @@ describe("a map", () => {
     expect(sumsUp(task)).toMatchObject({ valid: 150, failed: 50 })
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden.length).toBeLessThan(3000)
+    expect(encode(hidden).length).toBeLessThan(3000)
     expect(hidden).toContain("item 0, 4, 8, 12, 16 and 45 more")
     expect(hidden).toContain(`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`)
   })
