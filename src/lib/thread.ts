@@ -39,13 +39,13 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
   }
 
   /** The thread's answer; undefined where no thread can be had, or none answers in time. Never rejects. */
-  ask(order: Omit<Order, "id">): Promise<Answer | undefined> {
+  ask(order: Omit<Order, "id">, answerMs = this.#limits.answerMs): Promise<Answer | undefined> {
     const thread = this.#running()
     if (!thread) return Promise.resolve(undefined)
     const id = ++this.#orders
     return new Promise((resolve) => {
       this.#waiting.set(id, resolve)
-      this.#watch(thread)
+      this.#watch(thread, answerMs)
       try {
         thread.postMessage({ ...order, id } as Order)
       } catch {
@@ -83,8 +83,8 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
   }
 
   /** Ends a thread that does not answer, and one that is not asked. */
-  #watch(thread: Thread<Order, Answer>): void {
-    const { answerMs, idleMs } = this.#limits
+  #watch(thread: Thread<Order, Answer>, answerMs = this.#limits.answerMs): void {
+    const { idleMs } = this.#limits
     this.#stopTimer()
     this.#stopTimer =
       this.#waiting.size > 0

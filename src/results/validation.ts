@@ -9,6 +9,10 @@ export type ValueThread = Thread<ValueOrder, ValueAnswer>
 
 /** A pattern can run for ever. */
 export const MOST_CHECK_MS = 2000
+/** A crowded machine takes its time to start a thread: that is no fault of the value. */
+export const MOST_START_MS = 30_000
+/** Answered as soon as the thread can answer. */
+const NOTHING = { schema: {}, text: "0" }
 
 /** Validates agents' answers in a thread of its own, which is started when the first one is there. */
 export class Validation {
@@ -25,12 +29,14 @@ export class Validation {
   async check(schema: Schema, text: string): Promise<Checked> {
     const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
     const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
-    const answer = await helper.ask({ schema, text })
+    const isReady = (await helper.ask(NOTHING, MOST_START_MS)) !== undefined
+    const answer = isReady ? await helper.ask({ schema, text }) : undefined
     helper.end()
     if (answer) {
       const { id: _of, ...found } = answer
       return found
     }
-    return { valid: false, problems: [`it could not be checked within ${MOST_CHECK_MS / 1000} s`] }
+    const why = isReady ? `within ${MOST_CHECK_MS / 1000} s` : "at all: no thread could be started for that"
+    return { valid: false, problems: [`it could not be checked ${why}`] }
   }
 }

@@ -59,7 +59,6 @@ test.each<[string, string]>([
   ["with a missing field", "{}"],
   ["of broken JSON", '{"verdict": pass'],
   ["of prose", "It is good."],
-  ["without any text", ""],
   ["for which a pattern runs for ever", JSON.stringify({ verdict: "pass", name: `${"a".repeat(40)}!` })],
 ])("an answer %s is asked for again, and never counts as completed while it is not valid", async (what, answer) => {
   const good = await run(`P-good ${what}`, [answer, VALID])
@@ -96,4 +95,13 @@ test("a model that has no tools gives its value like any other, and is asked aga
   const [notice] = await notified(host, sessionID)
   expect(notice?.hidden).toContain("Schema: valid, asked 2 times")
   expect(offered).toHaveLength(2)
+})
+
+test("an empty answer is asked for again; a model that gives no other has failed", async () => {
+  const good = await run("P-some", ["", VALID])
+  expect(good.notice?.hidden).toContain("Schema: valid, asked 2 times")
+  const bad = await run("P-none", [""])
+  expect(bad.notice?.visible).toContain("failed")
+  expect(bad.notice?.hidden).toMatch(/Reason: .*(did not match the schema|empty answers in a row)/)
+  expect(bad.asked()).toBeLessThanOrEqual(3)
 })

@@ -3,7 +3,7 @@ import type { Schema } from "../../src/core/task.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { problemIn } from "../../src/results/examine.ts"
 import { candidatesIn, lastBalanced } from "../../src/results/extract.ts"
-import { MOST_CHECK_MS, Validation, type ValueThread } from "../../src/results/validation.ts"
+import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../src/results/validation.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 const VERDICT = {
@@ -165,12 +165,35 @@ describe("an answer that is not valid is told by its places, and never by its va
 })
 
 describe("validation in a thread", () => {
+  /** A thread that begins to answer after so long, and takes so long for a value. */
+  const threadOf = (clock: FakeClock, startMs: number, checkMs: number): ValueThread => {
+    let listener: (answer: { id: number } & ReturnType<typeof checkValue>) => void = () => {}
+    let orders = 0
+    return {
+      postMessage: ({ id, schema, text }) =>
+        void clock.after(orders++ === 0 ? startMs : checkMs, () => listener({ id, ...checkValue(schema, text) })),
+      on: (event: string, heard: never) => {
+        if (event === "message") listener = heard
+      },
+      terminate: () => {},
+    } as ValueThread
+  }
+
   test("gives up on what takes longer than its time, and says so", async () => {
     const clock = new FakeClock()
-    const thread: ValueThread = { postMessage: () => {}, on: () => {}, terminate: () => {} }
-    const found = new Validation(clock.view(), () => thread).check(VERDICT, "{}")
-    await clock.advance(MOST_CHECK_MS)
+    const found = new Validation(clock.view(), () => threadOf(clock, 1, 60_000)).check(VERDICT, "{}")
+    await clock.advance(MOST_CHECK_MS + 1)
     expect(await found).toEqual({ valid: false, problems: ["it could not be checked within 2 s"] })
+  })
+
+  test("does not count the time that a crowded machine takes to start one, up to its own limit", async () => {
+    const clock = new FakeClock()
+    const slow = new Validation(clock.view(), () => threadOf(clock, 25_000, 100)).check(VERDICT, '{"verdict":"pass"}')
+    await clock.advance(26_000)
+    expect(await slow).toEqual({ valid: true, at: 0, length: 18 })
+    const never = new Validation(clock.view(), () => threadOf(clock, 60_000, 100)).check(VERDICT, "{}")
+    await clock.advance(MOST_START_MS)
+    expect((await never).valid).toBe(false)
   })
 
   test("says the same where no thread can be had", async () => {
