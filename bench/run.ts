@@ -8,6 +8,7 @@ import { callsCase } from "./cases/calls.ts"
 import { crowdCase } from "./cases/crowd.ts"
 import { eachCase } from "./cases/each.ts"
 import { forkCase } from "./cases/fork.ts"
+import { hostsCase } from "./cases/hosts.ts"
 import { inProcessCase } from "./cases/in-process.ts"
 import { launchCase } from "./cases/launch.ts"
 import { silentCase } from "./cases/silent.ts"
@@ -33,6 +34,7 @@ const CASES: Readonly<Record<string, Case>> = {
   board: boardCase,
   cache: cacheCase,
   each: eachCase,
+  hosts: hostsCase,
 }
 
 const PAGE = new URL("../docs/benchmarks.md", import.meta.url)
