@@ -4,14 +4,12 @@ import { usageText } from "../core/figures.ts"
 import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { parkedText, whenOf } from "../core/parked.ts"
-import { MOST_COMMAND_CHARS, quoted, receiptLines } from "../core/receipt.ts"
-import { type Ask, billedTokens, isActive, isQueued, isUnmerged, type Task } from "../core/task.ts"
+import { receiptLines } from "../core/receipt.ts"
+import { type Ask, billedTokens, isActive, isUnmerged, type Task } from "../core/task.ts"
 import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
-import type { Limit } from "../engine/gate/gates.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration, ticking } from "../lib/duration.ts"
-import { dollars } from "../lib/money.ts"
 import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/place.ts"
 import type { ToolResult } from "./tool.ts"
@@ -27,105 +25,10 @@ const LATEST_TEXT_CHARS = 1000
 const MOST_DIFF_BYTES = 24_000
 const MOST_NAME_CHARS = 60
 
-const TOLD = "You will be told when it ends."
+export const TOLD = "You will be told when it ends."
 /** What a task that has completed is doing until its work is home. */
 const MERGING = "its work is being checked and merged"
 const FETCHING = "bringing its work home"
-
-/** A run that was begun, and what it may spend, by each limit. */
-/** `place`: where it works, in words, where that is not its parent's own folder. */
-type Begun = {
-  readonly view: TaskView
-  readonly allowance: readonly string[]
-  readonly place?: string
-  /** Its model's provider is at its limit. */
-  readonly closed?: Limit
-}
-
-/** `named`: its model was given, and is confirmed. */
-export function renderLaunch(
-  { view, reused, allowance, place, closed }: Begun & { readonly reused: boolean },
-  named = false,
-): ToolResult {
-  const { task } = view
-  const first = reused
-    ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${view.phase === "queued" && !closed ? `; it waits for a free slot (place ${view.place})` : ""}.`
-  const names = [
-    `${first} Task ID: ${nameOf(task)}`,
-    ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
-  ]
-  const terms = reused ? [] : termLines(task, allowance, place)
-  const lines = [
-    ...names,
-    ...waitingLines(view),
-    ...closedLines(view, closed),
-    ...forkLines(task),
-    ...rideLines(task),
-    ...cutLines(task),
-    ...terms,
-  ]
-  const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
-  return result(view, [...lines, next])
-}
-
-/** For which tasks it waits. */
-const waitingLines = ({ task, phase }: TaskView): string[] =>
-  isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
-
-/** It begins when its provider opens, and nobody has to do anything for that. */
-const closedLines = ({ at }: TaskView, closed: Limit | undefined): string[] => {
-  if (!closed) return []
-  const when = whenOf(closed, at)
-  const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
-  if (closed.until !== undefined)
-    return [`${closed.model} is at its limit${time}: the task is parked and begins by itself then.`]
-  return [
-    `${closed.model} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
-  ]
-}
-
-export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
-  const { task } = view
-  const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
-    `Agent: ${agentOf(task)}, with its whole history.`,
-    ...closedLines(view, closed),
-    ...termLines(task, allowance, place),
-    "",
-    TOLD,
-  ]
-  return result(view, lines)
-}
-
-/** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
-function termLines({ place, run }: Task, allowance: readonly string[], where: string | undefined): string[] {
-  const { check } = run
-  const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
-  return [
-    ...(where ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`] : []),
-    ...(check === undefined
-      ? []
-      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),
-    ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
-  ]
-}
-
-/** `waits`: the run has not begun, and the words stand behind its prompt. */
-export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
-  const { task } = view
-  const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
-  const asks = view.asks.map(
-    ({ what }) => `First it waits for an answer from the user, which this is not: ${oneLine(what)}`,
-  )
-  return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
-}
-
-/** A parked task is tried at once. */
-export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
-  const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
-  return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
-}
 
 /** How a merge came out. */
 export function renderMerge(view: TaskView): ToolResult {
@@ -194,7 +97,7 @@ function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] 
   ]
 }
 
-function forkLines({ fork }: Task): string[] {
+export function forkLines({ fork }: Task): string[] {
   if (!fork) return []
   const cuts = [
     ...(fork.droppedMessages > 0 ? [`${count(fork.droppedMessages, "older message")} dropped`] : []),
@@ -213,27 +116,6 @@ function cacheLines({ fork, outcome }: Task): string[] {
   const missed = first.read * 2 < first.of ? "missed; " : ""
   const [read, of] = [grouped(first.read), grouped(first.of)]
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
-}
-
-/** What the launch alone tells of a fork: what its first step costs, and why it is not as it was asked for. */
-function rideLines({ fork }: Task): string[] {
-  const { price, why } = fork ?? {}
-  const first =
-    price &&
-    `From the provider's cache its first step costs about ${dollars(price.cached)} instead of ${dollars(price.anew)}.`
-  return [...(first ? [first] : []), ...(why ? [why] : [])]
-}
-
-/** What a fork has not whole: the parent may want to tell it. */
-function cutLines({ fork }: Task): string[] {
-  const cuts = fork?.cuts ?? []
-  if (!fork || cuts.length === 0) return []
-  const named = cuts.map(
-    ({ tool, call, kept, of }) => `${oneLine(tool)} ${oneLine(call)}: ${grouped(kept)} of ${grouped(of)}`,
-  )
-  const more = fork.cutResults - cuts.length
-  const first = more > 0 ? [`- ${count(more, "older one")}`] : []
-  return ["Cut, with the characters that are left:", ...first, ...named.map((line) => `- ${line}`)]
 }
 
 /** `waited`: for how many ms the call has waited in vain. */
@@ -321,12 +203,12 @@ const ago = (ms: number): string => (ms < 1000 ? "just now" : `${duration(Math.f
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 
-const agentOf = ({ agent, model }: Task, variant?: string): string => {
+export const agentOf = ({ agent, model }: Task, variant?: string): string => {
   const name = model && `${modelKey(model)}${variant === undefined ? "" : `#${variant}`}`
   return `${nameLike(agent)}${name ? ` (${oneLine(name)})` : ""}`
 }
 
-function result(view: TaskView, lines: readonly string[]): ToolResult {
+export function result(view: TaskView, lines: readonly string[]): ToolResult {
   const { task } = view
   return {
     title: oneLine(task.description),

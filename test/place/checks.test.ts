@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive } from "../../src/core/task.ts"
-import { renderResume } from "../../src/tools/render.ts"
+import { renderResume } from "../../src/tools/render-launch.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 

@@ -1,6 +1,7 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
+import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { count } from "../../lib/text.ts"
 import type { Parts } from "../parts.ts"
@@ -113,6 +114,10 @@ const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
 function headline(model: string, { told, opensAt }: Gate, now: number): string {
   return `${model} is at its limit${told ? " until" : ", next try"} ${moment(opensAt, now)}`
 }
+
+/** Why a task is not parked: its gate opens too late. */
+export const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>
+  `${model} is at its limit until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
 
 const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are")
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")

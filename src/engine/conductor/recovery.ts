@@ -12,7 +12,6 @@ import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts
 import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
-
 import { homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
 import type { Values } from "./values.ts"
@@ -44,7 +43,6 @@ export type RecoveryPorts = {
  * - ended and not told: told, unless the parent has the message;
  * - active when its process died: judged by its messages, a finished one told as finished, any other as interrupted;
  * - looked after by another process that lives: shown and left alone, taken over when that process dies.
- *
  * Nothing is started: what a queued task was to do is told as interrupted before it began.
  */
 export class Recovery {

@@ -13,15 +13,16 @@ import {
 } from "../../core/gate.ts"
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
-import { type Answer, type Refusal, sortRefusal } from "../../core/refusal.ts"
+import { type Refusal, sortRefusal } from "../../core/refusal.ts"
 import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
-import { Notices } from "../conductor/notices.ts"
+import { beyond, Notices } from "../conductor/notices.ts"
 import type { Parts } from "../parts.ts"
+import { refusalIn } from "./refused.ts"
 import { Unpaid } from "./unpaid.ts"
 import { Unwoken } from "./unwoken.ts"
 
@@ -75,7 +76,7 @@ export class Gates {
     const key = modelKeyOf(task)
     if (!this.#parts.options.gate || key === undefined) return
     if (event.type === "answered") return this.#heardAnswer(task, key)
-    const refusal = refusalOf(event, () => this.#parts.host.refusal(task.sessionID))
+    const refusal = refusalIn(event, () => this.#parts.host.refusal(task.sessionID))
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
@@ -296,13 +297,3 @@ export class Gates {
     return this.#ports.conductor.end(id, run.generation, { type: "failed", reason })
   }
 }
-
-/** What an event tells of a refusal, with the `answer` where that was read; undefined where it tells of none. */
-function refusalOf(event: HostEvent, answer: () => Answer | undefined): Refusal | undefined {
-  if (event.type === "active") return event.activity.type === "retry" ? { ...event.activity, ...answer() } : undefined
-  if (event.type !== "error" || event.error.aborted) return undefined
-  return { message: event.error.message, ...event.refusal }
-}
-
-const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>
-  `${model} is at its limit until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`

@@ -1,0 +1,128 @@
+import { nameOf } from "../core/account.ts"
+import { whenOf } from "../core/parked.ts"
+import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
+import { isActive, isQueued, type Task } from "../core/task.ts"
+import type { Limit } from "../engine/gate/gates.ts"
+import type { TaskView } from "../engine/tasks/view.ts"
+import { duration } from "../lib/duration.ts"
+import { dollars } from "../lib/money.ts"
+import { count, grouped, oneLine } from "../lib/text.ts"
+import { agentOf, forkLines, result, statusOf, TOLD } from "./render.ts"
+import type { ToolResult } from "./tool.ts"
+
+/** What is said to who has begun a run, or told one something. */
+
+/** A run that was begun, and what it may spend, by each limit. `place`: where it works, in words, where that is not its parent's own folder. */
+type Begun = {
+  readonly view: TaskView
+  readonly allowance: readonly string[]
+  readonly place?: string
+  /** Its model's provider is at its limit. */
+  readonly closed?: Limit
+}
+
+/** `named`: its model was given, and is confirmed. */
+export function renderLaunch(
+  { view, reused, allowance, place, closed }: Begun & { readonly reused: boolean },
+  named = false,
+): ToolResult {
+  const { task } = view
+  const first = reused
+    ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
+    : `Background task launched${view.phase === "queued" && !closed ? `; it waits for a free slot (place ${view.place})` : ""}.`
+  const names = [
+    `${first} Task ID: ${nameOf(task)}`,
+    ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
+  ]
+  const terms = reused ? [] : termLines(task, allowance, place)
+  const lines = [
+    ...names,
+    ...waitingLines(view),
+    ...closedLines(view, closed),
+    ...forkLines(task),
+    ...rideLines(task),
+    ...cutLines(task),
+    ...terms,
+  ]
+  const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
+  return result(view, [...lines, next])
+}
+
+/** For which tasks it waits. */
+const waitingLines = ({ task, phase }: TaskView): string[] =>
+  isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
+
+/** It begins when its provider opens, and nobody has to do anything for that. */
+const closedLines = ({ at }: TaskView, closed: Limit | undefined): string[] => {
+  if (!closed) return []
+  const when = whenOf(closed, at)
+  const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
+  if (closed.until !== undefined)
+    return [`${closed.model} is at its limit${time}: the task is parked and begins by itself then.`]
+  return [
+    `${closed.model} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
+  ]
+}
+
+export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
+  const { task } = view
+  const lines = [
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Agent: ${agentOf(task)}, with its whole history.`,
+    ...closedLines(view, closed),
+    ...termLines(task, allowance, place),
+    "",
+    TOLD,
+  ]
+  return result(view, lines)
+}
+
+/** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
+function termLines({ place, run }: Task, allowance: readonly string[], where: string | undefined): string[] {
+  const { check } = run
+  const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
+  return [
+    ...(where ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`] : []),
+    ...(check === undefined
+      ? []
+      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),
+    ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
+  ]
+}
+
+/** `waits`: the run has not begun, and the words stand behind its prompt. */
+export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
+  const { task } = view
+  const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
+  const asks = view.asks.map(
+    ({ what }) => `First it waits for an answer from the user, which this is not: ${oneLine(what)}`,
+  )
+  return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
+}
+
+/** A parked task is tried at once. */
+export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
+  const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
+  return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
+}
+
+/** What the launch alone tells of a fork: what its first step costs, and why it is not as it was asked for. */
+function rideLines({ fork }: Task): string[] {
+  const { price, why } = fork ?? {}
+  const first =
+    price &&
+    `From the provider's cache its first step costs about ${dollars(price.cached)} instead of ${dollars(price.anew)}.`
+  return [...(first ? [first] : []), ...(why ? [why] : [])]
+}
+
+/** What a fork has not whole: the parent may want to tell it. */
+function cutLines({ fork }: Task): string[] {
+  const cuts = fork?.cuts ?? []
+  if (!fork || cuts.length === 0) return []
+  const named = cuts.map(
+    ({ tool, call, kept, of }) => `${oneLine(tool)} ${oneLine(call)}: ${grouped(kept)} of ${grouped(of)}`,
+  )
+  const more = fork.cutResults - cuts.length
+  const first = more > 0 ? [`- ${count(more, "older one")}`] : []
+  return ["Cut, with the characters that are left:", ...first, ...named.map((line) => `- ${line}`)]
+}

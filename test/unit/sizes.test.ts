@@ -1,0 +1,75 @@
+import { readdirSync, readFileSync } from "node:fs"
+import ts from "typescript"
+import { expect, test } from "vitest"
+
+/** A file and a function are short enough to be read at once; those that are not yet are named here, with the reason. */
+
+const MOST_LINES = 300
+const MOST_LINES_OF_A_FUNCTION = 60
+
+/** Lists: each line stands for itself, and to part them would part what is looked up together. */
+const LISTS = ["src/options.ts", "src/core/ports.ts", "src/core/task.ts"]
+
+/** To be cut where a part of them has a name of its own. */
+const LONG = [
+  "src/board/board.ts",
+  "src/board/scheduler.ts",
+  "src/engine/conductor/conductor.ts",
+  "src/host/opencode/host.ts",
+  "src/place/host/far-host.ts",
+  "src/place/host/link.ts",
+  "src/terminal/board-source.ts",
+]
+
+/** Closures over what a screen or a host hands in, a tool's arguments, and parts that call each other back. */
+const LONG_FUNCTIONS = [
+  "src/board/tools/steps.ts stepTools",
+  "src/board/tools/tasks.ts taskTools",
+  "src/engine/assembly.ts insideOf",
+  "src/host/opencode/hooks.ts hooksOf",
+  "src/place/host/relay/serve.ts serve",
+  "src/place/run-command.ts runCommand",
+  "src/terminal/actions.ts createActions",
+  "src/terminal/board-source.ts createBoardSource",
+  "src/terminal/source.ts createSource",
+  "src/tools/task.ts argumentsOf",
+  "src/tui.tsx tui",
+  "src/web/acts.ts actsRoutes",
+]
+
+const sources = readdirSync("src", { recursive: true, encoding: "utf8" })
+  .filter((name) => /\.tsx?$/.test(name))
+  // The page's views are markup.
+  .filter((name) => !name.startsWith("web/page/"))
+  .map((name) => ({ file: `src/${name}`, text: readFileSync(`src/${name}`, "utf8") }))
+
+test("no file is longer than 300 lines but those that are named", () => {
+  expect(sources.length).toBeGreaterThan(300)
+  const long = sources.flatMap(({ file, text }) => (text.split("\n").length - 1 > MOST_LINES ? [file] : []))
+  expect(long.filter((file) => ![...LISTS, ...LONG].includes(file))).toEqual([])
+})
+
+test("no function is longer than 60 lines but those that are named", () => {
+  const long = sources.flatMap(({ file, text }) => longFunctions(file, text).map((name) => `${file} ${name}`))
+  expect(long.length).toBeGreaterThan(0)
+  expect(long.filter((each) => !LONG_FUNCTIONS.includes(each))).toEqual([])
+})
+
+function longFunctions(file: string, text: string): string[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true)
+  const lineOf = (at: number) => source.getLineAndCharacterOfPosition(at).line
+  const found: string[] = []
+  const visit = (node: ts.Node): void => {
+    const isLong = lineOf(node.end) - lineOf(node.getStart()) + 1 > MOST_LINES_OF_A_FUNCTION
+    if (!isLong) return
+    if (ts.isFunctionLike(node) && "body" in node && node.body) found.push(nameOf(node))
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return found
+}
+
+function nameOf(node: ts.SignatureDeclaration): string {
+  const { name = (node.parent as { name?: ts.Node }).name } = node as { name?: ts.Node }
+  return name?.getText() ?? "a function without a name"
+}
