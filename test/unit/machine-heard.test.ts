@@ -1,0 +1,267 @@
+import { describe, expect, test } from "vitest"
+import type { ActiveRun } from "../../src/engine/run/active-run.ts"
+import { nextDue } from "../../src/engine/run/due.ts"
+import type { Input } from "../../src/engine/run/inputs.ts"
+import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+import { askOf } from "../support/tasks.ts"
+
+/** The machine hears the events of its session, and is asked when it has to be looked at. */
+
+const SESSION = "ses_child"
+const BELOW = "ses_below"
+const heard = (event: object): Input => ({ type: "heard", event: { sessionID: SESSION, ...event } as never })
+const timeout = { code: "timeout", text: "Stopped." } as const
+/** As a run is that waits for much. */
+const WAITS: Partial<ActiveRun> = {
+  stuckSince: 1,
+  todosSince: 2,
+  missingSince: 3,
+  error: { message: "x", at: 4 } as never,
+}
+const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
+
+describe("an event of its own session", () => {
+  test("is a sign of its life: what it was waited for is over", () => {
+    const { run } = working({ ...WAITS, idle: true, closesText: true }).takes(heard({ type: "began" }))
+    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, closesText: false, told: { heard: true } })
+    expect(run).toMatchObject({
+      stuckSince: undefined,
+      todosSince: undefined,
+      missingSince: undefined,
+      error: undefined,
+    })
+  })
+
+  test("that tells of a write is none: that may be ours", () => {
+    const { run } = working({ ...WAITS }).takes(heard({ type: "updated" }))
+    expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, told: { heard: false } })
+  })
+
+  test("tells that its host tries again, or does no more", () => {
+    const retry = { type: "retry", attempt: 2, message: "wait", next: 1 }
+    const trying = working().takes(heard({ type: "active", activity: retry }))
+    expect(trying.run?.retry).toEqual(retry)
+    const busy = working({ retry: retry as never }).takes(heard({ type: "active", activity: { type: "busy" } }))
+    expect(busy.run?.retry).toBeUndefined()
+  })
+
+  test("tells what it says, whole or bit by bit", () => {
+    const said = working().takes(heard({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" }))
+    expect(said.run).toMatchObject({ told: { text: "hello", textPart: "prt_1" }, closesText: true })
+    const empty = working().takes(heard({ type: "text", partID: "prt_1", text: " ", messageID: "msg_a" }))
+    expect(empty.run).toMatchObject({ told: { text: "" }, closesText: false })
+    const bit = working().takes(heard({ type: "text-delta", partID: "prt_1", delta: "he", messageID: "msg_a" }))
+    expect(bit.run).toMatchObject({ told: { text: "he", textPart: "prt_1" }, closesText: false })
+  })
+
+  test("tells of an error: that is kept, and its messages are looked at", () => {
+    const { run, does } = working().takes(heard({ type: "error", error: { message: "no such luck" } }))
+    expect(run?.error).toEqual({ message: "no such luck", at: NOW })
+    expect(does).toEqual(["look"])
+  })
+
+  test("tells of a call, a question and its answer", () => {
+    const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a" }
+    expect(working().takes(heard(call)).run?.told).toMatchObject({ openCalls: 1, recentTools: ["read"] })
+    const [one, two] = [askOf({ id: "per_1", askedAt: NOW }), askOf({ id: "per_2", askedAt: NOW })]
+    const first = working().takes(heard({ type: "asked", ask: one }))
+    expect(first.run).toMatchObject({ asks: [one], hintAt: NOW + 15_000 })
+    expect(command(first.commands, "announce")).toEqual({ do: "announce", ask: one })
+    const second = working({ asks: [one], hintAt: 7 }).takes(heard({ type: "asked", ask: two }))
+    expect(second.run).toMatchObject({ asks: [one, two], hintAt: 7 })
+    const again = working({ asks: [one, two] }).takes(heard({ type: "asked", ask: { ...one, what: "more" } }))
+    expect(again.run?.asks).toEqual([two, { ...one, what: "more" }])
+    const replied = working({ asks: [one, two] }).takes(heard({ type: "replied", askID: "per_1" }))
+    expect(replied.run?.asks).toEqual([two])
+    expect(working({ asks: [one] }).takes(heard({ type: "replied", askID: "per_9" })).run?.asks).toEqual([one])
+  })
+
+  test("that ends an answer ends its last word where it was speaking that, and no other", () => {
+    const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
+    const state = (lastWord: object | undefined, told = NOTHING_TOLD) =>
+      working({ told, ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(
+        answered,
+      ).run?.lastWord?.state
+    expect(state({ state: "speaking" })).toBe("spoke")
+    expect(state({ state: "told", againAt: NOW })).toBe("spoke")
+    expect(state({ state: "told" })).toBe("told")
+    expect(state(undefined)).toBeUndefined()
+    const usage = BILLED
+    const known = {
+      ...NOTHING_TOLD,
+      ended: 1,
+      answers: new Map([["msg_a", { spoke: true, called: true, usage, finish: "called" as const }]]),
+    }
+    expect(state({ state: "speaking" }, known)).toBe("speaking")
+  })
+})
+
+describe("idleness", () => {
+  test("of its own session has it looked at, and ends what its host tried", () => {
+    const retry = { type: "retry", attempt: 2, message: "wait" } as never
+    const { run, does } = working({ retry }).takes(heard({ type: "idle" }))
+    expect(run).toMatchObject({ idle: true, looking: true, retry: undefined, lastSignAt: NOW - 1000 })
+    expect(does).toEqual(["look"])
+  })
+
+  test("frees its slot while its own tasks run, once", () => {
+    const world = { ownTasks: true }
+    expect(working({}, { world }).takes(heard({ type: "idle" })).does).toEqual(["freed", "look"])
+    expect(working({ idle: true }, { world }).takes(heard({ type: "idle" })).does).toEqual(["look"])
+    expect(
+      working({}, { world })
+        .takes(heard({ type: "idle" }))
+        .commands.at(-1),
+    ).toMatchObject({ waited: true })
+    expect(working({}, { world: { owed: true } }).takes(heard({ type: "idle" })).commands).toMatchObject([
+      { waited: true },
+    ])
+    expect(working().takes(heard({ type: "idle" })).commands).toMatchObject([{ waited: false }])
+  })
+
+  test("of a session below it says nothing of it", () => {
+    const { run, does } = working().takes(heard({ type: "idle", sessionID: BELOW }))
+    expect(run).toMatchObject({ idle: false, looking: false, told: { heard: true } })
+    expect(does).toEqual([])
+  })
+})
+
+describe("an event of a session below", () => {
+  test("is a sign of its life, and tells of calls and questions", () => {
+    const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a", sessionID: BELOW }
+    const called = working(WAITS).takes(heard(call))
+    expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, told: { recentTools: ["read"] } })
+    const ask = askOf({ id: "per_1", sessionID: BELOW })
+    const asked = working().takes({ type: "heard", event: { type: "asked", ask } as never })
+    expect(asked).toMatchObject({ does: ["announce"], run: { asks: [ask] } })
+    const replied = working({ asks: [ask] }).takes(heard({ type: "replied", askID: "per_1", sessionID: BELOW }))
+    expect(replied.run?.asks).toEqual([])
+  })
+
+  test("tells nothing of what it says, fails at or does itself", () => {
+    const below = (event: object) => working().takes(heard({ ...event, sessionID: BELOW })).run
+    expect(below({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" })?.told.text).toBe("")
+    expect(below({ type: "error", error: { message: "x" } })).toMatchObject({ error: undefined, looking: false })
+    expect(below({ type: "active", activity: { type: "retry", attempt: 1, message: "x" } })?.retry).toBeUndefined()
+  })
+})
+
+describe("what comes after its end", () => {
+  test("changes nothing, and a question is refused without a word", () => {
+    const ended = at("leaving")
+    const ask = askOf()
+    const { run, commands } = ended.takes({ type: "heard", event: { type: "asked", ask } as never })
+    expect(commands).toEqual([{ do: "refuse", ask, text: "" }])
+    expect(run).toBe(ended.run)
+    expect(ended.takes(heard({ type: "began" }))).toMatchObject({ commands: [], run: ended.run })
+  })
+})
+
+describe("open questions that nobody told of", () => {
+  const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
+
+  test("are those that are open now: what is new is announced, what is gone is forgotten", () => {
+    const { run, commands } = working({ asks: [one] }).takes({ type: "questions", open: [one, two] })
+    expect(run?.asks).toEqual([one, two])
+    expect(commands).toEqual([{ do: "announce", ask: two }])
+    expect(working({ asks: [one, two] }).takes({ type: "questions", open: [two] }).run?.asks).toEqual([two])
+  })
+
+  test("are not looked for where events are heard", () => {
+    const told = { ...NOTHING_TOLD, heard: true }
+    expect(working({ told, asks: [one] }).takes({ type: "questions", open: [two] })).toMatchObject({
+      commands: [],
+      run: { asks: [one] },
+    })
+  })
+})
+
+describe("when it has to be looked at", () => {
+  const due = (stage: Parameters<typeof at>[0], scene: Scene = {}) => {
+    const { run, world } = at(stage, {
+      ...scene,
+      options: { stallTimeout: 0, permissionTimeout: 0, lastWord: 0, ...scene.options },
+    })
+    return nextDue(run, world)
+  }
+  const hour = { task: { run: { timeout: 3_600_000 } } }
+  const NEVER = Number.POSITIVE_INFINITY
+
+  test("its limits count while it has its slot, and only here", () => {
+    for (const stage of ["held", "entering", "prompting", "working", "leading", "checking"] as const)
+      expect([stage, due(stage, hour)]).toEqual([stage, NOW - 1000 + 3_600_000])
+    for (const stage of ["making", "waiting", "queued", "parked", "leaving", "merging", "telling"] as const)
+      expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
+    expect(due("working", { ...hour, run: { custody: "foreign" } })).toBe(NEVER)
+    // What is passed is being dealt with.
+    expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
+  })
+
+  test("each of its waits is one, but for those that were looked at when they were over", () => {
+    const none = { task: { run: { timeout: 0 } } }
+    expect(due("working", none)).toBe(NEVER)
+    expect(due("working", { ...none, run: { stuckSince: NOW } })).toBe(NOW + 10_000)
+    expect(due("working", { ...none, run: { todosSince: NOW }, options: { todoGrace: 3000 } })).toBe(NOW + 3000)
+    expect(due("working", { ...none, run: { missingSince: NOW } })).toBe(NOW + 10_000)
+    expect(due("working", { ...none, run: { lookAt: NOW + 5 } })).toBe(NOW + 5)
+    expect(due("working", { ...none, run: { lookAt: NOW } })).toBe(NOW + 100)
+    expect(due("working", { ...none, run: { lookAt: NOW, lookedAt: NOW } })).toBe(NEVER)
+    expect(due("working", { ...none, run: { lookAt: NOW + 5, looking: true } })).toBe(NEVER)
+    expect(due("held", { ...none, run: { heldUntil: NOW + 7 } })).toBe(NOW + 7)
+  })
+
+  test("its parent is told once of an open question, while it can be answered", () => {
+    const none = { task: { run: { timeout: 0 } } }
+    const open = { asks: [askOf({ askedAt: NOW })], hintAt: NOW + 500 }
+    expect(due("working", { ...none, run: open })).toBe(NOW + 500)
+    expect(due("working", { ...none, run: { ...open, hintAt: NOW - 500 } })).toBe(NOW + 100)
+    expect(due("working", { ...none, run: { ...open, asks: [] } })).toBe(NEVER)
+    expect(due("working", { ...none, run: { ...open, hinting: true } })).toBe(NEVER)
+    expect(due("working", { ...none, run: { ...open, away: { host: "x", since: 1, most: 0 } } })).toBe(NEVER)
+  })
+})
+
+describe("another stage", () => {
+  test("is another turn: what was asked in the one before is not waited for", () => {
+    const before = { looking: true, lookAgain: true, verifying: true, preparing: "x", turn: 4 }
+    const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, how: {} })
+    expect(run).toMatchObject({ turn: 5, looking: false, lookAgain: false, verifying: false, preparing: undefined })
+  })
+
+  test("is not looked at where its machine cannot be reached", () => {
+    const away = { host: "x", since: 1, most: 0 }
+    expect(working({ away }).takes({ type: "look" })).toMatchObject({ does: [], run: { looking: false } })
+    const seen = working().takes({ type: "look" })
+    expect(seen.run).toMatchObject({ looking: true, lookAgain: false, lookAt: undefined })
+  })
+})
+
+describe("before its prompt", () => {
+  test("what was said while its session was made stands behind it", () => {
+    const { run } = at("making", { run: { prompt: "\n\nMORE" } }).takes({ type: "begin", prompt: "FIND" })
+    expect(run?.prompt).toBe("FIND\n\nMORE")
+    expect(at("making", { run: { prompt: undefined } }).takes({ type: "begin", prompt: "FIND" }).run?.prompt).toBe(
+      "FIND",
+    )
+  })
+
+  test("one of several alike is held behind the first", () => {
+    const scene = { task: { run: { heldBehind: "bg_first" } }, options: { cacheHold: 700 } } as never
+    const { run, does } = at("making", scene).takes({ type: "begin", prompt: "FIND" })
+    expect({ stage: run?.stage, until: run?.heldUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
+  })
+
+  test("what changes nothing is the same turn", () => {
+    const queued = at("queued", { task: { run: { startedAt: undefined } } })
+    expect(queued.takes({ type: "sorted", waits: false }).run).toBe(queued.run)
+    const { run } = queued.takes({ type: "sorted", waits: true })
+    expect(run?.turn).toBe(queued.run.turn + 1)
+  })
+
+  test("a word that was to follow a prompt that failed is answered, and its end says why", () => {
+    const words = [wordOf({ held: true, reply: () => {} })]
+    const { run } = at("prompting", { run: { calls: 1, words } }).takes({ type: "prompted", problem: "no" })
+    expect(run?.closing?.ending).toMatchObject({ type: "failed", reason: { code: "host" } })
+  })
+})
