@@ -24,7 +24,7 @@ export class Watch {
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
   readonly undone = new Set<string>()
-  /** Sessions that their user has stopped, and that is heard late: by then they may have been written to. */
+  /** Sessions of which it is heard late that their user has stopped them, or that they were at work before that. */
   readonly stoppedLate = new Set<string>()
   readonly figures = { inputs: 0, calls: 0, requests: 0 }
   restarts = 0
@@ -140,7 +140,8 @@ export class Watch {
     this.#checkCircles()
     if (method !== "prompt" || !sessionID || (about as Prompt).noReply) return
     const { story } = this.#world
-    if (this.#silenced.has(sessionID)) this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
+    if (this.#silenced.has(sessionID) && !this.stoppedLate.has(sessionID))
+      this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
     if (!task || isActive(task) || task.status === "completed" || this.isUsers(task)) return
     this.breach(`${story.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
@@ -154,7 +155,8 @@ export class Watch {
     const now = clock.now()
     if (this.isHeld) this.#troubleAt = now
     const task = manager.taskIn(sessionID)?.task
-    if (this.#silenced.has(sessionID) && now > this.#troubleAt + SETTLING_MS)
+    const isSilenced = this.#silenced.has(sessionID) && !this.stoppedLate.has(sessionID)
+    if (isSilenced && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
     if (task) this.#checkParked(task)
     if (!task || isActive(task) || this.isUsers(task)) return

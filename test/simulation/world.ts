@@ -226,6 +226,7 @@ export class World {
       this.watch.meddled()
       const isLost = fault === "lose" || typeof fault === "object"
       this.watch.lostEvents ||= isLost
+      if (typeof fault === "object" && event.type === "active") this.watch.stoppedLate.add(event.sessionID)
       this.watch.lostQuestion ||= isLost && event.type === "asked"
       this.story.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
       return fault
