@@ -20,6 +20,11 @@ const SIDEBAR_ORDER = 150
 const TASKS_COMMAND = "superagents.tasks"
 const BOARD_COMMAND = "superagents.board"
 
+type Command = { readonly title: string; readonly desc: string; readonly slashName: string; readonly run: () => void }
+
+/** One of the host's list of commands, and of those that begin with a slash. */
+const command = (name: string, own: Command) => ({ name, category: "Session", namespace: "palette", ...own })
+
 const plugin: TuiPluginModule = {
   id: "superagents",
   async tui(api, given, meta) {
@@ -36,29 +41,23 @@ const plugin: TuiPluginModule = {
       actions.dispose()
       board.dispose()
     })
-    const { keybind } = settings()
+    const page = () => (settings().web ? pageAddress(api) : undefined)
     api.keymap.registerLayer({
       commands: [
-        {
-          name: TASKS_COMMAND,
+        command(TASKS_COMMAND, {
           title: "Background agents",
           desc: "See this session's tasks, read, answer, cancel or resume them",
-          category: "Session",
-          namespace: "palette",
           slashName: "tasks",
           run: () => void openTasks(companion),
-        },
-        {
-          name: BOARD_COMMAND,
+        }),
+        command(BOARD_COMMAND, {
           title: "Board",
           desc: "See the project's open tasks: start, answer, complete or cancel them, open their threads",
-          category: "Session",
-          namespace: "palette",
           slashName: "board",
-          run: () => void openBoard({ api, board, actions, page: settings().web ? pageAddress(api) : undefined }),
-        },
+          run: () => void openBoard({ api, board, actions, page: page() }),
+        }),
       ],
-      bindings: keybind ? [{ key: keybind, cmd: TASKS_COMMAND }] : [],
+      bindings: [settings().keybind].flatMap((key) => (key ? [{ key, cmd: TASKS_COMMAND }] : [])),
     })
     api.slots.register({
       order: SIDEBAR_ORDER,

@@ -41,14 +41,8 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   if (signal?.aborted) return ended({ why: "stopped" })
   const mark = randomUUID()
   try {
-    // Into one pipe, so that what it wrote stays in its order.
     if (marks) putMark(marks, mark, command)
-    const child = spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
-      cwd,
-      env: { ...process.env, [MARK]: mark },
-      detached: true,
-      stdio: ["ignore", "pipe", "pipe"],
-    })
+    const child = begin(command, cwd, mark)
     const take = (chunk: Buffer) => {
       output = Buffer.concat([output, chunk])
       if (output.length > 2 * MOST_OUTPUT_BYTES) output = output.subarray(-MOST_OUTPUT_BYTES)
@@ -92,6 +86,15 @@ export async function runCommand(command: string, options: CommandOptions): Prom
     if (marks) await takeMark(marks, mark)
   }
 }
+
+/** All of it writes into one pipe, so that what it wrote stays in its order. */
+const begin = (command: string, cwd: string, mark: string) =>
+  spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
+    cwd,
+    env: { ...process.env, [MARK]: mark },
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  })
 
 /** The last lines of a text. */
 export function lastLines(text: string, most: number): string {

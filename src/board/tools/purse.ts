@@ -1,13 +1,31 @@
+import { z } from "zod"
 import { CallError } from "../../core/errors.ts"
-import type { ToolResult } from "../../tools/tool.ts"
+import type { Tool, ToolResult } from "../../tools/tool.ts"
 import { purseText } from "../purse/door.ts"
 import type { Board } from "../service.ts"
-import type { AgentActor } from "./define.ts"
+import { type AgentActor, type BoardToolPorts, boardTool } from "./define.ts"
 
 type PurseArgs = { readonly max?: number; readonly until?: string; readonly close?: boolean }
 
+/** The board's purse. */
+export function purseTools(ports: BoardToolPorts): Record<string, Tool> {
+  const { board } = ports
+  return {
+    purse: boardTool(ports, {
+      description:
+        "Have the board worked on without a pause until the money or the time is used up; then one report comes here. Without arguments: how it stands.",
+      args: {
+        max: z.number().optional().describe("US dollars."),
+        until: z.string().optional().describe('"07:00", or an ISO time.'),
+        close: z.boolean().optional().describe("End it now."),
+      },
+      run: (args, by) => runPurse(board, args, by),
+    }),
+  }
+}
+
 /** Opens the board's purse, closes it, or tells how it stands. */
-export async function runPurse(
+async function runPurse(
   { purse }: Board,
   { max, until, close = false }: PurseArgs,
   by: AgentActor,

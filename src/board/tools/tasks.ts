@@ -1,17 +1,15 @@
 import { z } from "zod"
 import type { Tool } from "../../tools/tool.ts"
-import { MOST_HISTORY } from "../service.ts"
 import { isSameText, newTaskSchema, taskPatchSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
-import { runPurse } from "./purse.ts"
-import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
+import { renderArchived, renderTask } from "./render.ts"
 
 /** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
 export const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
 
 const made = newTaskSchema.shape
 
-/** Tasks as a whole. */
+/** What becomes of a task as a whole. */
 export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
@@ -29,13 +27,6 @@ Not for what you can do now, for a quick answer from another agent, or for what 
       async run(args, by) {
         const task = await board.create(args, by)
         return renderTask(board, task, `Task #${task.id} was made.`, by)
-      },
-    }),
-    get_task: boardTool(ports, {
-      description: "Read any task of the board whole, with its steps, resources and state; ended ones too.",
-      args: { task_id: taskID },
-      async run({ task_id }) {
-        return renderWhole(board, await board.get(task_id))
       },
     }),
     update_task: boardTool(ports, {
@@ -68,33 +59,6 @@ Not for what you can do now, for a quick answer from another agent, or for what 
       args: { task_id: taskID },
       async run({ task_id }, by) {
         return renderArchived(await board.cancel(task_id, by))
-      },
-    }),
-    list_tasks: boardTool(ports, {
-      description: "List your own open tasks with their progress and state.",
-      args: { all: z.boolean().optional().describe("Those of all agents.") },
-      async run({ all = false }, { agent }) {
-        const tasks = await board.list()
-        if (all) return renderList(board, tasks)
-        const own = tasks.filter(({ owner }) => owner === agent)
-        return renderList(board, own, agent)
-      },
-    }),
-    purse: boardTool(ports, {
-      description:
-        "Have the board worked on without a pause until the money or the time is used up; then one report comes here. Without arguments: how it stands.",
-      args: {
-        max: z.number().optional().describe("US dollars."),
-        until: z.string().optional().describe('"07:00", or an ISO time.'),
-        close: z.boolean().optional().describe("End it now."),
-      },
-      run: (args, by) => runPurse(board, args, by),
-    }),
-    list_history: boardTool(ports, {
-      description: "List ended tasks of all agents, newest first.",
-      args: { limit: z.int().min(1).max(MOST_HISTORY).optional().describe("Default 20.") },
-      async run({ limit }) {
-        return renderHistory(await board.history(limit))
       },
     }),
   }

@@ -9,6 +9,12 @@ import { Server } from "./server.ts"
 
 export type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
 
+const hello = (): Hello => ({
+  now: Date.now(),
+  cache: process.env.XDG_CACHE_HOME || join(homedir(), ".cache"),
+  pid: process.pid,
+})
+
 /**
  * The far end: carries out what comes over the stream until that ends, or nothing was heard for too long. Resolves then;
  * what it had begun is ended with it.
@@ -51,13 +57,8 @@ export async function serve({ input, output }: Streams, settings: RelaySettings)
   }
 
   const frames = new Frames(false)
-  const hello: Hello = {
-    now: Date.now(),
-    cache: process.env.XDG_CACHE_HOME || join(homedir(), ".cache"),
-    pid: process.pid,
-  }
   output.write(MARKER)
-  output.write(encode("hello", 0, bytesOf(JSON.stringify(hello))))
+  output.write(encode("hello", 0, bytesOf(JSON.stringify(hello()))))
   const watch = setInterval(() => {
     if (Date.now() - heardAt > settings.patience) over.abort()
   }, 1000)
