@@ -106,10 +106,10 @@ function workLines(task: Task, work: Work): string[] {
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
   return [
-    files.length > 0 ? `Worktree: ${size}: ${named(files)}` : "Worktree: nothing was changed.",
+    files.length > 0 ? `Changes: ${size}: ${named(files)}` : "Changes: none.",
     ...(submodules.length > 0 ? [`Note: submodules are not merged; it changed ${named(submodules)}.`] : []),
     ...(held
-      ? [`Note: its folder stays, for what git cannot keep (${named(held.because)}): ${oneLine(held.folder)}`]
+      ? [`Note: its folder is kept, because git cannot store ${named(held.because)}: ${oneLine(held.folder)}`]
       : []),
     ...notes.map((note) => `Note: ${oneLine(note, MOST_REASON_CHARS)}`),
     ...(files.length > 0 ? [mergeLine(task, merge)] : []),

@@ -211,7 +211,7 @@ function isNear(rule: Rule, run: Watched): boolean {
   return gauge !== undefined && reserve > 0 && leftOf(gauge) <= reserve + SAME_USD
 }
 
-/** What is left when the last word comes, 0 for none: whose turn it is not cannot say anything. */
+/** What is left when the last word comes; 0 while the agent is not running: it could not answer. */
 const reserveOf = (rule: Rule, gauge: Gauge, run: Watched): number =>
   run.progress.held || run.progress.away ? 0 : (rule.reserve?.(gauge, run) ?? 0)
 

@@ -95,7 +95,7 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   const { task } = view
   const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
   const asks = view.asks.map(
-    ({ what }) => `First it waits for an answer from the user, which this is not: ${oneLine(what)}`,
+    ({ what }) => `It is blocked on a question to the user; your message does not answer it: ${oneLine(what)}`,
   )
   return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }

@@ -108,7 +108,7 @@ test.each<[string, Moment | string, string]>([
   }
   expect(user.state()).toEqual({ ...before, ...(status === MERGED && merged) })
   const [news] = await notified(host, session)
-  if (status === MERGED) expect(news?.hidden).toMatch(/Worktree: 2 files.*\n(?:Merged into|Your files have all of it)/)
+  if (status === MERGED) expect(news?.hidden).toMatch(/Changes: 2 files.*\n(?:Merged into|Your files have all of it)/)
   expect((await unwrap(host.client.session.get({ sessionID }))).directory).toBe(host.directory)
   const { output } = await callTool(host, model, session, "superagents_list", {})
   expect(output).not.toContain("unmerged")

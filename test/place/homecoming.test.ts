@@ -82,7 +82,7 @@ describe("a check in a worktree in which nothing was changed", () => {
     expect(outcome?.receipt?.check).toMatchObject({ passed: false, runs: 0, how: "nothing was changed" })
     const told = rig.notices()[0]?.hidden
     expect(told).toContain("nothing was changed; the check was not run")
-    expect(told).toContain("Worktree: nothing was changed.")
+    expect(told).toContain("Changes: none.")
   })
 
   test("is run where anything was changed, be it in a repository within it or by the run before", async () => {

@@ -25,9 +25,9 @@ describe("what is said of work in a worktree", () => {
   })
 
   test.each<[string, Partial<Work>, string[], unmerged: boolean]>([
-    ["none", { files: [] }, ["Worktree: nothing was changed."], false],
-    ["not merged", {}, ["Worktree: 1 file, +1,200 −7: a", NOT_YET], true],
-    ["much of it", { files: ["a", "b <x>"], moreFiles: 3 }, ["Worktree: 5 files, +1,200 −7: a, b ‹x>", NOT_YET], true],
+    ["none", { files: [] }, ["Changes: none."], false],
+    ["not merged", {}, ["Changes: 1 file, +1,200 −7: a", NOT_YET], true],
+    ["much of it", { files: ["a", "b <x>"], moreFiles: 3 }, ["Changes: 5 files, +1,200 −7: a, b ‹x>", NOT_YET], true],
     [
       "merged, but for submodules, and held",
       {
@@ -36,9 +36,9 @@ describe("what is said of work in a worktree", () => {
         held: { folder: "/w/bg_aaaaaaaa", because: ["vendor/lib"] },
       },
       [
-        "Worktree: 1 file, +1,200 −7: a",
+        "Changes: 1 file, +1,200 −7: a",
         "Note: submodules are not merged; it changed vendor/lib.",
-        "Note: its folder stays, for what git cannot keep (vendor/lib): /w/bg_aaaaaaaa",
+        "Note: its folder is kept, because git cannot store vendor/lib: /w/bg_aaaaaaaa",
         "Merged into your files, uncommitted.",
       ],
       false,
@@ -47,7 +47,7 @@ describe("what is said of work in a worktree", () => {
       "merged, but for what it did around submodules, which stays unmerged",
       { merge: { kind: "merged", files: ["a"], leftOut: [".gitmodules", "vendor/lib"] } },
       [
-        "Worktree: 1 file, +1,200 −7: a",
+        "Changes: 1 file, +1,200 −7: a",
         "Merged into your files, uncommitted, but for what it did around submodules (.gitmodules, vendor/lib): that is kept, and stays out.",
       ],
       true,
@@ -55,14 +55,14 @@ describe("what is said of work in a worktree", () => {
     [
       "kept in a way that has to be known",
       { notes: ["Its folder could not\nbe removed."] },
-      ["Worktree: 1 file, +1,200 −7: a", "Note: Its folder could not be removed.", NOT_YET],
+      ["Changes: 1 file, +1,200 −7: a", "Note: Its folder could not be removed.", NOT_YET],
       true,
     ],
     [
       "a conflict that a resume does not end",
       { merge: { kind: "conflict", files: ["a"], text: "Git is told not to look at a." } },
       [
-        "Worktree: 1 file, +1,200 −7: a",
+        "Changes: 1 file, +1,200 −7: a",
         "Not merged, and nothing was touched: conflict in a. Git is told not to look at a.",
       ],
       true,
@@ -70,25 +70,25 @@ describe("what is said of work in a worktree", () => {
     [
       "there already",
       { merge: { kind: "nothing", files: [] } },
-      ["Worktree: 1 file, +1,200 −7: a", "Your files have all of it already."],
+      ["Changes: 1 file, +1,200 −7: a", "Your files have all of it already."],
       false,
     ],
     [
       "a conflict",
       { merge: { kind: "conflict", files: ["a"] } },
-      ["Worktree: 1 file, +1,200 −7: a", expect.stringMatching(/^Not merged, .*conflict in a\. Resume it with/)],
+      ["Changes: 1 file, +1,200 −7: a", expect.stringMatching(/^Not merged, .*conflict in a\. Resume it with/)],
       true,
     ],
     [
       "refused",
       { merge: { kind: "refused", files: [], text: "in the middle\nof a rebase" } },
-      ["Worktree: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: in the middle of a rebase`],
+      ["Changes: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: in the middle of a rebase`],
       true,
     ],
     [
       "refused without a word",
       { merge: { kind: "refused", files: [] } },
-      ["Worktree: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: `],
+      ["Changes: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: `],
       true,
     ],
   ])("%s", (_what, work, lines, unmerged) => {

@@ -464,9 +464,7 @@ describe("a person", () => {
     board.do({ type: "written", threadId: "ses_t" })
     expect(board.state.pulses[id]?.needs).toBeUndefined()
     for (const by of [build, USER])
-      expect(board.refusal({ type: "notify", message: "x", by })).toMatch(
-        /^conflict: A person can be reached from the thread/,
-      )
+      expect(board.refusal({ type: "notify", message: "x", by })).toMatch(/^conflict: Only the thread of an open task/)
     expect(board.refusal({ type: "notify", message: " ", by: agent("build", "ses_t") })).toMatch(/^invalid: `message`/)
   })
 

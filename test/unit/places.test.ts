@@ -83,7 +83,7 @@ describe("a task in a worktree", () => {
     const [prompt, preface] = prompts()[0]?.parts ?? []
     expect([prompt, preface]).toMatchObject([{ text: "FIND" }, { text: expect.stringContaining("/place") }])
     expect(task.outcome?.work).toEqual({ files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] })
-    expect(rig.notices()[0]?.hidden).toContain("Worktree: 1 file, +1 −0: a")
+    expect(rig.notices()[0]?.hidden).toContain("Changes: 1 file, +1 −0: a")
     expect((await rig.manager.output(id, rig.caller)).shown?.diff).toBe("+a")
     expect(rig.errors()).toEqual([])
   })

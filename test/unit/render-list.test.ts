@@ -88,7 +88,7 @@ test("what was cancelled is named", () => {
   expect(renderCancelled([endedView({ outcome: outcomeOf({ work: { ...work, merge } }) })])).toEqual({
     title: "Stopped 1 merge",
     output:
-      'bg_aaaaaaaa (find it) had completed; what was still done to merge its work was stopped.\nWorktree: 1 file, +1 −0: a\nNot merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files. It was not merged by itself: its second check was stopped',
+      'bg_aaaaaaaa (find it) had completed; what was still done to merge its work was stopped.\nChanges: 1 file, +1 −0: a\nNot merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files. It was not merged by itself: its second check was stopped',
   })
 })
 

@@ -424,7 +424,7 @@ test("a word that was said is told, with when it is read", () => {
   )
   const asks = [{ id: "q", sessionID: "s", kind: "question", what: "Which\none?", askedAt: 0 }] as const
   expect(renderTold({ view: viewOf({ asks }), waits: false }).output).toContain(
-    "next step.\nFirst it waits for an answer from the user, which this is not: Which one?\n",
+    "next step.\nIt is blocked on a question to the user; your message does not answer it: Which one?\n",
   )
   expect(renderTold({ view: viewOf(), waits: true }).output).toContain(
     "It has not begun; it reads this behind its prompt.",

@@ -14,7 +14,7 @@ export function notify(state: BoardState, { message, by }: Of<"notify">): Change
   if (!task)
     throw new BoardError(
       "conflict",
-      "A person can be reached from the thread of an open task alone. Here, say it in your answer.",
+      "Only the thread of an open task can notify a person. Here, say it in your answer.",
     )
   const needs = check.line("message", message, MOST_MESSAGE_CHARS)
   return { ok: true, archived: [], task, state: setPulse(state, task.id, { ...pulseOf(state, task.id), needs }) }
