@@ -172,6 +172,8 @@ export type PlaceKind = {
   readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
   /** Its places are `SharedPlaces`. */
   readonly isShared?: true
+  /** Files can be guarded in its places: they tell what a run has changed so far. */
+  readonly guards?: true
   /** False where no process has ever left anything to be swept. */
   readonly mayHaveLeft: () => boolean
   /** True where what works there goes on when this process ends. */

@@ -203,6 +203,14 @@ test("a task that was cleared without contact is stopped and put away there by t
   await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
 }, 240_000)
 
+test("a guarded file is guarded there, too", async () => {
+  user.write("a.txt", "one\n").write("locked.txt", "one\n").commit()
+  agent("GUARDED", bash("echo two >a.txt; echo two >locked.txt"))
+  const { id } = await launch("GUARDED", { check: "true", guard: "locked.txt" })
+  await told()
+  expect(await output(id)).toContain("it changed what it may not: locked.txt")
+}, 180_000)
+
 test("items of a map work there, no more at once than the host takes, and nothing of them stays there", async () => {
   const seen = new Set<string>()
   let most = 0

@@ -172,6 +172,20 @@ test("a later run after a conflict gets the marks to solve, and its work is merg
   expect(user.read("a")).toBe("both\n")
 })
 
+test("what a run has changed so far is told, and a later run that changes nothing has all the same changed what it had", async () => {
+  await enter()
+  expect(await place.isUntouched(ID, user.top)).toBe(true)
+  there().write("a", "ONE\n").write("src/new", "x")
+  const globs = ["src/**"]
+  expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: ["a", "src/new"], named: ["src/new"] })
+  expect(await place.isUntouched(ID, user.top)).toBe(false)
+  await place.putAway(ID, user.top)
+  await enter({ again: true, bringIn: true })
+  expect(await place.isUntouched(ID, user.top)).toBe(false)
+  reaches = false
+  await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
+})
+
 test("without contact nothing is taken for done", async () => {
   await enter()
   there().write("a", "ONE\n")

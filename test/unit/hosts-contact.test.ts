@@ -4,12 +4,15 @@ import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NO_FIGURES, phaseOf } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
+import { placeIn } from "../../src/engine/launch/choice.ts"
+import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
 import { nextDue } from "../../src/engine/run/due.ts"
 import type { TaskStore } from "../../src/engine/tasks/store.ts"
 import { viewOf } from "../../src/engine/tasks/view.ts"
 import { meet } from "../../src/option-sources.ts"
 import { OptionsSchema, parseOptions } from "../../src/options.ts"
+import type { PlaceKind } from "../../src/place/place.ts"
 import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
@@ -204,4 +207,12 @@ test("while what it changed is fetched, a task that has ended there says so, and
   expect(state("leaving", "big")).toBe("completed, bringing its work home")
   expect(state("telling", "big")).toBe("completed")
   expect(state("leaving", "worktree")).toBe("completed")
+})
+
+test("files can be guarded on another machine, and several tries cannot be had there", () => {
+  const kinds = [{ names: ["big"], outlives: true, guards: true }] as unknown as readonly PlaceKind[]
+  const asked = (more: object) => placeIn(kinds, { place: "big", ...more } as LaunchRequest)
+  expect(asked({ guard: ["x"] })).toBe("big")
+  expect(() => asked({ tries: 2 })).toThrow('`tries` cannot be had in the place "big". Nothing was launched.')
+  expect(() => asked({ fork: true })).toThrow("An agent on another machine cannot start from this conversation")
 })

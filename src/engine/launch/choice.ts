@@ -65,7 +65,8 @@ export function placeIn(
   const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
   if (place === undefined || place === HERE) return undefined
   const what = tries === undefined ? guard && "guard" : "tries"
-  if (what && !kindOf(kinds, place).isShared)
+  const { isShared, guards } = kindOf(kinds, place)
+  if (what && !(what === "guard" ? guards : isShared))
     throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
   if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
   return place

@@ -10,12 +10,14 @@ import {
   type PutAway,
   type Ready,
   type RunLimits,
+  type SharedPlaces,
   type Shown,
   type Swept,
 } from "../place.ts"
 import type { CommandResult } from "../run-command.ts"
 import { type Checkout, checkoutOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
+import { changedBetween } from "../worktree/sharing.ts"
 import { marksTold } from "../worktree/welcome.ts"
 import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
 import { fitting } from "./fitting.ts"
@@ -83,10 +85,31 @@ export class HostPlace implements Place {
   }
 
   async isUntouched(taskID: string, folder: string): Promise<boolean> {
-    const start = await readRef(await checkoutOf(folder), "state", taskID)
+    const home = await this.#fetchNow(taskID, folder)
+    const { files } = await this.#changedIn(home, taskID, folder, [])
+    return files.length === 0 && home.nested.length === 0
+  }
+
+  /** Several tries at one thing are not made there; but what a run has changed so far is told, for files that it may not. */
+  get shared(): SharedPlaces | undefined {
+    const { shared } = this.#worktrees
+    if (!shared) return undefined
+    const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) =>
+      this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
+    return { ...shared, changedIn }
+  }
+
+  async #fetchNow(taskID: string, folder: string): Promise<Home> {
     const there = await this.#there(folder)
-    const home = await fetchHome(there, await checkoutOf(folder), taskID)
-    return home !== undefined && home.commit === start && home.nested.length === 0
+    const home = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
+    if (home) return home
+    throw new CallError(`its folder on ${this.#machine.name} is gone`)
+  }
+
+  async #changedIn({ commit }: Home, taskID: string, folder: string, globs: readonly string[]) {
+    const here = await checkoutOf(folder)
+    const start = await readRef(here, "start", taskID)
+    return start === undefined ? { files: [], named: [] } : changedBetween(here, start, commit, globs)
   }
 
   /** Its work comes home, the parent's present state is brought into it here, and what comes of that goes there. */

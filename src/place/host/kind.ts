@@ -10,6 +10,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   remains: (name) => `its folder on ${name}`,
   mayHaveLeft: () => false,
   outlives: true,
+  guards: true,
   rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
   most: (name) => hosts.machine(name).settings.maxTasks,
   async open(name) {

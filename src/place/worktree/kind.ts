@@ -11,6 +11,7 @@ export const worktreeKind = (settings: Options["worktree"], { processes, command
   remains: () => "its worktree's folder",
   keeps: settings,
   isShared: true,
+  guards: true,
   mayHaveLeft: () => existsSync(WORKTREES),
   async open() {
     const { Worktrees } = await import("./worktrees.ts")

@@ -99,8 +99,18 @@ async function changedIn(
   const start = await readRef(home, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
   const { tree } = await filesOf(worktree, start, "whole")
+  return changedBetween(worktree, start, tree, globs)
+}
+
+/** The files that differ between two states, and those of them that these globs name. */
+export async function changedBetween(
+  checkout: Checkout,
+  start: string,
+  end: string,
+  globs: readonly string[],
+): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
   const changed = (specs: readonly string[]) =>
-    gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, tree, "--", ...specs], at(worktree))
+    gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, end, "--", ...specs], at(checkout))
   const files = await changed([])
   return { files, named: globs.length > 0 ? await changed(globs.map((glob) => `:(top,glob)${glob}`)) : [] }
 }
