@@ -1,0 +1,168 @@
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import type { Host } from "../support/host.ts"
+import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { launch, launchAll, notifications, startPlugged, type TaskArguments } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
+
+/** What else a task can be while it is parked: waited for, checked, merged, cancelled, cleared, asked for with `block`. */
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 })
+
+let model: ScriptedModel
+let host: Host
+let user: Repository
+let session: string
+/** The provider refuses what is asked of it by a task until this is over; what it has seen of each prompt. */
+let opensAt: number
+let seen: { readonly prompt: string; readonly refused: boolean }[]
+
+beforeAll(async () => {
+  model = await startModel()
+  const options = { maxConcurrentTasks: 20, maxLaunchesPerMinute: 0, checkRetries: 1 }
+  host = await startPlugged(model, options)
+  user = new Repository(host.directory)
+})
+afterAll(async () => {
+  await host?.stop()
+  await model?.close()
+})
+beforeEach(async () => {
+  model.reset()
+  user.commit("before the test")
+  session = await openSession(host)
+  opensAt = 0
+  seen = []
+})
+
+/** Tasks whose first prompt begins with `P-` meet the limit once `isShut` says so; else `play` answers them. */
+const play = (reply: (request: ModelRequest) => Reply, isShut: (request: ModelRequest) => boolean = () => true) =>
+  model.use((request) => {
+    // What waited for others reads their answers first.
+    const isAfter = request.sessionID !== session && request.firstUser.includes("P-after")
+    const prompt = isAfter ? "P-after" : request.firstUser.slice(0, 8)
+    if (!prompt.startsWith("P-")) return undefined
+    const refused = Date.now() < opensAt && isShut(request)
+    seen.push({ prompt, refused })
+    const message = `Rate limit reached. Try again in ${opensAt - Date.now()}ms`
+    return refused ? { status: 429, body: { error: { message } } } : reply(request)
+  })
+
+const tool = async (name: string, args: Record<string, unknown> = {}) => {
+  const { output, error = "" } = await callTool(host, model, session, name, args, { timeout: 90_000 })
+  return output ?? error
+}
+const output = (id: string, args: Record<string, unknown> = {}) => tool("superagents_output", { task_id: id, ...args })
+const start = (task: TaskArguments & Record<string, unknown>) => launch(host, model, session, task)
+const isParked = (...ids: string[]) =>
+  eventually(
+    async () => {
+      const list = (await tool("superagents_list")).split("\n")
+      return ids.every((id) => list.some((row) => row.startsWith(id) && row.includes("parked until")))
+    },
+    { timeout: 60_000 },
+  )
+const ended = (id: string) =>
+  eventually(async () => (await notifications(host, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)), {
+    timeout: 90_000,
+    message: () => host.logs(),
+  })
+const asked = (prompt: string) => seen.filter((each) => each.prompt === prompt).length
+
+test("each parent is told by one message, its user by one toast, however many tasks there are", async () => {
+  opensAt = Date.now() + 45_000
+  play(() => ({ text: "done" }))
+  const other = await openSession(host)
+  const from = host.events.all.length
+  const prompts = (count: number) => Array.from({ length: count }, (_, at) => ({ prompt: `P-many ${at}` }))
+  await Promise.all([launchAll(host, model, session, prompts(8)), launchAll(host, model, other, prompts(4))])
+  await eventually(
+    async () => (await notifications(host, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
+    { timeout: 90_000 },
+  )
+  await eventually(
+    async () => (await notifications(host, session)).filter(({ visible }) => visible.includes("finished")).length === 8,
+    { timeout: 90_000 },
+  )
+  const toasts = host.events.all
+    .slice(from)
+    .flatMap(({ type, properties }) =>
+      type === "tui.toast.show" && properties.title?.includes("is at its limit") ? [properties] : [],
+    )
+  expect(toasts).toHaveLength(1)
+  expect(toasts[0]?.message).toMatch(/^\d+ tasks are parked and go on by themselves\. \/tasks: Go on now\.$/)
+  for (const parent of [session, other]) {
+    const told = (await notifications(host, parent)).filter(({ visible }) => visible.startsWith("⏸"))
+    expect(told.map(({ visible }) => visible)).toEqual([
+      expect.stringMatching(/^⏸ \*\*\S+ is at its limit until .*\*\* \d+ tasks? (is|are) parked\.$/),
+    ])
+  }
+})
+
+test("others wait for a parked task; it is cancelled, cleared and asked for without a request or a wait", async () => {
+  opensAt = Date.now() + 600_000
+  play(({ firstUser, lastUser }) => ({
+    text: lastUser.includes("P-after") ? `after: ${lastUser}` : `done ${firstUser}`,
+  }))
+  const first = await start({ prompt: "P-first" })
+  const after = await start({ prompt: "P-after", after: [first.id] })
+  await isParked(first.id)
+  const others = await launchAll(host, model, session, [{ prompt: "P-cancl" }, { prompt: "P-clear" }])
+  const [cancelled, cleared] = others.map(({ id }) => id)
+  const began = Date.now()
+  const shown = await output(first.id, { block: true, timeout: 60_000 })
+  expect(Date.now() - began).toBeLessThan(30_000)
+  expect(shown).toMatch(/\nParked until (\w{3} )?\d\d:\d\d \(in \d+m( \d+s)?\): \S+ says "Rate limit reached/)
+  expect(await output(after.id)).toContain(`waiting for ${first.id}`)
+  const before = seen.length
+  expect(await tool("superagents_cancel", { task_id: cancelled })).toContain("Cancelled 1 task")
+  expect(await tool("superagents_task", { unpark: after.id })).toMatch(/is not parked: it is waiting for/)
+  expect(await output(cancelled ?? "")).toContain("cancelled")
+  // The provider has opened, whatever it said.
+  opensAt = 0
+  expect(await tool("superagents_task", { unpark: first.id })).toMatch(
+    / tries \S+ now; \d others? follows? if it is answered\./,
+  )
+  await ended(after.id)
+  expect(await output(after.id)).toContain("done P-first")
+  await ended(cleared ?? "")
+  expect(seen.slice(before).map(({ prompt, refused }) => [prompt, refused])).not.toContainEqual(["P-cancl", false])
+  expect([asked("P-first"), asked("P-after")]).toEqual([2, 1])
+})
+
+test("a clear of parked tasks stops them for good", async () => {
+  opensAt = Date.now() + 40_000
+  play(() => ({ text: "done" }))
+  const { id } = await start({ prompt: "P-gone" })
+  await isParked(id)
+  expect(await tool("superagents_clear")).toMatch(/^Cleared \d+ background tasks?\. 1 running one was stopped first\./)
+  const before = asked("P-gone")
+  await start({ prompt: "P-next" })
+  await eventually(() => seen.some(({ prompt, refused }) => prompt === "P-next" && !refused), { timeout: 120_000 })
+  expect(asked("P-gone")).toBe(before)
+})
+
+test("a task in a worktree is parked in the middle, passes its check afterwards and is merged, no step twice", async () => {
+  opensAt = Date.now() + 600_000
+  const command = "echo work >> work.txt"
+  play(
+    ({ toolResults }) =>
+      toolResults.length === 0
+        ? { tools: [{ name: "bash", args: { command, description: "works" } }] }
+        : { text: "done" },
+    ({ toolResults }) => toolResults.length > 0,
+  )
+  const { id } = await start({ prompt: "P-place", place: "worktree", check: "grep -c work work.txt", merge: true })
+  await isParked(id)
+  expect(existsSync(join(host.directory, "work.txt"))).toBe(false)
+  opensAt = 0
+  await tool("superagents_task", { unpark: id })
+  const { hidden } = await ended(id)
+  expect(hidden).toMatch(/\nParked \d times?, \S+ in all \(\S+\)\.\n/)
+  expect(hidden).toContain("Merged into your files, uncommitted.")
+  expect(hidden).toMatch(/check .*passed/)
+  expect(user.state()["work.txt"]).toBe(`644 ${Buffer.from("work\n").toString("base64")}`)
+  expect(seen.filter(({ refused }) => !refused)).toHaveLength(2)
+})
