@@ -25,6 +25,8 @@ const MOST_GLOBS = 20
 const MOST_GLOB_CHARS = 200
 const MOST_TRIES = 5
 
+const text = (most: number) => z.string().trim().min(1).max(most)
+
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
 
 const descriptionOf = ({ notifyAnswerChars, wake, resumable, fork, nativeTask }: TextOptions): string =>
@@ -143,7 +145,6 @@ function firstSentence(text: string): string {
 }
 
 function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds: readonly PlaceKind[]) {
-  const text = (most: number) => z.string().trim().min(1).max(most)
   const cost = z.number().positive()
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
@@ -156,49 +157,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     tell: id.optional(),
     unpark: id.optional().describe("Id of a parked task: try it now."),
     model: text(200).optional().describe("provider/model or provider/model#variant."),
-    place: z
-      .enum(kinds.flatMap(({ names }) => names))
-      .optional()
-      .describe(
-        kinds
-          .map(({ described }) => described)
-          .filter(Boolean)
-          .join(" "),
-      ),
-    merge: z
-      .union([z.boolean(), text(MOST_ID_CHARS)])
-      .optional()
-      .describe(
-        "Bring its worktree's changes into your files, uncommitted: true, when completed; a task id or batch alone, now.",
-      ),
-    check: text(MOST_CHECK_CHARS)
-      .optional()
-      .describe("Command that must pass before it counts as completed, say `npm test`. A resume needs it again."),
-    guard: z
-      .array(text(MOST_GLOB_CHARS))
-      .min(1)
-      .max(MOST_GLOBS)
-      .optional()
-      .describe("With `check`: globs of files it may not change."),
-    tries: z
-      .union(
-        [z.int().min(2).max(MOST_TRIES), z.array(text(200)).min(2).max(MOST_TRIES)],
-        `2 to ${MOST_TRIES}, or a list of 2 to ${MOST_TRIES} models`,
-      )
-      .optional()
-      .describe(
-        "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` comes home.",
-      ),
-    each: z
-      .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])
-      .optional()
-      .describe(
-        "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
-      ),
-    schema: z
-      .union([z.looseObject({}), text(1000)])
-      .optional()
-      .describe("JSON Schema of the answer, or its .json file."),
+    ...workArguments(kinds),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
     timeout: z
       .int()
@@ -215,3 +174,50 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       .describe("Task ids or a batch: begins when they have completed, with their answers."),
   }
 }
+
+/** Where it is done, what becomes of what it changed, and what counts as done. */
+const workArguments = (kinds: readonly PlaceKind[]) => ({
+  place: z
+    .enum(kinds.flatMap(({ names }) => names))
+    .optional()
+    .describe(
+      kinds
+        .map(({ described }) => described)
+        .filter(Boolean)
+        .join(" "),
+    ),
+  merge: z
+    .union([z.boolean(), text(MOST_ID_CHARS)])
+    .optional()
+    .describe(
+      "Bring its worktree's changes into your files, uncommitted: true, when completed; a task id or batch alone, now.",
+    ),
+  check: text(MOST_CHECK_CHARS)
+    .optional()
+    .describe("Command that must pass before it counts as completed, say `npm test`. A resume needs it again."),
+  guard: z
+    .array(text(MOST_GLOB_CHARS))
+    .min(1)
+    .max(MOST_GLOBS)
+    .optional()
+    .describe("With `check`: globs of files it may not change."),
+  tries: z
+    .union(
+      [z.int().min(2).max(MOST_TRIES), z.array(text(200)).min(2).max(MOST_TRIES)],
+      `2 to ${MOST_TRIES}, or a list of 2 to ${MOST_TRIES} models`,
+    )
+    .optional()
+    .describe(
+      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` comes home.",
+    ),
+  each: z
+    .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])
+    .optional()
+    .describe(
+      "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
+    ),
+  schema: z
+    .union([z.looseObject({}), text(1000)])
+    .optional()
+    .describe("JSON Schema of the answer, or its .json file."),
+})
