@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs"
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive, type Task } from "../../src/core/task.ts"
@@ -124,6 +124,32 @@ describe("side by side", () => {
     expect(sum()).toBe(`right ${won + 1}\n`)
     expect(rig.notices()[0]?.hidden).toContain(`answer ${won + 1}`)
   })
+})
+
+test("a long value lies under the task's own id alone, and whoever reads of it is told where", async () => {
+  const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
+  const notes = "x".repeat(9000)
+  const prompts: string[] = []
+  rig.onPrompt("SUM UP", { text: "ok" })
+  agents((nth, folder) => {
+    write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
+    return `Here: ${JSON.stringify({ by: nth, notes })}`
+  })
+  rig.script(({ prompt }) => void prompts.push(prompt))
+  const { id } = await launch({ tries: 3, schema })
+  const next = await rig.launch({ prompt: "SUM UP", after: [id] })
+  expect((await rig.endedBeside(id)).status).toBe("completed")
+  await rig.endedBeside(next.id)
+  const folder = join(rig.project, ".opencode/superagents")
+  const file = join(folder, `${id}.json`)
+  expect(readdirSync(folder).sort()).toEqual([".gitignore", `${id}.json`])
+  expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ by: 2, notes })
+  expect(rig.notices()[0]?.hidden).toContain(`Schema: valid; the value is also in ${file}`)
+  expect(await output(id)).toContain(`the value is also in ${file}`)
+  const asked = prompts.find((prompt) => prompt.includes("SUM UP")) ?? ""
+  expect(asked).toContain(`characters of JSON, in ${file}`)
+  expect(asked).not.toContain("xxx")
+  rmSync(rig.project, { recursive: true, force: true })
 })
 
 describe("a ladder", () => {
