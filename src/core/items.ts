@@ -78,8 +78,8 @@ export type ItemCounts = {
   readonly total: number
 }
 
-/** `own`: the parts of the present run. */
-export function countItems(total: number, own: readonly Member[], done: readonly number[]): ItemCounts {
+/** `own`: the parts of the present run; `done`: what earlier runs have settled as valid. */
+export function countItems(total: number, own: readonly Member[], done: { readonly length: number }): ItemCounts {
   const running = own.filter(({ task }) => isActive(task)).length
   const valid = own.filter(({ task }) => task.status === "completed").length + done.length
   const rest = own.length + done.length
@@ -113,8 +113,8 @@ export function teamText({ id, team, outcome, run }: Task, members: readonly Mem
   const own = parts.filter(({ task: { part } }) => part?.run === run.generation)
   // What an earlier run has settled of a map is not begun again.
   const settled = parts.filter(({ task: { status } }) => team.kind === "each" && status === "completed")
-  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth ?? 0))
-  return countsText(countItems(sizeOf(team), own, [...done]))
+  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth))
+  return countsText(countItems(sizeOf(team), own, { length: done.size }))
 }
 
 /** A row of the ledger: `value` of a valid one, `reason` of one that failed. */
