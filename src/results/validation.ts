@@ -11,6 +11,7 @@ export type ValueThread = Thread<ValueOrder, ValueAnswer>
 export const MOST_CHECK_MS = 2000
 /** A crowded machine takes its time to start a thread: that is no fault of the value. */
 export const MOST_START_MS = 30_000
+const SLICES = 20
 /** Answered as soon as the thread can answer. */
 const NOTHING = { schema: {}, text: "0" }
 
@@ -30,7 +31,10 @@ export class Validation {
     const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
     const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
     const isReady = (await helper.ask(NOTHING, MOST_START_MS)) !== undefined
-    const answer = isReady ? await helper.ask({ schema, text }) : undefined
+    const patience = this.#patience()
+    const asked = isReady ? helper.ask({ schema, text }, MOST_START_MS) : undefined
+    const answer = await Promise.race([asked, patience.over])
+    patience.end()
     helper.end()
     if (answer) {
       const { id: _of, ...found } = answer
@@ -38,5 +42,21 @@ export class Validation {
     }
     const why = isReady ? `within ${MOST_CHECK_MS / 1000} s` : "at all: no thread could be started for that"
     return { valid: false, problems: [`it could not be checked ${why}`] }
+  }
+
+  /**
+   * The time for a check, in slices one after the other: where this thread is held up, each comes late, as the other
+   * thread does that has as little of the machine.
+   */
+  #patience(): { readonly over: Promise<undefined>; readonly end: () => void } {
+    let end = () => {}
+    const over = new Promise<undefined>((resolve) => {
+      const wait = (left: number) => {
+        if (left === 0) return resolve(undefined)
+        end = this.#clock.after(MOST_CHECK_MS / SLICES, () => wait(left - 1))
+      }
+      wait(SLICES)
+    })
+    return { over, end: () => end() }
   }
 }

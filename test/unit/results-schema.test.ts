@@ -186,6 +186,15 @@ describe("validation in a thread", () => {
     expect(await found).toEqual({ valid: false, problems: ["it could not be checked within 2 s"] })
   })
 
+  test("has patience where its own thread is held up as well", async () => {
+    const clock = new FakeClock()
+    const own = clock.view()
+    const late = { now: () => own.now(), after: (ms: number, run: () => void) => own.after(ms + 400, run) }
+    const found = new Validation(late, () => threadOf(clock, 1, 5000)).check(VERDICT, '{"verdict":"pass"}')
+    await clock.advance(20_000)
+    expect((await found).valid).toBe(true)
+  })
+
   test("does not count the time that a crowded machine takes to start one, up to its own limit", async () => {
     const clock = new FakeClock()
     const slow = new Validation(clock.view(), () => threadOf(clock, 25_000, 100)).check(VERDICT, '{"verdict":"pass"}')
