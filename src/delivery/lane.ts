@@ -32,6 +32,8 @@ export type Lane = {
   owed?: Waking
   /** The last message that was to start the parent's model, until it is seen to have done so. */
   waking?: Waking & { nudges: number }
+  /** The host takes a message. */
+  isTelling: boolean
   /** What is to start the parent's model is on its way. */
   isWaking: boolean
 }
@@ -44,6 +46,7 @@ export const newLane = (): Lane => ({
   items: [],
   roused: new Set(),
   idled: false,
+  isTelling: false,
   isWaking: false,
   release: () => {},
 })

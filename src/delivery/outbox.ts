@@ -84,6 +84,11 @@ export class Outbox {
     return this.#lanes.get(parentID)?.isWaking === true
   }
 
+  /** True while the host takes a message to this session. */
+  isTelling(parentID: string): boolean {
+    return this.#lanes.get(parentID)?.isTelling === true
+  }
+
   /** True while something is still to be told to this session. */
   owes(parentID: string): boolean {
     const lane = this.#lanes.get(parentID)
@@ -265,9 +270,14 @@ export class Outbox {
     if (closed) item.wake = false
     lane.idled = false
     const prompt = promptOf(host.messageID, task, notice, persona, !(last && wakes))
-    if (prompt.noReply) await host.prompt(prompt)
-    else await this.#sender.start({ prompt, task }, lane)
-    await this.#sender.confirm(prompt)
+    lane.isTelling = true
+    try {
+      if (prompt.noReply) await host.prompt(prompt)
+      else await this.#sender.start({ prompt, task }, lane)
+      await this.#sender.confirm(prompt)
+    } finally {
+      lane.isTelling = false
+    }
     // It may have been stopped between the moment in which the host took this and that in which it began.
     if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
     await told(task, "confirmed", notice.handsOver)

@@ -85,7 +85,10 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
 /** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { forks, isThread, randomID } = ports
-  const parts = partsOf(ports, stopped, ({ parentID }) => void recovery.refreshForeign(parentID))
+  const parts = partsOf(ports, stopped, {
+    isTelling: (parentID) => outbox.isTelling(parentID),
+    tookOver: ({ parentID }) => void recovery.refreshForeign(parentID),
+  })
   const { store } = parts
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
   const answers = new Answers(parts, ledgers)
@@ -204,11 +207,11 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
   return { cancelling, reporting, hearing, standing, tell, retention, overview, requests, forget }
 }
 
-/** `tookOver`: hears of a task that another process has taken over. */
+/** `tookOver` hears of a task that another process has taken over. */
 function partsOf(
   { host, clock, options, commands }: ManagerPorts,
   stopped: AbortSignal,
-  tookOver: (task: Task) => void,
+  { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
 ): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     host.log("info", "transition", {
@@ -222,7 +225,7 @@ function partsOf(
   const background = new Background((what, error) => {
     if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
   })
-  const journal = new Journal({ host, clock, stopped, store, takenOver })
+  const journal = new Journal({ host, clock, stopped, store, isTelling, takenOver })
   const toaster = new Toaster({ host, clock, options })
   const parts = { host, clock, options, store, journal, toaster, background, commands, stopped }
   return parts

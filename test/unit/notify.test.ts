@@ -88,14 +88,17 @@ describe("a notification", () => {
     expect(written(rig, sessionID)).toBe("completed pending")
   })
 
-  test("of many that end at once and are told one after the other: each is written down once, with both", async () => {
+  test.each([
+    [20, 150],
+    [8, 1200],
+  ])("of %i that end at once and are told one each %i ms: each is written down once, with both", async (many, slow) => {
     const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
-    const launched = await Promise.all(Array.from({ length: 20 }, () => rig.launch()))
-    rig.host.onCall = (method) => (method === "prompt" ? { slow: 150 } : undefined)
+    const launched = await Promise.all(Array.from({ length: many }, () => rig.launch()))
+    rig.host.onCall = (method) => (method === "prompt" ? { slow } : undefined)
     rig.host.calls.length = 0
     await rig.clock.until(() => launched.every(({ id }) => rig.task(id).delivery.state === "confirmed"))
     await rig.clock.advance(2 * LATER_MS)
-    expect(rig.host.calls.filter((method) => method === "saveRecord")).toHaveLength(20)
+    expect(rig.host.calls.filter((method) => method === "saveRecord")).toHaveLength(many)
     for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
   })
 

@@ -327,7 +327,14 @@ describe("the record", () => {
     const task = taskOf({ sessionID })
     const store = new TaskStore()
     store.add(task, 0)
-    const journal = new Journal({ host, clock, stopped: stop.signal, store, takenOver: () => {} })
+    const journal = new Journal({
+      host,
+      clock,
+      stopped: stop.signal,
+      store,
+      isTelling: () => false,
+      takenOver: () => {},
+    })
     host.onCall = () => ({ slow: 300 })
     const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
       store.add({ ...task, retrievedAt }, 0)
@@ -350,7 +357,14 @@ describe("the record", () => {
     const timers = clock.view()
     const store = new TaskStore()
     store.add(task, 0)
-    const journal = new Journal({ host, clock: timers, stopped: stop.signal, store, takenOver: () => {} })
+    const journal = new Journal({
+      host,
+      clock: timers,
+      stopped: stop.signal,
+      store,
+      isTelling: () => false,
+      takenOver: () => {},
+    })
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)

@@ -6,7 +6,7 @@ import type { TaskStore } from "../tasks/store.ts"
 
 /** How long a write may wait that nobody depends on: what is written or asked meanwhile takes it along. */
 export const LATER_MS = 10_000
-/** How long the record of an end that its session's messages prove waits for more to be written with it. */
+/** How long the record of an end that its session's messages prove waits for more, and while its parent is told. */
 const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
@@ -14,6 +14,8 @@ export type JournalPorts = {
   readonly clock: Clock
   readonly stopped: AbortSignal
   readonly store: TaskStore
+  /** The host takes a message to this parent. */
+  readonly isTelling: (parentID: string) => boolean
   /** Another process has taken this task over. */
   readonly takenOver: (taskID: string) => void
 }
@@ -76,12 +78,14 @@ export class Journal {
   }
 
   #recordSoon(parentID: string): void {
-    const { clock, store } = this.#ports
+    const { clock, store, isTelling } = this.#ports
     const household = store.household(parentID)
     household.unrecord?.()
     household.unrecord = clock.after(PROVEN_RECORD_MS, () => {
       household.unrecord = undefined
-      this.flush(parentID)
+      // A host that takes a second for a message has no time for records that are written anew with the next one told.
+      if (isTelling(parentID)) this.#recordSoon(parentID)
+      else this.flush(parentID)
     })
   }
 
