@@ -10,6 +10,7 @@ import { promisify } from "node:util"
 import { eventually } from "./eventually.ts"
 import type { Far } from "./far.ts"
 import type { ScriptedModel } from "./model.ts"
+import { reap } from "./reap.ts"
 import { freePort } from "./server-process.ts"
 
 const SSHD = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].find((path) => existsSync(path))
@@ -54,6 +55,7 @@ const openNetwork = () => {
     inside("addr", "add", `${there}/30`, "dev", theirs)
     inside("link", "set", theirs, "up")
     inside("link", "set", "lo", "up")
+    ip("netns", "exec", name, "true")
   } catch {
     ip("netns", "del", name)
     return undefined
@@ -152,6 +154,7 @@ export const startSshd = async (far: Far, model: ScriptedModel) => {
   const inNetwork = (command: string, ...args: string[]) => {
     const [program = "", ...rest] = [...(network?.enter ?? []), command, ...args]
     const child = spawn(program, rest, { stdio: "ignore" })
+    if (child.pid) child.once("exit", reap(child.pid))
     closing.push(() => child.kill("SIGTERM"))
   }
   inNetwork(SSHD ?? "", "-D", "-f", at("sshd_config"), "-E", at("sshd.log"))
