@@ -4,7 +4,7 @@ import { nextDue } from "../../src/engine/run/due.ts"
 import type { Input } from "../../src/engine/run/inputs.ts"
 import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
 import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
-import { askOf } from "../support/tasks.ts"
+import { askOf, taskOf } from "../support/tasks.ts"
 
 /** The machine hears the events of its session, and is asked when it has to be looked at. */
 
@@ -263,5 +263,29 @@ describe("before its prompt", () => {
     const words = [wordOf({ held: true, reply: () => {} })]
     const { run } = at("prompting", { run: { calls: 1, words } }).takes({ type: "prompted", problem: "no" })
     expect(run?.closing?.ending).toMatchObject({ type: "failed", reason: { code: "host" } })
+  })
+})
+
+describe("a map that leads its items", () => {
+  const team = { kind: "each", total: 3, timeout: 0, file: "/rows" } as never
+  const part = (nth: number) => ({ kind: "each", of: "bg_map", nth, run: 0, caller: "a", under: "b" }) as const
+  const first = { task: taskOf({ id: "bg_0", part: part(0), run: { startedAt: NOW } }), closed: false, began: false }
+  const leading = (members: object[], run: Partial<ActiveRun> = {}) =>
+    at("leading", { task: { team }, run, world: { room: () => 2, members: () => members as never } })
+
+  test("begins the first alone, with what they are asked, and the others when that has taken its time", () => {
+    const begun = leading([]).takes({ type: "parts" })
+    expect(begun.commands).toEqual([{ do: "field", nth: 0, text: "FIND" }])
+    expect(begun.run?.coming).toEqual([0])
+    const alone = leading([first]).takes({ type: "parts" })
+    expect(alone).toMatchObject({ commands: [], run: { heldUntil: NOW + 10_000 } })
+    const began = leading([{ ...first, began: true }]).takes({ type: "parts" })
+    expect(began.commands).toMatchObject([{ nth: 1 }, { nth: 2 }])
+    expect(leading([], { prompt: undefined }).takes({ type: "parts" }).commands).toMatchObject([{ text: "" }])
+  })
+
+  test("counts one that was made as coming no more, and the others still", () => {
+    const { run } = leading([first], { coming: [0, 1] }).takes({ type: "fielded", nth: 0 })
+    expect(run?.coming).toEqual([1])
   })
 })
