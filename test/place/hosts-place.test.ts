@@ -20,6 +20,8 @@ let stub: Stub
 let place: HostPlace
 let reaches: boolean
 let fails: RegExp | undefined
+let lists: boolean
+let hasSession: boolean
 
 const run = (line: string, { input, take }: RunOptions = {}): Promise<Ran> =>
   new Promise((resolve, reject) => {
@@ -47,6 +49,8 @@ beforeEach(() => {
   mkdirSync(far)
   reaches = true
   fails = undefined
+  lists = true
+  hasSession = true
   const task = {
     id: ID,
     sessionID: "ses_1",
@@ -65,7 +69,11 @@ beforeEach(() => {
     reached: async () => contact,
   }
   const session = { id: "ses_far", skew: 0 }
-  const server = { leave: async () => {}, sessionOf: async () => session }
+  const server = {
+    leave: async () => {},
+    sessionOf: async () => (lists ? session : undefined),
+    lastMessage: async () => (hasSession ? {} : undefined),
+  }
   const machine = {
     name: "big",
     settings: { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" },
@@ -184,6 +192,15 @@ test("what a run has changed so far is told, and a later run that changes nothin
   expect(await place.isUntouched(ID, user.top)).toBe(false)
   reaches = false
   await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
+})
+
+test("a later run finds its session though the server there lists none, and says so where it is gone", async () => {
+  await enter()
+  await place.putAway(ID, user.top)
+  lists = false
+  expect(await enter({ again: true })).toMatchObject({ directory: user.top })
+  hasSession = false
+  await expect(enter({ again: true })).rejects.toThrow("on big no longer exists, so it cannot be resumed")
 })
 
 test("without contact nothing is taken for done", async () => {

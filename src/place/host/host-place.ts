@@ -277,6 +277,9 @@ export class HostPlace implements Place {
     const { taskID, title, agent, rules = [] } = stub
     const known = await server.sessionOf(folder, taskID)
     if (known) return known
+    // A server under load has been seen to list none for a folder that was made anew: the session itself answers.
+    const kept = again ? stub.far?.session : undefined
+    if (kept && (await server.lastMessage(kept.id))) return kept
     if (again)
       throw new CallError(
         `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
