@@ -45,9 +45,11 @@ const told = async () => (await notified(host, session, 1, 120_000))[0]
 test("a ladder is won by its second rung, which reads what became of the first, and merged once", async () => {
   user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit("before")
   const asked: string[] = []
-  model.use(({ sessionID, firstUser, sinceUser }) => {
+  model.use(({ sessionID, firstUser, lastUser, sinceUser }) => {
     if (sessionID === session || !firstUser.includes("MEND-IT")) return undefined
     if (sinceUser.length > 0) return { text: "done" }
+    if (lastUser.includes("AND-A-TITLE"))
+      return { tools: [{ name: "bash", args: { command: "echo Sums > title.txt", description: "works" } }] }
     asked.push(firstUser)
     const word = asked.length === 1 ? "nearly" : "right"
     return { tools: [{ name: "bash", args: { command: `echo ${word} > sum.txt`, description: "works" } }] }
@@ -74,7 +76,16 @@ test("a ladder is won by its second rung, which reads what became of the first, 
   const list = (await callTool(host, model, session, "superagents_list", {})).output ?? ""
   expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
   expect(list).toContain("1 valid, 1 failed of 2")
-}, 180_000)
+  const before = await children()
+  await callTool(host, model, session, "superagents_task", { resume: id, prompt: "AND-A-TITLE" }, { timeout: 90_000 })
+  const again = (await notified(host, session, 2, 120_000))[1]
+  expect(again?.visible).toContain("Resume #1 completed")
+  expect(again?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)
+  expect(again?.hidden).toContain("Merged into your files, uncommitted.")
+  expect(readFileSync(join(host.directory, "title.txt"), "utf8")).toBe("Sums\n")
+  expect(asked).toHaveLength(2)
+  expect(await children()).toBe(before)
+}, 300_000)
 
 test("tries without a check are refused, and nothing is launched", async () => {
   const { error } = await task({ prompt: "X", tries: 3 })
