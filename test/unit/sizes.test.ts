@@ -15,8 +15,10 @@ const LONG = [
   "src/board/board.ts",
   "src/board/scheduler.ts",
   "src/engine/conductor/conductor.ts",
+  "src/delivery/outbox.ts",
   "src/host/opencode/host.ts",
   "src/place/host/far-host.ts",
+  "src/place/host/host-place.ts",
   "src/place/host/link.ts",
   "src/terminal/board-source.ts",
 ]
