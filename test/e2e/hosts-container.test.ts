@@ -1,6 +1,9 @@
+import { randomBytes } from "node:crypto"
+import { rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { lacksContainers, startContainer } from "../support/container.ts"
-import { callTool, openSession } from "../support/drive.ts"
+import { DISK_MB, lacksContainers, startContainer } from "../support/container.ts"
+import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -49,5 +52,29 @@ test("a task works in a container, and its work comes home", async ({ skip }) =>
   expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files")
   // The project here is not to be seen there.
   expect(user.state()["where.txt"]).toBe(`644 ${Buffer.from("box\n").toString("base64")}`)
-  expect(far.folders()).toEqual([])
+  expect(container.files()).toBe("")
 }, 240_000)
+
+test("a disk that is full there is told, nothing is left, and there is room for the next", async ({ skip }) => {
+  skip(problem !== undefined, problem)
+  const user = new Repository(host.directory)
+  const session = await openSession(host)
+  model.reset()
+  model.use(({ sessionID, firstUser }) =>
+    sessionID !== session && firstUser.startsWith("FULL") ? { text: "done: FULL" } : undefined,
+  )
+  const launch = (description: string) => {
+    const task = { description, prompt: "FULL", agent: "general", place: "box" }
+    return callTool(host, model, session, "superagents_task", task, { timeout: 90_000 })
+  }
+  writeFileSync(join(host.directory, "large.bin"), randomBytes(2 * DISK_MB * 1_000_000))
+  launchedFrom(await launch("large"))
+  const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 120_000)
+  expect(hidden).toMatch(/The disk of box is full: .*No space left on device. Make room there, then try again./)
+  rmSync(join(host.directory, "large.bin"))
+  user.commit("small again")
+  launchedFrom(await launch("small"))
+  const [, { hidden: second } = { hidden: "" }] = await notified(host, session, 2, 120_000)
+  expect(second).toContain("done: FULL")
+  await eventually(() => container.files() === "", { timeout: 30_000, message: () => container.files() })
+}, 300_000)

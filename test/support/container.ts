@@ -7,6 +7,9 @@ import { BINARY } from "./server-process.ts"
 /** Folders of this machine that a container has, too, and may only read. */
 const SHARED = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"].filter((path) => existsSync(path))
 
+/** What a container has for the files of its tasks. */
+export const DISK_MB = 4
+
 /** Why no container can be made here; undefined where one can. */
 export const lacksContainers = (): string | undefined => {
   try {
@@ -25,6 +28,8 @@ export const lacksContainers = (): string | undefined => {
 export const startContainer = async (root: string, env: Readonly<Record<string, string | undefined>>) => {
   const at = join(root, "container")
   mkdirSync(at)
+  const files = join(root, "cache/opencode-superagents")
+  mkdirSync(files, { recursive: true })
   const mounts = SHARED.flatMap((path) => [`mkdir -p '${at}${path}'`, `mount --rbind -o ro '${path}' '${at}${path}'`])
   const script = [
     "set -e",
@@ -35,6 +40,7 @@ export const startContainer = async (root: string, env: Readonly<Record<string, 
     `mount -t proc none '${at}/proc'`,
     `mount --rbind /dev '${at}/dev'`,
     `mount --bind '${root}' '${at}${root}'`,
+    `mount -t tmpfs -o size=${DISK_MB}m none '${at}${files}'`,
     `cp '${BINARY}' '${at}/opt/opencode'`,
     "hostname box",
     `exec chroot '${at}' sh -c 'echo up; exec sleep 100000'`,
@@ -56,6 +62,11 @@ export const startContainer = async (root: string, env: Readonly<Record<string, 
   chmodSync(command, 0o755)
   return {
     command: [command],
+    /** What is there of tasks: their folders, and what was being sent. */
+    files: () =>
+      execFileSync(command, [`cd '${files}' && find . -path '*/work/*' -prune -print -o -name '*.bundle' -print`], {
+        encoding: "utf8",
+      }),
     /** All that runs in it goes with its first process. */
     stop: () => {
       init.kill("SIGKILL")

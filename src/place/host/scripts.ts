@@ -49,7 +49,7 @@ export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = f
   const bundle = quoted(`${rooms.room}/${taskID}.bundle`)
   const have = `refs/have/${taskID}`
   const take = [
-    `cat >${bundle} || exit 1`,
+    `cat >${bundle} || { rm -f ${bundle}; exit 1; }`,
     ...(shallow.length > 0
       ? [
           `printf '%s\\n' ${shallow.join(" ")} | cat - shallow 2>/dev/null | sort -u >shallow.new && mv shallow.new shallow`,
