@@ -337,7 +337,7 @@ describe("a person", () => {
   test("is asked for from a thread alone, and the state says so until they write there", async () => {
     const session = await openSession(host)
     const outside = callBoard(host, model, session, "notify_user", { message: "hello" })
-    await expect(outside).rejects.toThrow("from the thread of an open task alone")
+    await expect(outside).rejects.toThrow("Only the thread of an open task can notify a person")
     model.use((request) => {
       if (!taskOf(request)) return undefined
       return request.sinceUser.length === 0 && request.lastUser.includes("Work on the task")

@@ -1,5 +1,6 @@
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
@@ -11,7 +12,6 @@ import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { keepValue } from "../../src/results/keep.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
-import { eventually } from "./eventually.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
@@ -19,6 +19,7 @@ import { FakeHost } from "./fake-host.ts"
 import type { FakeScript } from "./fake-turn.ts"
 
 const REAL_LIMIT_MS = 50_000
+const LOOK_MS = 10
 
 export type RigOptions = {
   options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
@@ -142,16 +143,16 @@ export class Rig {
   }
 
   /**
-   * The same where a real process or worker has to answer first (git, a check, a validator): the fake clock goes on
-   * beside the real one, in steps of 10 ms.
+   * The same where something real has to answer first (git, a check, a validator, a file): the fake clock goes on
+   * beside the real one, by `step` ms every 10 ms.
    */
-  endedBeside(id: string): Promise<Task> {
-    const look = async () => {
-      await this.clock.advance(10)
+  async endedBeside(id: string, step = LOOK_MS): Promise<Task> {
+    for (const deadline = performance.now() + REAL_LIMIT_MS; ; await sleep(LOOK_MS)) {
+      await this.clock.advance(step)
       const task = this.task(id)
-      return !isActive(task) && task.delivery.state === "confirmed" && task
+      if (!isActive(task) && task.delivery.state === "confirmed") return task
+      if (performance.now() > deadline) throw new Error(`not ended within ${REAL_LIMIT_MS} ms: ${task.status}`)
     }
-    return eventually(look, { timeout: REAL_LIMIT_MS })
   }
 
   /** The notifications in a session, oldest first. */

@@ -235,7 +235,7 @@ describe("a wrong call", () => {
     ],
     ["add_resource", { task_id: "1", type: "url", value: "nowhere" }, "must be a URL"],
     ["remove_resource", { task_id: "1", index: 0 }, "it has no resources"],
-    ["notify_user", { message: "hi" }, "from the thread of an open task alone"],
+    ["notify_user", { message: "hi" }, "Only the thread of an open task can notify a person"],
   ])("of %s with %j says what was expected", async (name, args, text) => {
     await rig.call("create_task", { title: "one", steps: [{ title: "a" }, { title: "b" }] })
     await rig.call("create_task", { title: "two", status: "draft" })
