@@ -42,21 +42,24 @@ const openLane = async (clock: string) => {
     clock === "+0" || !FAKE_TIME ? {} : { LD_PRELOAD: FAKE_TIME, FAKETIME: clock, DONT_FAKE_MONOTONIC: "1" }
   const far = await startFar(model, env)
   const sshd = lacksSshd() ? undefined : await startSshd(far, model)
+  const closeFar = async () => {
+    sshd?.stop()
+    await far.stop()
+    await model.close()
+  }
   const way = sshd ? { ssh: "big" } : { command: far.command }
   const hosts = { big: { ...way, unattended: 600_000 } }
   const path = sshd && { env: { PATH: sshd.path } }
-  const host = await startPlugged(model, { hosts, toasts: false }, path)
+  const host = await startPlugged(model, { hosts, toasts: false }, path).catch(async (error) => {
+    await closeFar()
+    throw error
+  })
   const line = sshd ? { set: sshd.set, kill: sshd.kill, clients: sshd.clients } : lineOf(far)
   const stop = async () => {
     await host.stop()
     // Whoever carried the connection ends with it.
-    await eventually(() => line.clients().length === 0 && far.transports().length === 0, { timeout: 15_000 }).finally(
-      async () => {
-        sshd?.stop()
-        await far.stop()
-        await model.close()
-      },
-    )
+    const areGone = () => line.clients().length === 0 && far.transports().length === 0
+    await eventually(areGone, { timeout: 15_000 }).finally(closeFar)
   }
   return { model, far, host, line, clock, user: new Repository(host.directory), sessions: [] as string[], stop }
 }
