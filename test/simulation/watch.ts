@@ -153,7 +153,7 @@ export class Watch {
     this.#checkCircles()
     const { clock, story } = this.#world
     const now = clock.now()
-    if (this.isHeld) this.#troubleAt = now
+    if (this.isHeld) this.#troubleAt = Math.max(this.#troubleAt, now)
     const task = manager.taskIn(sessionID)?.task
     const isSilenced = this.#silenced.has(sessionID) && !this.stoppedLate.has(sessionID)
     if (isSilenced && now > this.#troubleAt + SETTLING_MS)
