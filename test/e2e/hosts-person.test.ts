@@ -206,7 +206,7 @@ test("a task that was cleared without contact is stopped and put away there by t
 test("a guarded file is guarded there, too", async () => {
   user.write("a.txt", "one\n").write("locked.txt", "one\n").commit()
   agent("GUARDED", bash("echo two >a.txt; echo two >locked.txt"))
-  const { id } = await launch("GUARDED", { check: "true", guard: "locked.txt" })
+  const { id } = await launch("GUARDED", { check: "true", guard: ["locked.txt"] })
   await told()
   expect(await output(id)).toContain("it changed what it may not: locked.txt")
 }, 180_000)
