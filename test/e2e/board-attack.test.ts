@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { boardFolder, byHand, callBoard, idIn, keptBoard, saidIn, stored, taskOf } from "../support/board.ts"
 import { ask, eventually, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 /** The board turned against its user: an agent that may only write files, and a repository that brings a board along. */
@@ -35,15 +35,17 @@ afterAll(async () => {
 beforeEach(() => {
   model.reset()
   rmSync(join(boardFolder(host), "tasks.json"), { force: true })
+  rmSync(join(host.directory, "owned"), { force: true })
 })
 
 const SHELL = { tools: [{ name: "bash", args: { command: "touch owned", description: "Own it" } }] }
-/** Whoever works on a task of the board does what it says. */
+/** Whoever works on a task of the board that says so does what it says. */
 const obey = () =>
   model.use((request) => {
     if (taskOf(request) === undefined && !request.lastUser.includes("Work on the task")) return undefined
-    return saidIn(request) > 0 ? { text: "Done." } : SHELL
+    return saidIn(request) > 0 || !isTold(request) ? { text: "Done." } : SHELL
   })
+const isTold = (request: ModelRequest) => JSON.stringify(request.messages).includes("touch owned")
 
 const runs = () => model.requests.filter(({ lastUser }) => lastUser.includes("Work on the task"))
 const wasOwned = (folder = host.directory) => existsSync(join(folder, "owned"))
@@ -145,6 +147,7 @@ test("a child without a shell that changes what an active task of build says sta
   const started = runs().length
   await twoRoundsMore()
   expect(runs()).toHaveLength(started)
+  expect(runs().filter(isTold)).toEqual([])
   expect(wasOwned()).toBe(false)
   await byHand(host, { type: "cancel", id, by: { kind: "user" } })
 })
