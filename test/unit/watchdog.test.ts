@@ -40,6 +40,19 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 const demand = (given: Given = {}) => demandOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
+test("a last word's time stands still with its task's, but for the purse's: that is the wall's", () => {
+  const task = taskOf({ run: { startedAt: 1000, timeout: 0, stillSince: 1500 } })
+  const endOf = (code: "purse" | "budget") =>
+    dueAt(
+      watched({
+        task,
+        limits: { lastWord: 500 },
+        progress: { lastWord: { state: "told", at: 1200, reason: { code, text: "" } } as LastWord },
+      }),
+    )
+  expect([endOf("budget"), endOf("purse")]).toEqual([Number.POSITIVE_INFINITY, 1700])
+})
+
 describe("a run is stopped", () => {
   test("at its time limit, counted from admission, and told which limit that was", () => {
     const limits = { taskTimeout: 2000 }
