@@ -45,18 +45,11 @@ export const fetchOver =
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }
       const enqueue = within(MOST_ANSWER_BYTES, (chunk) => body?.enqueue(chunk))
-      let refused = false
-      const data = (chunk: Uint8Array) => {
-        if (refused) return
-        try {
-          enqueue(chunk)
-        } catch (error) {
-          // Nobody reads it any more, or it is too much.
-          refused = true
-          ended(() => body?.error(error))
-          stop.abort()
-        }
-      }
+      // Nobody reads it any more, or it is too much.
+      const data = untilRefused(enqueue, (error) => {
+        ended(() => body?.error(error))
+        stop.abort()
+      })
       const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
       link.call(order, { input, signal: stop.signal, receiver: { head, data } }).then(
         ({ problem }) => {
@@ -82,6 +75,20 @@ function ended(close: () => void): void {
   }
 }
 
+/** Hands on what comes until `take` throws: `refused` hears why, and of the rest nothing is handed on. */
+function untilRefused(take: (chunk: Uint8Array) => void, refused: (error: unknown) => void) {
+  let isOver = false
+  return (chunk: Uint8Array): void => {
+    if (isOver) return
+    try {
+      take(chunk)
+    } catch (error) {
+      isOver = true
+      refused(error)
+    }
+  }
+}
+
 /** What a command on a host printed, and how it ended. */
 export type Ran = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
 
@@ -101,15 +108,10 @@ export async function runOver(link: Pick<Link, "call">, line: string, options: R
   let errors = ""
   const stop = new AbortController()
   let refused: unknown
-  const data = (body: Uint8Array) => {
-    if (refused) return
-    try {
-      take(body)
-    } catch (error) {
-      refused = error
-      stop.abort()
-    }
-  }
+  const data = untilRefused(take, (error) => {
+    refused = error
+    stop.abort()
+  })
   const receiver = {
     data,
     errors: (body: Uint8Array) => {
