@@ -235,28 +235,32 @@ test("a cancel stops all of them, and keeps what they had", async () => {
   expect(bench.leftovers()).toEqual([])
 })
 
-describe("after a crash", () => {
-  /** The process dies at the first call like this, and another one takes over. */
-  async function killedAt(call: (method: string, about: unknown) => boolean): Promise<void> {
-    let dead = false
-    rig.host.onCall = (method, _session, about) => {
-      if (dead || !call(method, about)) return undefined
-      dead = true
-      return "crash"
-    }
-    await eventually(
-      async () => {
-        await rig.clock.advance(10)
-        return dead
-      },
-      { timeout: 30_000 },
-    )
-    rig.restart()
-    furnish(rig)
-    await rig.manager.recover()
-    await rig.manager.ready(rig.parent)
+/** The process dies at the first call like this, which `begin` may lead to, and another one takes over. */
+async function killedAt(
+  call: (method: string, about: unknown) => boolean,
+  begin: () => Promise<unknown> = async () => {},
+): Promise<void> {
+  let dead = false
+  rig.host.onCall = (method, _session, about) => {
+    if (dead || !call(method, about)) return undefined
+    dead = true
+    return "crash"
   }
+  await begin()
+  await eventually(
+    async () => {
+      await rig.clock.advance(10)
+      return dead
+    },
+    { timeout: 30_000 },
+  )
+  rig.restart()
+  furnish(rig)
+  await rig.manager.recover()
+  await rig.manager.ready(rig.parent)
+}
 
+describe("after a crash", () => {
   test("without a winner on record it is told as interrupted, and a resume goes on from the same files", async () => {
     let attempt = 0
     agents((nth, folder) => {
@@ -396,24 +400,10 @@ describe("a resume of what was won", () => {
     await rig.manager.recover()
     await rig.manager.ready(rig.parent)
     await rig.endedBeside(id)
-    let dead = false
-    rig.host.onCall = (method) => {
-      if (dead || method !== "prompt") return undefined
-      dead = true
-      return "crash"
-    }
-    await rig.manager.resume(id, { prompt: "A title." }, rig.caller)
-    await eventually(
-      async () => {
-        await rig.clock.advance(10)
-        return dead
-      },
-      { timeout: 30_000 },
+    await killedAt(
+      (method) => method === "prompt",
+      () => rig.manager.resume(id, { prompt: "A title." }, rig.caller),
     )
-    rig.restart()
-    furnish(rig)
-    await rig.manager.recover()
-    await rig.manager.ready(rig.parent)
     const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
     expect(rig.notices().at(-1)?.hidden).toContain(`superagents_task(resume="${id}", prompt) asks the try that had won`)
