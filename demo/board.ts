@@ -1,7 +1,7 @@
 import { archived, blockOf, boardFile, call, historyFile, taskOf } from "../test/support/board.ts"
 import type { Host } from "../test/support/host.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
-import { PLUGIN, perform, type Stage } from "./stage.ts"
+import { perform, type Stage } from "./stage.ts"
 
 /**
  * The demo's second act: a task of the board with three steps, one of them a subtask of another agent, done by the
@@ -79,9 +79,7 @@ async function follow(stage: Stage, host: Host): Promise<void> {
 await perform(
   () => play,
   async (stage) => {
-    const host = await stage.open("Starting OpenCode with the board, in a throw-away project.", {
-      plugin: [[PLUGIN, { board: {} }]],
-    })
+    const host = await stage.openBoard()
     await stage.ask(host, PROMPT)
     await follow(stage, host)
     const guide = await archived(host, "1", LIMIT_MS)

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { blockOf, boardFolder, call, taskOf } from "../test/support/board.ts"
 import type { Host } from "../test/support/host.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
-import { PLUGIN, perform, type Stage } from "./stage.ts"
+import { perform, type Stage } from "./stage.ts"
 
 /**
  * The demo's fifth act: a night in half a minute. Three tasks of the board are worked off from a purse, the provider is
@@ -88,9 +88,7 @@ function follow(stage: Stage, host: Host): Promise<string> {
 await perform(
   () => play,
   async (stage) => {
-    const host = await stage.open("Starting OpenCode with the board, in a throw-away project.", {
-      plugin: [[PLUGIN, { board: {} }]],
-    })
+    const host = await stage.openBoard()
     await stage.ask(host, PROMPT)
     const text = await follow(stage, host)
     stage.tell("The report, in the project's .opencode/tasks/reports:")

@@ -48,6 +48,11 @@ export class Stage {
     return host
   }
 
+  openBoard(): Promise<Host> {
+    const plugin: HostOptions["plugin"] = [[PLUGIN, { board: {} }]]
+    return this.open("Starting OpenCode with the board, in a throw-away project.", { plugin })
+  }
+
   /** The user asks in a new session; returns its id. */
   async ask(host: Host, prompt: string): Promise<string> {
     const sessionID = await openSession(host, { title: "Demo" })
