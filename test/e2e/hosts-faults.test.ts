@@ -76,35 +76,25 @@ const lineOf = (far: Far) => ({
 
 const signal = (host: Host, name: NodeJS.Signals) => process.kill(host.pid, name)
 
-/** What may happen to a task while it works; true where its run may not complete. */
-const FAULTS: Readonly<Record<string, (lane: Lane, random: Random) => Promise<boolean>>> = {
-  async "packets dropped"({ line }, random) {
-    line.set("dropped")
-    await pause(1000 + random.below(39_000))
+/** Happens to a task while it works; true where its run may not complete. */
+type Fault = (lane: Lane, random: Random) => Promise<boolean>
+
+/** The way is like this for `least` ms and up to `more` longer; `isNew`: for those alone who come after that. */
+const wayIs =
+  (to: Line, least: number, more: number, isNew = false): Fault =>
+  async ({ line }, random) => {
+    line.set(to)
+    if (isNew) line.kill()
+    await pause(least + random.below(more))
     line.set("open")
     return false
-  },
-  async refused({ line }, random) {
-    line.set("refused")
-    line.kill()
-    await pause(1000 + random.below(10_000))
-    line.set("open")
-    return false
-  },
-  async hangs({ line }, random) {
-    line.set("hangs")
-    line.kill()
-    await pause(1000 + random.below(20_000))
-    line.set("open")
-    return false
-  },
-  async slow({ line }, random) {
-    line.set("slow")
-    line.kill()
-    await pause(5000 + random.below(10_000))
-    line.set("open")
-    return false
-  },
+  }
+
+const FAULTS: Readonly<Record<string, Fault>> = {
+  "packets dropped": wayIs("dropped", 1000, 39_000),
+  refused: wayIs("refused", 1000, 10_000, true),
+  hangs: wayIs("hangs", 1000, 20_000, true),
+  slow: wayIs("slow", 5000, 10_000, true),
   async "transport killed"({ line }) {
     line.kill()
     return false
