@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process"
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -7,6 +6,7 @@ import { fetchHome, removeThere, send, settleIncoming, type There } from "../../
 import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
 import { checkoutOf } from "../../src/place/worktree/checkout.ts"
 import { readRef, writeRefs } from "../../src/place/worktree/refs.ts"
+import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -24,23 +24,8 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-/** Runs a line as a host does, in an environment of its own. */
-const runThere = (line: string, { input, take }: RunOptions = {}, env: Record<string, string> = {}): Promise<Ran> =>
-  new Promise((resolve, reject) => {
-    const child = spawn("/bin/sh", ["-c", line], { cwd: far, env: { PATH: process.env.PATH, HOME: far, ...env } })
-    const out: Uint8Array[] = []
-    let errors = ""
-    child.stdout.on("data", (chunk) => (take ? take(chunk) : out.push(chunk)))
-    child.stderr.on("data", (chunk) => (errors += chunk))
-    child.stdin.on("error", () => {})
-    child.on("error", reject)
-    child.on("close", (code) => resolve({ code, out: Buffer.concat(out), errors }))
-    const feed = async () => {
-      for await (const chunk of (input as AsyncIterable<Uint8Array>) ?? []) child.stdin.write(chunk)
-      child.stdin.end()
-    }
-    void feed()
-  })
+const runThere = (line: string, options?: RunOptions, env?: Record<string, string>): Promise<Ran> =>
+  runIn(far, line, options, env)
 
 const there = (run: There["run"] = runThere): There => ({ name: "big", run, rooms: roomsIn(join(far, "cache"), "key") })
 

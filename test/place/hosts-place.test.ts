@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process"
 import { existsSync, mkdirSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
@@ -8,6 +7,7 @@ import { HostPlace } from "../../src/place/host/host-place.ts"
 import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
 import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
 import { type Stub, stubOf } from "../../src/place/host/stub.ts"
+import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -23,23 +23,8 @@ let fails: RegExp | undefined
 let lists: boolean
 let hasSession: boolean
 
-const run = (line: string, { input, take }: RunOptions = {}): Promise<Ran> =>
-  new Promise((resolve, reject) => {
-    if (fails?.test(line)) return reject(new Error("cut"))
-    const child = spawn("/bin/sh", ["-c", line], { cwd: far, env: { PATH: process.env.PATH, HOME: far } })
-    const out: Uint8Array[] = []
-    let errors = ""
-    child.stdout.on("data", (chunk) => (take ? take(chunk) : out.push(chunk)))
-    child.stderr.on("data", (chunk) => (errors += chunk))
-    child.stdin.on("error", () => {})
-    child.on("error", reject)
-    child.on("close", (code) => resolve({ code, out: Buffer.concat(out), errors }))
-    const feed = async () => {
-      for await (const chunk of (input as AsyncIterable<Uint8Array>) ?? []) child.stdin.write(chunk)
-      child.stdin.end()
-    }
-    void feed()
-  })
+const run = (line: string, options?: RunOptions): Promise<Ran> =>
+  fails?.test(line) ? Promise.reject(new Error("cut")) : runIn(far, line, options)
 
 beforeEach(() => {
   bench = new Bench()
