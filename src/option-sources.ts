@@ -66,7 +66,7 @@ const withLower: Rule = (own, theirs) => {
   return { ...other, max: Math.min(mine.max, other.max) }
 }
 
-/** What wraps a function of the host's, only who would have it so does: not a project against its user's word. */
+/** The exact gate wraps a function of the host's: no project turns it on against its user's word. */
 const notExact: Rule = (own, theirs) => (theirs === "exact" ? own : theirs)
 
 type Group = "fork" | "each" | "worktree" | "board" | "web"

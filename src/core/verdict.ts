@@ -172,7 +172,7 @@ function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usa
 export const keptTodos = (messages: readonly Message[]): boolean =>
   messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.keepsTodos))
 
-/** The time of the newest sign that answers are; 0 where there is none. What it is told is no sign of it. */
+/** When a session last showed by an answer that it works; 0 where it has none. What it is told is no such sign. */
 export const lastSignIn = (messages: readonly Message[]): number =>
   messages.reduce(
     (latest, { role, createdAt, completedAt = 0 }) =>

@@ -18,7 +18,10 @@ export type SenderPorts = {
   readonly silence: (parentID: string) => Promise<void>
 }
 
-/** Brings one message to a parent: as whom, so that a parent that is stopped meanwhile stays stopped, and seen there. */
+/**
+ * Brings one message to a parent: speaks as who speaks there, keeps a parent stopped that was stopped meanwhile, and sees
+ * that the message is there.
+ */
 export class Sender {
   readonly #ports: SenderPorts
   readonly #pauses: Pauses

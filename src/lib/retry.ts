@@ -2,7 +2,7 @@ import { type Clock, HostError } from "../core/ports.ts"
 
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
-/** The same for what nobody waits for, and nobody else would ever do. */
+/** The same where nobody waits for the call, and nobody else would ever make it. */
 export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
 
 /**

@@ -126,7 +126,7 @@ export class Queue {
     const many = this.#admissible([...before, ...next]).filter((task) => next.includes(task)).length
     const [first] = next
     if (many > 0 || !first || before.some(({ part }) => part?.of === team.id)) return many
-    // Where its model is closed one waits like any launch: by nobody else would be seen whether that has opened.
+    // Where its model is closed, one waits like any launch: nobody else would see whether it has opened.
     return isClosed(team) && this.#admissible([...before, first], first.id).includes(first) ? 1 : 0
   }
 

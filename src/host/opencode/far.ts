@@ -15,7 +15,7 @@ const KEY = "superagentsHost"
 /** A folder there is one task's: it has a session, and those that it was forked into. */
 const MOST_SESSIONS = 100
 
-/** Pages of messages, and open questions, that are read: more there is none of in a session of ours. */
+/** Most pages of messages, and most open questions, that are read: no session of ours has more. */
 const MOST_PAGES = 400
 const MOST_ASKS = 20
 

@@ -74,7 +74,7 @@ export class OpencodeHost implements Host {
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   #toasted: Promise<unknown> = Promise.resolve()
-  /** What providers answer to refuse; undefined where nobody reads it. */
+  /** Providers' refusals, as they go by; undefined where nobody reads them. */
   answers: Answers | undefined
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
