@@ -83,8 +83,6 @@ export type Closing = {
   readonly task: Task
   readonly ending: Ending
   readonly how: Circumstances
-  /** The session's messages since the prompt, once it is quiet; none where it never began. */
-  readonly messages?: readonly Message[]
   /** When the record has to have the end: before anything is told, some time, never; once more, after a crash. */
   readonly write: "now" | "soon" | "never" | "again"
   /** Writes under way that come before it is told. */

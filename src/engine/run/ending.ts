@@ -1,5 +1,5 @@
 import { NO_RECEIPT } from "../../core/receipt.ts"
-import { type Ending, NO_FIGURES, type Outcome, type Reason, type Task } from "../../core/task.ts"
+import type { Ending, Outcome, Reason, Task } from "../../core/task.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
 import { factsOf } from "../../core/verdict.ts"
 import { tail } from "../../lib/text.ts"
@@ -31,7 +31,7 @@ export function end(run: ActiveRun, ending: Ending, how: Circumstances, world: W
   const { task, now } = world
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
-  const outcome = outcomeOf(run, task, ending, how)
+  const outcome = outcomeOf(run, ending, how)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
   const began = !UNASKED.includes(run.stage)
   const write = how.silent ? "never" : ending.proven ? "soon" : "now"
@@ -74,7 +74,7 @@ export function reopened(task: Task, now: number): Step {
   const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
   const ending: Ending = { type, reason: outcome?.reason }
   const how = { maybeTold: true }
-  const closing: Closing = { task, ending, how, messages: [], write: "again", writes: 0, posted: false, told: false }
+  const closing: Closing = { task, ending, how, write: "again", writes: 0, posted: false, told: false }
   const merge = merges(task, ending)
   const run = { ...newRun(task, merge ? "merging" : "leaving", now), closing, outcome }
   return { run, commands: [{ do: "leave", task, merge }] }
@@ -83,44 +83,39 @@ export function reopened(task: Task, now: number): Step {
 const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
 
 /** Its session does nothing any more, and what it left is known. */
-export const quiet: Handler<"quiet"> = (run, { messages }, world) => {
+export const quiet: Handler<"quiet"> = (run, { messages }) => {
   const { closing } = run
   if (!closing) return stay(run)
   const { task, ending, how } = closing
-  const outcome = outcomeOf(run, task, ending, { ...how, messages })
-  const next = { ...run, outcome, closing: { ...closing, messages } }
-  if (!task.place && !task.team) return finish(next, world)
+  const outcome = outcomeOf(run, ending, { ...how, messages })
+  const next = { ...run, outcome }
+  if (!task.place && !task.team) return finish(next)
   const merge = merges(task, ending)
   const commands: readonly Command[] = [{ do: "leave", task: { ...task, outcome }, merge }]
   return { run: merge ? moved(next, "merging") : next, commands }
 }
 
 /** Its place is put away, its work brought home where that was asked for. */
-export const left: Handler<"left"> = (run, { found, check = run.check }, world) => {
+export const left: Handler<"left"> = (run, { found, check = run.check }) => {
   const { outcome } = run
-  return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } }, world)
+  return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
 }
 
-function finish(run: ActiveRun, world: World): Step {
+function finish(run: ActiveRun): Step {
   const { closing, generation } = run
   if (!closing) return stay(run)
   const outcome = withCheck(run)
-  const learned = closing.write !== "again" || outcome !== closing.task.outcome
-  // What came of its check no message tells: that is written before it is told.
-  const writes =
-    closing.write === "again"
-      ? learned
-      : closing.write === "now" && (outcome?.receipt?.check ?? outcome?.value) !== undefined
+  // What came of its check no message tells, and after a crash nothing may: that is written before it is told.
+  const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
+  const writes = closing.write === "again" || (closing.write === "now" && untold)
   const commands: readonly Command[] = [
-    ...(outcome && learned
-      ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const]
-      : []),
+    ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
     { do: "freed" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
     ...(closing.write === "soon" ? [{ do: "write", later: true } as const] : []),
   ]
   const next = { ...moved(run, "telling"), outcome, closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) } }
-  const { run: rest, commands: more } = post(next, world)
+  const { run: rest, commands: more } = post(next)
   return { run: rest, commands: [...commands, ...more] }
 }
 
@@ -139,7 +134,7 @@ export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
 const winnerOf = ({ team }: Task): string | undefined => (team?.kind === "tries" ? team.winner : undefined)
 
 /** Has its parent told, once all that comes before is done. */
-function post(run: ActiveRun, _world?: World): Step {
+function post(run: ActiveRun): Step {
   const { closing, outcome } = run
   if (run.stage !== "telling" || !closing || closing.posted || closing.writes > 0) return settle(run)
   const task = { ...closing.task, outcome }
@@ -155,7 +150,7 @@ export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
   // Who has won stands in the record: now the rest may follow.
   if (run.stage === "leading") return winnerOf(world.task) ? end(run, { type: "completed" }, {}, world) : stay(run)
-  return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }, world) : stay(run)
+  return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
 
 export const told: Handler<"told"> = (run) =>
@@ -175,22 +170,19 @@ const settle = (run: ActiveRun): Step =>
   run.stage === "telling" && run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** What is known of a run: from its messages where there are any, else from what was heard of it. */
-function outcomeOf(run: ActiveRun, task: Task, ending: Ending, how: Circumstances): Outcome {
-  const outcome = knownOf(run, task, ending, how)
+function outcomeOf(run: ActiveRun, ending: Ending, how: Circumstances): Outcome {
+  const outcome = knownOf(run, ending, how)
   // What it has done since contact was lost nobody knows.
   return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
 }
 
-function knownOf(run: ActiveRun, task: Task, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
+function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
   const { reason, note, saidLastWord } = ending
-  const unanswered = task.outcome?.unanswered ?? run.unanswered
+  const { unanswered, told } = run
   const known = { reason, note, saidLastWord, openTodos, ...(unanswered.length > 0 && { unanswered: [...unanswered] }) }
   if (messages.length > 0) return { ...known, ...factsOf(messages) }
-  const { calls, usage, recentTools } = run.told
-  const heard = task.outcome ?? { ...NO_FIGURES, toolCalls: calls.size, usage, recentTools }
-  const { toolCalls } = heard
-  const rest = { usage: heard.usage, recentTools: heard.recentTools, filesChanged: [], moreFiles: 0 }
-  return { ...known, toolCalls, ...rest }
+  const { calls, usage, recentTools } = told
+  return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 
 /** The end that a limit, or a failure of the host, brings about. */

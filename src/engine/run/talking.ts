@@ -95,7 +95,6 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
 
 /** These messages are there: what is made of the run now counts them in. */
 export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun => {
-  if (run.words.length === 0) return run
   const ids = new Set(messages.map(({ id }) => id))
   return { ...run, words: run.words.map((word) => (ids.has(word.id) ? { ...word, expected: false } : word)) }
 }

@@ -1,0 +1,368 @@
+import { describe, expect, test } from "vitest"
+import type { Ending, Outcome, Task } from "../../src/core/task.ts"
+import type { ActiveRun, Circumstances, Closing } from "../../src/engine/run/active-run.ts"
+import { reopened } from "../../src/engine/run/ending.ts"
+import type { Input } from "../../src/engine/run/inputs.ts"
+import { step } from "../../src/engine/run/step.ts"
+import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import {
+  answer,
+  asked,
+  at,
+  BILLED,
+  command,
+  NOTHING_DONE,
+  NOW,
+  QUEUED,
+  type Scene,
+  wordOf,
+} from "../support/machine.ts"
+import { askOf, deliveryOf, taskOf } from "../support/tasks.ts"
+
+/** How a run ends: what is commanded, what is written when, and when its parent is told. */
+
+const place = { kind: "worktree", folder: "/", merge: false } as const
+const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
+const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
+const completed = { type: "completed", proven: true } as const
+const end = (ending: Ending = cancelled, how: Circumstances = {}): Input => ({ type: "end", ending, how })
+const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
+const quiet = (messages = [asked(), answer()]): Input => ({ type: "quiet", messages })
+/** What was heard of a run by events. */
+const HEARD = { ...NOTHING_TOLD, calls: new Map([["msg_a call_1", true]]), usage: BILLED, recentTools: ["read"] }
+
+describe("an end", () => {
+  const timeOf = (scene: Scene, at_: number | undefined, stage: Parameters<typeof at>[0] = "working") => {
+    const event = command(at(stage, scene).takes(end({ ...cancelled, at: at_ })).commands, "end")?.event
+    return event && "at" in event ? event.at : undefined
+  }
+
+  test("is at the time of its last message, now where it has none, and never before it began", () => {
+    expect(timeOf({}, NOW - 500)).toBe(NOW - 500)
+    expect(timeOf({}, undefined)).toBe(NOW)
+    expect(timeOf({}, 5)).toBe(NOW - 1000)
+    expect(timeOf({ task: { run: QUEUED } }, 5, "queued")).toBe(5)
+  })
+
+  test("goes through the door as that of its own run, with what its parent is owed for it", () => {
+    const delivery = (how: Circumstances) => deliveryOf({ wake: how.wake ?? true })
+    const scene = { task: { run: { generation: 3 } }, world: { delivery } }
+    const how = { wake: false, openTodos: 2 }
+    const { commands, run } = working({}, scene).takes(end(cancelled, how))
+    expect(command(commands, "end")).toEqual({
+      do: "end",
+      event: {
+        type: "cancelled",
+        generation: 3,
+        at: NOW,
+        outcome: { ...NOTHING_DONE, reason: cancelled.reason, openTodos: 2 },
+        delivery: deliveryOf({ wake: false }),
+      },
+      ending: cancelled,
+      how,
+    })
+    expect(run?.closing?.task).toMatchObject({ status: "cancelled", run: { endedAt: NOW } })
+    expect(run?.closing).toMatchObject({ ending: cancelled, how, posted: false, told: false })
+  })
+
+  test("stops its session with its questions, reads its messages, and is written before it is told", () => {
+    const asks = [askOf()]
+    const { commands, run } = working({ asks, calls: 1 }).takes(end())
+    expect(commands.slice(1)).toEqual([
+      { do: "close", asks, read: true },
+      { do: "write", later: false },
+      { do: "ended", silent: false },
+    ])
+    expect(run).toMatchObject({ calls: 2, closing: { write: "now", writes: 1 } })
+  })
+
+  test("that its messages prove is written some time; its session is stopped where a question is open", () => {
+    const messages = [asked(), answer()]
+    const proven = working({ calls: 1 }).takes(end(completed, { messages }))
+    expect(proven.commands.slice(1)).toEqual([
+      { do: "close", read: false },
+      { do: "ended", silent: false },
+    ])
+    expect(proven.run).toMatchObject({ calls: 1, closing: { write: "soon", writes: 0 } })
+    const asks = [askOf()]
+    const open = working({ asks }).takes(end(completed, { messages }))
+    expect(command(open.commands, "close")).toEqual({ do: "close", asks, read: false })
+    expect(open.run?.calls).toBe(1)
+  })
+
+  test("of which nobody is told is not written", () => {
+    const { commands, run } = working().takes(end(cancelled, { silent: true }))
+    expect(commands.slice(1)).toEqual([
+      { do: "close", asks: [], read: true },
+      { do: "ended", silent: true },
+    ])
+    expect(run?.closing).toMatchObject({ write: "never", writes: 0 })
+  })
+
+  test("stops no session whose model was not asked", () => {
+    for (const stage of ["making", "waiting", "queued", "held", "leading"] as const) {
+      const { commands, run } = at(stage).takes(end())
+      expect([stage, command(commands, "close")]).toEqual([stage, { do: "close", read: false }])
+      expect(run?.calls).toBe(0)
+    }
+    for (const stage of ["entering", "prompting", "working", "parked", "checking"] as const)
+      expect([stage, command(at(stage).takes(end()).commands, "close")?.asks]).toEqual([stage, []])
+  })
+
+  test("stops the check that runs, and what makes its place ready", () => {
+    const halts = (stage: Parameters<typeof at>[0]) => at(stage).takes(end()).does.includes("halt")
+    expect((["entering", "checking", "held", "prompting", "working"] as const).map(halts)).toEqual([
+      true,
+      true,
+      true,
+      false,
+      false,
+    ])
+  })
+
+  test("answers what was to be said behind its prompt, and nothing that is on its way", () => {
+    const [mine, yours] = [() => {}, () => {}]
+    const words = [
+      wordOf({ id: "msg_1", held: true, reply: mine }),
+      wordOf({ id: "msg_2", held: false, reply: yours }),
+      wordOf({ id: "msg_3", held: true }),
+    ]
+    const { commands } = at("prompting", { run: { words } }).takes(end())
+    expect(commands.filter((each) => each.do === "answer")).toEqual([{ do: "answer", reply: mine, with: "ended" }])
+  })
+
+  test("of one that may go on where it was parked: it does not go on any more", () => {
+    const { run } = at("parked", { run: { goesOn: true } }).takes(end())
+    expect(run?.goesOn).toBe(false)
+  })
+
+  test("tells what was heard of it, what nobody answered, and what its messages say where they are known", () => {
+    const told = working({ told: HEARD, unanswered: ["bash: ls"] }).takes(end())
+    expect(told.run?.outcome).toEqual({
+      ...NOTHING_DONE,
+      reason: cancelled.reason,
+      unanswered: ["bash: ls"],
+      toolCalls: 1,
+      usage: BILLED,
+      recentTools: ["read"],
+    })
+    expect(working().takes(end()).run?.outcome).not.toHaveProperty("unanswered")
+    const read = working({ told: HEARD }).takes(
+      end({ ...completed, note: "short", saidLastWord: true }, { messages: [asked(), answer()], openTodos: 1 }),
+    )
+    expect(read.run?.outcome).toMatchObject({
+      toolCalls: 0,
+      recentTools: [],
+      note: "short",
+      saidLastWord: true,
+      openTodos: 1,
+    })
+  })
+
+  test("without contact tells at least so much", () => {
+    const away = { host: "big", since: NOW, most: 0 }
+    expect(working({ away, told: HEARD }).takes(end()).run?.outcome?.usage).toEqual({ ...BILLED, atLeast: true })
+    expect(working({ told: HEARD }).takes(end()).run?.outcome?.usage).toEqual(BILLED)
+  })
+
+  test("leaves a run alone that brings its work home, and one whose winner is being written down", () => {
+    const merging = at("merging")
+    expect(merging.takes(end())).toMatchObject({ run: merging.run, commands: [{ do: "halt" }] })
+    const won = at("leading", { task: { team: { ...tries, winner: "bg_part0001" } } })
+    expect(won.takes(end())).toMatchObject({ run: won.run, commands: [] })
+    // Only who leads is won for.
+    expect(at("working", { task: { team: { ...tries, winner: "bg_part0001" } } }).takes(end()).stage).toBe("leaving")
+    expect(at("leading", { task: { team: tries } }).takes(end()).stage).toBe("leaving")
+    expect(at("leading", { task: { team: { kind: "each" } as never } }).takes(end()).stage).toBe("leaving")
+  })
+})
+
+describe("its session is quiet", () => {
+  const leaving = (closing: Partial<Closing> = {}, scene: Scene = {}) =>
+    at("leaving", { ...scene, run: { ...scene.run, closing: closing as Closing } })
+  const call = { type: "tool", callID: "call_1", tool: "edit", state: "completed", refused: false } as const
+
+  test("what its messages say is its outcome: it is recorded, its slot is free, its parent is told", () => {
+    const messages = [asked(), answer({ usage: BILLED, parts: [call] })]
+    const { run, commands, stage } = leaving({ how: {} }, { task: { run: { generation: 2 } } }).takes(quiet(messages))
+    const outcome = { ...NOTHING_DONE, toolCalls: 1, recentTools: ["edit"], usage: BILLED }
+    expect(stage).toBe("telling")
+    expect(run?.outcome).toEqual(outcome)
+    expect(commands).toEqual([
+      { do: "record", event: { type: "closed", generation: 2, outcome }, write: false },
+      { do: "freed" },
+      { do: "write", later: true },
+      { do: "post", task: { ...run?.closing?.task, outcome }, maybeTold: false },
+    ])
+    expect(run?.closing).toMatchObject({ posted: true, told: false, writes: 0 })
+  })
+
+  test("what was heard of it is its outcome where it has no messages", () => {
+    const { run } = leaving({}, { run: { told: HEARD } }).takes(quiet([]))
+    expect(run?.outcome).toMatchObject({ toolCalls: 1, usage: BILLED, recentTools: ["read"], openTodos: 0 })
+  })
+
+  test("what is told is its end as it was, with what was learned of it since", () => {
+    const ended = at("working").takes(end(cancelled, { openTodos: 3, wake: false })).run
+    const { run, commands } = at("leaving", { run: ended }).takes(quiet())
+    expect(run?.outcome).toMatchObject({ reason: cancelled.reason, openTodos: 3 })
+    // Its record is on its way: it is told behind that.
+    expect(commands.map((each) => each.do)).toEqual(["record", "freed"])
+    const written = at("telling", { run }).takes({ type: "written" })
+    expect(command(written.commands, "post")).toMatchObject({ task: { status: "cancelled", outcome: run?.outcome } })
+  })
+
+  test("its place is put away, and its parts' work, before it is told: what is known of it goes along", () => {
+    for (const task of [{ place }, { team: tries }]) {
+      const { run, commands, stage } = leaving({}, { task }).takes(quiet([asked(), answer({ usage: BILLED })]))
+      expect(stage).toBe("leaving")
+      expect(commands).toEqual([{ do: "leave", task: { ...run?.closing?.task, outcome: run?.outcome }, merge: false }])
+      expect(run?.outcome?.usage).toEqual(BILLED)
+    }
+  })
+
+  test("its work is merged where that was asked for and it has completed", () => {
+    const task = { place: { ...place, merge: true } }
+    const merging = (ending: Ending) => leaving({ ending }, { task }).takes(quiet())
+    expect(merging({ type: "completed" })).toMatchObject({ stage: "merging", commands: [{ merge: true }] })
+    expect(merging(cancelled)).toMatchObject({ stage: "leaving", commands: [{ merge: false }] })
+    expect(merging({ type: "failed" })).toMatchObject({ stage: "leaving", commands: [{ merge: false }] })
+    expect(leaving({}, { task: { team: tries } }).takes(quiet()).commands).toMatchObject([{ merge: false }])
+  })
+
+  test("nobody is told of a silent one, and it is written no more", () => {
+    const silent = leaving({ write: "never", how: { silent: true } }).takes(quiet())
+    expect(silent).toMatchObject({ stage: undefined, does: ["record", "freed", "post"] })
+    const busy = leaving({ write: "never", how: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
+    expect(busy).toMatchObject({ stage: "telling", run: { closing: { told: true, posted: true } } })
+  })
+})
+
+describe("what came of its check and its value", () => {
+  const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
+  const value = { valid: true, asked: 1, at: 0, length: 2 } as const
+  const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1) =>
+    at("leaving", { run: { ...run, closing: { write, writes } as Closing } })
+
+  test("is in its outcome, the check beside the commands that it ran", () => {
+    const ran = { type: "command", command: "npm test", exitCode: 0 } as const
+    const { run } = leaving({ check, value }).takes(quiet([asked(), answer({ parts: [ran] as never })]))
+    expect(run?.outcome).toMatchObject({ value, receipt: { commands: 1, check } })
+    expect(leaving({ check }).takes(quiet()).run?.outcome?.receipt).toEqual({
+      commands: 0,
+      failed: 0,
+      cut: 0,
+      latest: [],
+      check,
+    })
+    expect(leaving({ check }).takes(quiet()).run?.outcome).not.toHaveProperty("value")
+    expect(leaving({ value }).takes(quiet()).run?.outcome).not.toHaveProperty("receipt")
+  })
+
+  test("is kept with the end of what the check wrote", () => {
+    const kept = (output: string | undefined) =>
+      leaving({ check: { ...check, ...(output !== undefined && { output }) } }).takes(quiet()).run?.outcome?.receipt
+        ?.check
+    expect(kept("x")?.output).toBe("x")
+    expect(kept(`begin${"x".repeat(3997)}end`)?.output).toBe(`${"x".repeat(3997)}end`)
+    expect(kept(undefined)).not.toHaveProperty("output")
+  })
+
+  test("is written before its parent is told of it, since its messages do not tell it", () => {
+    for (const run of [{ check }, { value }]) {
+      const ended = leaving(run).takes(quiet())
+      expect(ended).toMatchObject({ stage: "telling", does: ["record", "freed", "write"] })
+      expect(command(ended.commands, "write")).toEqual({ do: "write", later: false })
+      const once = at("telling", { run: ended.run }).takes({ type: "written" })
+      expect(once).toMatchObject({ does: [], run: { closing: { writes: 1, posted: false } } })
+      expect(at("telling", { run: once.run }).takes({ type: "written" }).does).toEqual(["post"])
+    }
+  })
+
+  test("is written with the rest where its end is written some time, and not where it is never", () => {
+    expect(leaving({ check }, "soon", 0).takes(quiet()).does).toEqual(["record", "freed", "write", "post"])
+    expect(leaving({ check }, "never", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
+    expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
+  })
+})
+
+describe("its place was left", () => {
+  test("what was found there is in its outcome, and a check on the way home takes the place of its own", () => {
+    const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
+    const { run } = at("merging", { run: { check } }).takes({ type: "left", found: { note: "kept" } })
+    expect(run?.outcome).toMatchObject({ note: "kept", receipt: { check: { runs: 1 } } })
+    const again = at("merging", { run: { check } }).takes({ type: "left", check: { ...check, runs: 2 } })
+    expect(again.run?.outcome?.receipt?.check?.runs).toBe(2)
+  })
+
+  test("it is told when all of its writes are done, and once", () => {
+    const closing = { write: "now", writes: 1 } as Closing
+    const left = at("leaving", { run: { closing } }).takes({ type: "left", found: {} })
+    expect(left).toMatchObject({ stage: "telling", does: ["record", "freed"], run: { closing: { posted: false } } })
+    const written = at("telling", { run: left.run }).takes({ type: "written" })
+    expect(written.does).toEqual(["post"])
+    expect(at("telling", { run: written.run }).takes({ type: "written" })).toMatchObject({
+      stage: "telling",
+      does: [],
+    })
+  })
+})
+
+describe("an end that a dead process had written", () => {
+  const ended = (more: Partial<Task> = {}) =>
+    taskOf({ status: "completed", outcome: NOTHING_DONE, place, ...more } as never)
+
+  test("is the same end, for the same reason", () => {
+    const ending = (status: Task["status"], outcome?: Outcome) =>
+      reopened(ended({ status, outcome }), NOW).run?.closing?.ending
+    const reason = { code: "timeout", text: "Stopped." } as const
+    expect(ending("error", { ...NOTHING_DONE, reason })).toEqual({ type: "failed", reason })
+    expect(ending("cancelled", NOTHING_DONE)).toEqual({ type: "cancelled", reason: undefined })
+    expect(ending("completed")).toEqual({ type: "completed", reason: undefined })
+  })
+
+  test("leaves its place, and merges its work where that was asked for and it has completed", () => {
+    const task = ended()
+    expect(reopened(task, NOW)).toMatchObject({
+      run: { stage: "leaving", lastSignAt: NOW, outcome: NOTHING_DONE, closing: { task, posted: false, told: false } },
+      commands: [{ do: "leave", task, merge: false }],
+    })
+    const merge = { place: { ...place, merge: true } }
+    expect(reopened(ended(merge), NOW)).toMatchObject({ run: { stage: "merging" }, commands: [{ merge: true }] })
+    expect(reopened(ended({ ...merge, status: "error" }), NOW)).toMatchObject({
+      run: { stage: "leaving" },
+      commands: [{ merge: false }],
+    })
+  })
+
+  test("is written with what was found, then told to a parent that may hold it already, and over when that is known", () => {
+    const { run } = reopened(ended(), NOW)
+    const left = at("leaving", { run }).takes({ type: "left", found: { note: "kept" } })
+    const outcome = { ...NOTHING_DONE, note: "kept" }
+    expect(left.commands).toEqual([
+      { do: "record", event: { type: "closed", generation: 0, outcome }, write: false },
+      { do: "freed" },
+      { do: "write", later: false },
+    ])
+    const written = at("telling", { run: left.run }).takes({ type: "written" })
+    expect(written.commands).toEqual([{ do: "post", task: { ...run?.closing?.task, outcome }, maybeTold: true }])
+    expect(written.stage).toBe("telling")
+    expect(at("telling", { run: written.run }).takes({ type: "told" }).stage).toBeUndefined()
+  })
+
+  test("of which nothing is known is told as it stands", () => {
+    const { run } = reopened(ended({ outcome: undefined }), NOW)
+    const left = run && step(run, { type: "left", found: { note: "kept" } }, at("leaving").world)
+    expect(left).toMatchObject({ run: { stage: "telling" }, commands: [{ do: "freed" }, { do: "write" }] })
+  })
+})
+
+describe("what is written of a team", () => {
+  test("ends the run that leads it where its winner is written, and no other", () => {
+    const written = (team: object) => at("leading", { task: { team: team as never } }).takes({ type: "written" })
+    const won = written({ ...tries, winner: "bg_part0001" })
+    expect(won.run?.closing?.ending).toEqual({ type: "completed" })
+    expect(written(tries)).toMatchObject({ stage: "leading", does: [] })
+    expect(written({ kind: "each", winner: "bg_part0001" })).toMatchObject({ stage: "leading", does: [] })
+  })
+})

@@ -1,0 +1,301 @@
+import { afterEach, describe, expect, test } from "vitest"
+import type { ActiveRun, Stage } from "../../src/engine/run/active-run.ts"
+import { expects, hasEnded, isHeld, isOver, newRun, progressOf } from "../../src/engine/run/active-run.ts"
+import type { Input, InputType } from "../../src/engine/run/inputs.ts"
+import { edges, step } from "../../src/engine/run/step.ts"
+import { type Edge, TABLE } from "../../src/engine/run/table.ts"
+import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import { OptionsSchema } from "../../src/options.ts"
+import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
+import { askOf, taskOf } from "../support/tasks.ts"
+
+/** What is known of a run, what is seen of it, and what becomes of it at any input. */
+
+const STAGES = Object.keys(TABLE) as Stage[]
+const reply = () => {}
+
+describe("a run that is made", () => {
+  const run = newRun(taskOf({ run: { generation: 2 } }), "making", NOW)
+
+  test("is its task's, and nothing was heard of it, said to it or asked by it", () => {
+    expect(run).toEqual({
+      taskID: "bg_aaaaaaaa",
+      sessionID: "ses_child",
+      generation: 2,
+      stage: "making",
+      turn: 0,
+      custody: "ours",
+      told: NOTHING_TOLD,
+      lastSignAt: NOW,
+      idle: false,
+      closesText: false,
+      preface: "",
+      asks: [],
+      unanswered: [],
+      hinting: false,
+      words: [],
+      wordAt: 0,
+      looking: false,
+      lookAgain: false,
+      lookedAt: 0,
+      verifying: false,
+      asleep: 0,
+      calls: 0,
+      coming: [],
+      done: [],
+      goesOn: false,
+    })
+    expect(newRun(taskOf(), "working", NOW, "foreign").custody).toBe("foreign")
+  })
+
+  test("shows that nothing was done yet", () => {
+    expect(progressOf(run)).toEqual({
+      toolCalls: 0,
+      recentTools: [],
+      lastText: "",
+      lastSignAt: NOW,
+      idle: false,
+      usage: NOTHING_TOLD.usage,
+      retry: undefined,
+      asks: [],
+      openCalls: 0,
+      lastWord: undefined,
+      emptyAnswers: 0,
+    })
+  })
+})
+
+describe("what is seen of a run", () => {
+  const seen = (run: Partial<ActiveRun> = {}, stage: Stage = "working") => progressOf(at(stage, { run }).run)
+
+  test("is what was told of it, and what it waits for", () => {
+    const told = {
+      ...NOTHING_TOLD,
+      calls: new Map([["msg_a call_1", false]]),
+      answers: new Map([["msg_a", { spoke: false, called: false, usage: BILLED, finish: "done" as const }]]),
+      recentTools: ["read"],
+      text: "looking",
+      usage: BILLED,
+      openCalls: 1,
+    }
+    const retry = { attempt: 2, message: "wait" }
+    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const asks = [askOf()]
+    expect(seen({ told, retry, lastWord, asks, idle: true })).toEqual({
+      toolCalls: 1,
+      recentTools: ["read"],
+      lastText: "looking",
+      lastSignAt: NOW - 1000,
+      idle: true,
+      usage: BILLED,
+      retry,
+      asks,
+      openCalls: 1,
+      lastWord,
+      emptyAnswers: 1,
+    })
+  })
+
+  test("is that it cannot be reached, or what makes its place ready, while that is so", () => {
+    const away = { host: "big", since: NOW, most: 0 }
+    expect(seen({ away })).toMatchObject({ away })
+    expect(seen({ preparing: "connecting to big" as never })).toMatchObject({ preparing: "connecting to big" })
+    expect(seen()).not.toHaveProperty("away")
+    expect(seen()).not.toHaveProperty("preparing")
+  })
+
+  test("is not whether it is idle where another process looks after it", () => {
+    expect(seen({ custody: "foreign", idle: true })).not.toHaveProperty("idle")
+    expect(seen({ custody: "orphan" })).not.toHaveProperty("idle")
+  })
+
+  test("is a call that is open while it is not its agent's turn: that is no silence of its model's", () => {
+    for (const stage of STAGES) {
+      const held = ["held", "entering", "checking"].includes(stage)
+      expect([stage, isHeld(at(stage).run)]).toEqual([stage, held])
+      expect([stage, seen({}, stage).openCalls]).toEqual([stage, held ? 1 : 0])
+      if (held) expect(seen({}, stage).held).toBe(true)
+      else expect(seen({}, stage)).not.toHaveProperty("held")
+    }
+  })
+})
+
+describe("a run", () => {
+  test("has ended from its end on", () => {
+    expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["leaving", "merging", "telling"])
+  })
+
+  test("leaves its session to another when it is told of and nothing more is to come there", () => {
+    expect(STAGES.filter((stage) => isOver(at(stage).run))).toEqual(["telling"])
+    const { run } = at("telling")
+    expect(isOver({ ...run, calls: 1 })).toBe(false)
+    expect(isOver({ ...run, closing: { ...run.closing, posted: false } as never })).toBe(false)
+    expect(isOver({ ...run, closing: undefined })).toBe(false)
+    // That a place is being put away is no end of it, whatever was posted.
+    expect(isOver({ ...run, stage: "leaving" })).toBe(false)
+  })
+
+  test("expects a word until it is seen among its messages", () => {
+    const { run } = at("working")
+    const [seen, due] = [wordOf({ expected: false }), wordOf()]
+    expect([[], [seen], [due], [seen, due]].map((words) => expects({ ...run, words }))).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ])
+  })
+
+  test("is looked at by the clock while it waits for something, and not where it is only not heard of", () => {
+    const tick = { type: "tick", doing: undefined } as const
+    for (const wait of ["stuckSince", "todosSince", "missingSince", "lookAt"] as const)
+      expect([wait, at("working", { run: { [wait]: NOW } }).takes(tick).does]).toEqual([wait, ["look"]])
+    expect(at("working").takes(tick).does).toEqual([])
+  })
+})
+
+describe("contact", () => {
+  const place = { kind: "big", folder: "/here", merge: false }
+  const { hosts } = OptionsSchema.parse({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } })
+  const there: Scene = { task: { place }, options: { hosts, stallTimeout: 0 } }
+  const away = { host: "big", since: NOW - 5000, most: 60_000 }
+  const lost: Input = { type: "contact", lost: NOW - 2000 }
+  const back: Input = { type: "contact", lost: undefined }
+
+  test("lost is a phase of its own: nothing of its session's idleness counts any more", () => {
+    const retry = { attempt: 1, message: "x" }
+    const run = { stuckSince: 1, todosSince: 2, missingSince: 3, lookAt: 4, retry, verifying: true }
+    const { run: next, commands } = at("working", { ...there, run }).takes(lost)
+    expect(next).toMatchObject({
+      away: { host: "big", since: NOW - 2000, most: 60_000 },
+      stuckSince: undefined,
+      todosSince: undefined,
+      missingSince: undefined,
+      lookAt: undefined,
+      retry: undefined,
+      verifying: false,
+    })
+    expect(commands).toEqual([])
+  })
+
+  test("that is lost already is lost since then", () => {
+    const { run, takes } = at("working", { ...there, run: { away } })
+    expect(takes(lost).run).toBe(run)
+  })
+
+  test("to a place that has no such option may be lost for as long as the task may take", () => {
+    expect(at("working", { ...there, options: { hosts: {} } }).takes(lost).run?.away).toMatchObject({ most: 0 })
+    expect(at("working", { task: { place } }).takes(lost).run?.away).toMatchObject({ host: "big", most: 0 })
+    expect(at("working").takes(lost).run?.away).toEqual({ host: "", since: NOW - 2000, most: 0 })
+  })
+
+  test("found again is a sign of life, and a look that was under way is not waited for", () => {
+    const run = { away, looking: true, lookAgain: true, stuckSince: 1 }
+    const found = at("working", { ...there, run }).takes(back)
+    expect(found).toMatchObject({ does: ["look"], run: { looking: true, lookAgain: false, lastSignAt: NOW } })
+    expect(found.run?.away).toBeUndefined()
+    expect(found.run?.stuckSince).toBeUndefined()
+  })
+
+  test("that was not lost is no sign of life: it is looked at, and no more", () => {
+    const { run, takes } = at("working", { ...there, run: { stuckSince: 1 } })
+    expect(takes(back).run).toEqual({ ...run, looking: true })
+    expect(at("working", { ...there, run: { looking: true } }).takes(back)).toMatchObject({
+      does: [],
+      run: { lookAgain: true },
+    })
+  })
+})
+
+/** One of each. */
+const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } = {
+  begin: { type: "begin", prompt: "FIND" },
+  sorted: { type: "sorted", waits: true },
+  admitted: { type: "admitted" },
+  "let go": { type: "let go" },
+  tell: { type: "tell", text: "MORE", reply },
+  request: { type: "request" },
+  end: { type: "end", ending: { type: "completed" }, how: {} },
+  heard: { type: "heard", event: { type: "idle", sessionID: "ses_child" } },
+  questions: { type: "questions", open: [askOf()] },
+  look: { type: "look" },
+  tick: { type: "tick", doing: "nothing" },
+  spent: { type: "spent" },
+  slept: { type: "slept", ms: 5 },
+  refused: { type: "refused", parked: { at: NOW, model: "mock/one", why: "its limit" } },
+  opened: { type: "opened" },
+  parts: { type: "parts" },
+  contact: { type: "contact", lost: NOW },
+  preparing: { type: "preparing", what: undefined },
+  entered: { type: "entered", answers: [], preface: "" },
+  fielded: { type: "fielded", nth: 0 },
+  "shut out": { type: "shut out", code: "host", problem: "x" },
+  prompted: { type: "prompted" },
+  said: { type: "said", word: wordOf() },
+  stopped: { type: "stopped" },
+  resting: { type: "resting" },
+  unrefused: { type: "unrefused", ask: askOf() },
+  hinted: { type: "hinted", done: true },
+  counted: { type: "counted", messages: [asked(), answer()] },
+  looked: { type: "looked", waited: false },
+  verified: { type: "verified", reason: { code: "silence", text: "x" } },
+  validated: { type: "validated" },
+  checked: { type: "checked" },
+  quiet: { type: "quiet", messages: [asked(), answer()] },
+  left: { type: "left" },
+  written: { type: "written" },
+  told: { type: "told" },
+}
+
+describe("a step", () => {
+  const before = edges.taken
+  afterEach(() => {
+    edges.taken = before
+  })
+
+  test("is total: whatever comes at whatever stage, and however little is known of the run, it says what becomes of it", () => {
+    for (const stage of STAGES) {
+      const isQueued = ["making", "waiting", "queued"].includes(stage)
+      const { task, world } = at(stage, isQueued ? { task: { run: QUEUED } } : {})
+      for (const input of Object.values(INPUTS)) {
+        const { run } = step(newRun(task, stage, NOW), input, world)
+        const targets = [stage, ...(TABLE[stage][input.type] ?? [])]
+        expect([stage, input.type, targets.includes(run?.stage as never)]).toEqual([stage, input.type, true])
+      }
+    }
+  })
+
+  test("does nothing more for a run that stands at its end without one: nobody is told what nobody knows", () => {
+    const { task, world } = at("working")
+    for (const stage of ["leaving", "merging", "telling"] as const)
+      for (const type of ["quiet", "left", "written", "told"] as const) {
+        const run = newRun(task, stage, NOW)
+        if (TABLE[stage][type]) expect(step(run, INPUTS[type], world)).toMatchObject({ run: { stage }, commands: [] })
+      }
+  })
+
+  test("changes nothing for another process's run, or for nobody's", () => {
+    for (const custody of ["foreign", "orphan"] as const) {
+      const { run, takes } = at("working", { run: { custody } })
+      for (const input of Object.values(INPUTS)) expect(takes(input)).toMatchObject({ run, commands: [] })
+    }
+  })
+
+  test("tells its edge to who wants to know, and none that the table does not have", () => {
+    const taken: Edge[] = []
+    edges.taken = (edge) => {
+      taken.push(edge)
+      before?.(edge)
+    }
+    at("working").takes(INPUTS.end)
+    at("working").takes(INPUTS.told)
+    at("telling").takes(INPUTS.told)
+    expect(taken).toEqual(["working --end--> leaving", "telling --told--> gone"])
+  })
+
+  test("is the same for anybody where nobody wants to know", () => {
+    edges.taken = undefined
+    expect(command(at("telling").takes(INPUTS.told).commands, "post")).toBeUndefined()
+    expect(at("working").takes(INPUTS.end).stage).toBe("leaving")
+  })
+})

@@ -1,0 +1,256 @@
+import { describe, expect, test } from "vitest"
+import type { Message } from "../../src/core/ports.ts"
+import type { Reason } from "../../src/core/task.ts"
+import type { ActiveRun, Word } from "../../src/engine/run/active-run.ts"
+import type { Command, Found, Input } from "../../src/engine/run/inputs.ts"
+import { messageID } from "../../src/host/opencode/ids.ts"
+import { answer, asked, at, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+import { askOf } from "../support/tasks.ts"
+
+/** What is said to a run: when it is sent, what whoever said it hears, and what is said once more. */
+
+const reply = () => {}
+const tell = (text = "MORE"): Input => ({ type: "tell", text, reply })
+const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
+const lastWord = { state: "told", reason: timeout, at: NOW } as const
+const found: Found = { messages: [], gone: false, busy: false, openTodos: 0 }
+const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
+const saidTo = (commands: readonly Command[]) => command(commands, "say")?.word
+/** A word as it is first said. */
+const FRESH = { expected: true, held: false, taken: false }
+const idOf = (kind: Word["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
+
+describe("a word to a run", () => {
+  test("stands behind its prompt where that was not sent yet, and waits with it", () => {
+    for (const stage of ["making", "waiting", "queued", "held", "entering"] as const) {
+      const { run, commands } = at(stage).takes(tell())
+      expect([stage, run?.prompt]).toEqual([stage, "FIND\n\nMORE"])
+      expect(commands).toEqual([{ do: "answer", reply, with: "waits" }])
+    }
+    expect(at("making", { run: { prompt: undefined } }).takes(tell()).run?.prompt).toBe("\n\nMORE")
+  })
+
+  test("is sent at once to one at work, and its end waits for it", () => {
+    for (const stage of ["working", "checking"] as const) {
+      const { run, commands } = at(stage, { run: { calls: 1 } }).takes(tell())
+      const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
+      expect([stage, commands]).toEqual([stage, [{ do: "say", word }]])
+      expect(run).toMatchObject({ stage, words: [word], wordAt: NOW, calls: 2 })
+    }
+  })
+
+  test("is another one than the last, be it in the same millisecond or said before the clock was set back", () => {
+    const one = working().takes(tell("ONE")).run
+    const two = working(one).takes(tell("TWO"))
+    expect(two.run?.words.map(({ id, text }) => [id, text])).toEqual([
+      [idOf("word"), "ONE"],
+      [idOf("word", NOW + 1), "TWO"],
+    ])
+    expect(two.run?.wordAt).toBe(NOW + 1)
+    expect(working({ wordAt: NOW + 70 }).takes(tell()).run?.wordAt).toBe(NOW + 71)
+  })
+
+  test("is held while its prompt is on its way, and sent behind it, once", () => {
+    const held = at("prompting", { run: { calls: 1 } }).takes(tell())
+    expect(held.commands).toEqual([])
+    const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
+    expect(held.run).toMatchObject({ calls: 1, words: [{ ...word, held: true }] })
+    const before = wordOf({ id: "msg_before" })
+    const words = [before, ...(held.run?.words ?? [])]
+    const { run, commands } = at("prompting", { run: { ...held.run, words } }).takes({ type: "prompted" })
+    expect(commands).toEqual([{ do: "say", word }])
+    expect(run).toMatchObject({ stage: "working", calls: 1, words: [before, word] })
+  })
+
+  test("is only stored for a parked one, which reads it when it goes on", () => {
+    const { run, commands } = at("parked").takes(tell())
+    const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
+    expect(commands).toEqual([{ do: "store", word }])
+    expect(run).toMatchObject({ words: [word], calls: 1 })
+  })
+
+  test("is not told to one at its last word, nor to one without contact, and whoever says it hears so", () => {
+    const near = working({ lastWord })
+    expect(near.takes(tell())).toMatchObject({ run: near.run, commands: [{ with: "at its last word" }] })
+    expect(near.takes(tell()).commands).toEqual([{ do: "answer", reply, with: "at its last word" }])
+    const gone = working({ away: { host: "big", since: NOW, most: 0 } })
+    expect(gone.takes(tell()).commands).toEqual([{ do: "answer", reply, with: { away: "big" } }])
+    expect(gone.takes(tell()).run).toBe(gone.run)
+  })
+})
+
+describe("what came of a word", () => {
+  const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
+  const said = (word: Word, problem?: string): Input => ({ type: "said", word, problem })
+
+  test("the host has it: whoever said it hears so, and it alone is taken", () => {
+    const { run, commands } = working({ words: [one, two], calls: 1 }).takes(said(one))
+    expect(run).toMatchObject({ calls: 0, words: [{ ...one, taken: true }, two] })
+    expect(commands).toEqual([{ do: "answer", reply, with: "told" }])
+    expect(working({ words: [two], calls: 1 }).takes(said(two)).commands).toEqual([])
+  })
+
+  test("the host did not take it: whoever said it hears why, and its end, which may have come, is looked for", () => {
+    const { run, commands } = working({ words: [one, two], calls: 1 }).takes(said(one, "no"))
+    expect(run).toMatchObject({ stage: "working", words: [two], calls: 0, looking: true })
+    expect(commands).toEqual([
+      { do: "answer", reply, with: { problem: "no" } },
+      { do: "look", waited: false },
+    ])
+  })
+
+  test("the run has ended meanwhile: whoever said it hears so, and the last that was on its way lets it go", () => {
+    const told = { closing: { told: true } as never, calls: 1 }
+    for (const problem of [undefined, "no"]) {
+      expect(at("telling", { run: told }).takes(said(one, problem))).toMatchObject({
+        run: undefined,
+        commands: [{ do: "answer", reply, with: "ended" }],
+      })
+      expect(at("leaving", { run: { calls: 1, words: [one] } }).takes(said(one, problem))).toMatchObject({
+        run: { stage: "leaving", calls: 0, words: [one] },
+        commands: [{ do: "answer", reply, with: "ended" }],
+      })
+    }
+    expect(at("telling", { run: told }).takes(said(two)).commands).toEqual([])
+  })
+
+  test("a parked run that waits for it goes on", () => {
+    const { takes } = at("parked", { run: { goesOn: true, calls: 1, words: [one] } })
+    expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "freed" }])
+    expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])
+  })
+
+  test("the question for its last word was not taken: its limit ends it", () => {
+    const word = wordOf({ kind: "last-word" })
+    const ended = working({ lastWord, calls: 1, words: [word] }).takes(said(word, "no"))
+    expect(ended.run?.closing?.ending).toEqual({ type: "failed", reason: timeout })
+    // Only that question: another word leaves it its time.
+    expect(working({ lastWord, calls: 1, words: [one] }).takes(said(one, "no")).stage).toBe("working")
+    expect(working({ calls: 1, words: [word] }).takes(said(word, "no")).stage).toBe("working")
+  })
+
+  test("what its check or its value came to was not taken: nobody else would ask it again", () => {
+    const reason = (kind: Word["kind"]) => {
+      const word = wordOf({ kind })
+      return working({ calls: 1, words: [word] }).takes(said(word, "no")).run?.closing?.ending
+    }
+    expect(reason("check")).toEqual({
+      type: "failed",
+      reason: { code: "host", text: "OpenCode did not take the check's result: no" },
+    })
+    expect(reason("schema")).toEqual({
+      type: "failed",
+      reason: { code: "host", text: "OpenCode did not take the question for a valid answer: no" },
+    })
+    const taken = wordOf({ kind: "check" })
+    expect(working({ calls: 1, words: [taken] }).takes(said(taken)).stage).toBe("working")
+  })
+})
+
+describe("a word that its session has let lie", () => {
+  const word = wordOf({ id: "msg_word", taken: true, reply })
+  const other = wordOf({ id: "msg_other", text: "OTHER", taken: true, expected: false })
+  /** It began to answer something else when the word came, which then stood before that answer. */
+  const passed = [asked(), asked("msg_word"), answer()]
+  const looked = (messages: readonly Message[], words: readonly Word[], more: Partial<ActiveRun> = {}) =>
+    working({ looking: true, words, ...more }).takes({ type: "looked", waited: false, found: { ...found, messages } })
+
+  test("is said again, as a message of now that nobody waits for an answer of", () => {
+    const { run, commands } = looked(passed, [word, other], { calls: 1 })
+    const again = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply: undefined }
+    expect(commands).toEqual([{ do: "say", word: again }])
+    expect(run).toMatchObject({ words: [other, again], calls: 2 })
+  })
+
+  test("is one that the host has taken, that stands last of what was said, and that nothing answers", () => {
+    expect(saidTo(looked(passed, [{ ...word, taken: false }]).commands)).toBeUndefined()
+    expect(saidTo(looked(passed, [other]).commands)).toBeUndefined()
+    expect(saidTo(looked([...passed, asked("msg_user")], [word]).commands)).toBeUndefined()
+    const read = [asked(), asked("msg_word"), answer({ parentID: "msg_word", finish: "called" })]
+    expect(saidTo(looked(read, [word]).commands)).toBeUndefined()
+    expect(saidTo(looked([], [word]).commands)).toBeUndefined()
+    expect(saidTo(looked([answer({ finish: "called" })], [word]).commands)).toBeUndefined()
+  })
+
+  test("is a word: what was asked for its last word, its check or its value is not said again", () => {
+    for (const kind of ["last-word", "check", "schema"] as const)
+      expect([kind, saidTo(looked(passed, [{ ...word, kind }]).commands)]).toEqual([kind, undefined])
+  })
+})
+
+describe("a word that is among its messages", () => {
+  test("is expected no longer, and any other still is", () => {
+    const words = [wordOf({ id: "msg_1" }), wordOf({ id: "msg_2" })]
+    const messages = [asked(), asked("msg_1"), answer({ parentID: "msg_1" })]
+    const { run, stage } = working({ looking: true, words }).takes({
+      type: "looked",
+      waited: false,
+      found: { ...found, messages },
+    })
+    expect(stage).toBe("working")
+    expect(run).toMatchObject({ missingSince: NOW, words: [{ expected: false }, { expected: true }] })
+  })
+})
+
+describe("an agent is asked again", () => {
+  const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
+  const result = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
+  const checked = (more: object = {}) =>
+    at("checking", { task: { run: { check: "npm test" } }, options: { checkRetries: 1 }, run: { answered } }).takes({
+      type: "checked",
+      result: { ...result, ...more },
+    })
+
+  test("where its check did not pass: which, how, and the end of what it wrote", () => {
+    const word = saidTo(checked({ output: "1 failed </check_output>" }).commands)
+    expect(word).toMatchObject({ kind: "check", ...FRESH, id: idOf("check") })
+    expect(word?.text).toBe(
+      [
+        "Automatic message, not written by the user. The check of your work, `npm test`, did not pass: exit code 1.",
+        "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+        '<check_output id="bg_aaaaaaaa">\n1 failed &lt;/check_output>\n</check_output>',
+      ].join("\n"),
+    )
+    expect(saidTo(checked().commands)?.text).toContain('<check_output id="bg_aaaaaaaa">\n\n</check_output>')
+  })
+
+  test("where its answer is not valid: what is wrong with it", () => {
+    const { commands } = at("checking", {
+      task: { run: { schema: {} } },
+      options: { schemaRetries: 1 },
+      run: { answered },
+    }).takes({ type: "validated", found: { valid: false, problems: ["/a: is missing", "/b: is no number"] } })
+    const word = saidTo(commands)
+    expect(word).toMatchObject({ kind: "schema", id: idOf("schema") })
+    expect(word?.text).toContain("/a: is missing; /b: is no number")
+  })
+
+  test("where our refusal of what nobody answered ended its turn: to go on without it", () => {
+    const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
+    const messages = [asked(), answer({ finish: "called", parts: [part] })]
+    const look = { type: "looked", waited: false, found: { ...found, messages } } as const
+    const word = saidTo(working({ looking: true, refusedIn: 0 }).takes(look).commands)
+    expect(word).toMatchObject({
+      kind: "word",
+      text: "Automatic message, not written by the user. Nobody answered what you asked, and the refusal ended your turn. Go on without it, and say in your answer what you could not do.",
+    })
+    const near = saidTo(working({ looking: true, refusedIn: 0, lastWord }).takes(look).commands)
+    expect(near?.kind).toBe("last-word")
+  })
+
+  test("for its last word where it rests: what limit it is near, and nothing is stopped for that", () => {
+    const { commands, run } = working({ lastWord }).takes({ type: "resting" })
+    expect(commands).toEqual([{ do: "say", word: run?.words[0] }])
+    expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
+    expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
+  })
+
+  test("for its last word behind a question, which is refused when its session is stopped for that", () => {
+    const asks = [askOf({ kind: "question", askedAt: NOW })]
+    const { commands } = working(
+      { asks },
+      { task: { run: { timeout: 1500 } }, options: { lastWord: 1000, permissionTimeout: 0 } },
+    ).takes({ type: "tick", doing: undefined })
+    expect(command(commands, "say")).toMatchObject({ word: { kind: "last-word" }, interrupts: asks })
+  })
+})
