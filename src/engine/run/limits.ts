@@ -4,13 +4,13 @@ import { NOTHING_SPENT, needsBill } from "../../core/spending.ts"
 import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
 import { emptyAnswers, judge } from "../../core/verdict.ts"
-import { demandOf, MOST_EMPTY_ANSWERS, type Watched } from "../../core/watchdog.ts"
+import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { found, lost } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
-import { also, type Handler, looks, rested, sign, stay, waitsForOwn } from "./moves.ts"
+import { also, type Handler, later, looks, rested, sign, stay, waitsForOwn, wordLater } from "./moves.ts"
 import { start } from "./starting.ts"
 import { askLastWord } from "./talking.ts"
 
@@ -21,19 +21,19 @@ const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it; nothing is added up where no limit asks for it. */
 export function watchedAs(run: ActiveRun, world: World): Watched {
-  const { task, options, purse, spent, now } = world
-  const limits = purse ? { ...options, purse } : options
+  const { task, spent, now } = world
+  const limits = limitsOf(world)
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
   return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks: waitsForOwn(world), now }
 }
 
+const limitsOf = ({ options, purse }: World): RunLimits => ({ ...options, purse })
+
 /** The time for which this process slept does not count. */
-const awake = (task: Task, { asleep }: ActiveRun): Task => {
-  const { startedAt } = task.run
-  return startedAt === undefined || asleep === 0
-    ? task
-    : { ...task, run: { ...task.run, startedAt: startedAt + asleep } }
-}
+const awake = (task: Task, { asleep }: ActiveRun): Task => ({
+  ...task,
+  run: { ...task.run, startedAt: later(task.run.startedAt, asleep) },
+})
 
 /** Does what the run's limits demand. */
 export function checkLimits(run: ActiveRun, world: World): Step {
@@ -53,7 +53,9 @@ export function checkLimits(run: ActiveRun, world: World): Step {
 }
 
 /** What its request begins with is in the provider's cache by now, or it is not waited for any longer. */
-export const letGo: Handler<"let go"> = (given, _input, world) =>
+export const letGo: Handler<"let go"> = (given, _input, world) => holdsNoMore(given, world)
+
+const holdsNoMore = (given: ActiveRun, world: World): Step =>
   also(checkLimits(given, world), (run) => {
     const event = { type: "let go", generation: run.generation } as const
     const { run: next, commands } = start({ ...sign(run, world.now), heldUntil: undefined }, world, false)
@@ -73,7 +75,7 @@ function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: Wor
   const type = since === undefined ? "counting" : "still"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
-  const lastWord = given.lastWord && { ...given.lastWord, at: given.lastWord.at + now - (stillSince ?? now) }
+  const lastWord = wordLater(given.lastWord, now - (stillSince ?? now))
   const { run, commands } = next({ ...given, lastWord }, { ...world, task: transition(task, event) })
   return { run, commands: [{ do: "record", event, write: true }, ...commands] }
 }
@@ -102,8 +104,7 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
 /** Stops what a run is doing, and asks it once more: it has some time of its own. */
 function interrupt(run: ActiveRun, world: World): Step {
   const { lastWord, asks } = run
-  if (!lastWord) return stay(run)
-  return askLastWord({ ...run, lastWord: { ...lastWord, state: "told", againAt: world.now } }, world, asks)
+  return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: world.now } }, world, asks)
 }
 
 /** A run that waits for its own tasks asks its model nothing by itself: it is asked, unless something is on its way. */
@@ -135,7 +136,7 @@ export const verified: Handler<"verified"> = (given, { reason, found }, world) =
 }
 
 function lookedAlive(run: ActiveRun, { last, asks }: Verified): { changed: boolean; next: ActiveRun } {
-  const look = JSON.stringify(last) ?? ""
+  const look = JSON.stringify(last)
   const newer = last !== undefined && last.createdAt > run.lastSignAt
   const changed = run.lastLook === undefined ? newer : run.lastLook !== look
   const known = run.asks.filter(({ id }) => !asks.some((ask) => ask.id === id))
@@ -151,7 +152,7 @@ export const tick: Handler<"tick"> = (given, input, world) =>
 
 const ticked: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held")
-    return (given.heldUntil ?? 0) <= world.now ? letGo(given, { type: "let go" }, world) : checkLimits(given, world)
+    return (given.heldUntil ?? 0) <= world.now ? holdsNoMore(given, world) : checkLimits(given, world)
   // Its own session does nothing, and is not looked at.
   if (given.stage === "leading") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
   const seen = watched(given, doing, world)
@@ -161,28 +162,20 @@ const ticked: Handler<"tick"> = (given, { doing }, world) => {
   )
 }
 
-function watched(before: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
-  if (doing !== undefined && doing !== "nothing" && doing.type === "unreachable")
-    return stay(lost(before, world.now, world))
-  const given = doing === undefined ? before : found(before, world)
-  if (doing !== undefined && doing !== "nothing") {
-    const retry = doing.type === "retry" ? doing : undefined
-    // What idleness says of it is over.
-    const run = {
-      ...given,
-      retry,
-      idle: false,
-      stuckSince: undefined,
-      todosSince: undefined,
-      lookAt: undefined,
-      lookedAt: world.now,
-    }
-    const counts =
-      world.options.maxTokensPerTask > 0 || world.purse !== undefined || needsBill(world.options, world.task)
-    return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
-  }
-  if (doing === "nothing") return also(rested(given, world), (run) => looks(run, world))
-  return lingers(given) ? looks(given, world) : stay(given)
+function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
+  if (doing === undefined) return lingers(run) ? looks(run, world) : stay(run)
+  if (doing === "nothing") return also(rested(found(run, world), world), (next) => looks(next, world))
+  if (doing.type === "unreachable") return stay(lost(run, world.now, world))
+  return seenAtWork(found(run, world), doing.type === "retry" ? doing : undefined, world)
+}
+
+/** What idleness says of it is over. */
+function seenAtWork(given: ActiveRun, retry: ActiveRun["retry"], world: World): Step {
+  const { options, task, now } = world
+  const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
+  const run = { ...given, ...over, retry }
+  const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(world), task)
+  return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Step {
@@ -209,21 +202,18 @@ export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
 export const unrefused: Handler<"unrefused"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
 /** This process slept so long: whatever waits for a time waits as much longer. Less than 0: its clock was set back. */
-export const slept: Handler<"slept"> = (run, { ms }, { task }) => {
-  const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
-  const { lastWord } = run
-  return stay({
+export const slept: Handler<"slept"> = (run, { ms }, { task }) =>
+  stay({
     ...run,
     asleep: task.run.stillSince === undefined ? run.asleep + ms : run.asleep,
     lastSignAt: run.lastSignAt + ms,
-    stuckSince: later(run.stuckSince),
-    todosSince: later(run.todosSince),
-    missingSince: later(run.missingSince),
-    lookAt: later(run.lookAt),
-    heldUntil: later(run.heldUntil),
-    hintAt: later(run.hintAt),
+    stuckSince: later(run.stuckSince, ms),
+    todosSince: later(run.todosSince, ms),
+    missingSince: later(run.missingSince, ms),
+    lookAt: later(run.lookAt, ms),
+    heldUntil: later(run.heldUntil, ms),
+    hintAt: later(run.hintAt, ms),
     away: run.away && { ...run.away, since: run.away.since + ms },
-    lastWord: lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt) },
+    lastWord: wordLater(run.lastWord, ms),
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
   })
-}

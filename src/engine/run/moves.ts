@@ -1,3 +1,4 @@
+import type { LastWord } from "../../core/task.ts"
 import type { ActiveRun, Stage } from "./active-run.ts"
 import type { Command, Input, InputType, Step, World } from "./inputs.ts"
 
@@ -32,6 +33,14 @@ export const sign = (run: ActiveRun, now: number): ActiveRun => ({
   missingSince: undefined,
   error: undefined,
 })
+
+/** Where no time of a run has counted for so long, a time in it lies as much later. */
+export const later = (time: number | undefined, ms: number): number | undefined =>
+  time === undefined ? undefined : time + ms
+
+/** It has as long for its last word as it had before. */
+export const wordLater = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
+  lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt, ms) }
 
 /** Its session does nothing: where it waits for its own tasks, it uses no model. */
 export const rested = (run: ActiveRun, { ownTasks }: World): Step => ({

@@ -5,7 +5,7 @@ import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
 import type { Handler } from "./moves.ts"
-import { looks, moved, sign, stay } from "./moves.ts"
+import { looks, moved, sign, stay, wordLater } from "./moves.ts"
 import { release } from "./talking.ts"
 
 /** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
@@ -95,9 +95,7 @@ export const opened: Handler<"opened"> = (run) => ({ run: { ...run, goesOn: true
 const goOn: Handler<"admitted"> = (run, _input, { now, task }) => {
   const { at = now } = task.run.parked ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
-  const { lastWord } = run
-  const later = lastWord && { ...lastWord, at: lastWord.at + now - at }
-  const on = { ...sign(run, now), goesOn: false, lastWord: later }
+  const on = { ...sign(run, now), goesOn: false, lastWord: wordLater(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.reenters) return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
   const { run: next, commands } = prompt(moved(on, "prompting"))
