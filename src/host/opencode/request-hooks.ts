@@ -1,0 +1,65 @@
+import type { Hooks } from "@opencode-ai/plugin"
+import type { App } from "../../app.ts"
+import type { Options } from "../../options.ts"
+import { briefingOf } from "../../tools/briefing.ts"
+import { renderForCompaction } from "../../tools/render-list.ts"
+import type { OpencodeConnection } from "./connect.ts"
+import type { Guard } from "./guard.ts"
+import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
+import { rideInHeaders, rideInOptions } from "./ride.ts"
+
+const NEVER = new Promise<never>(() => {})
+
+/** What a request to a model says beside the conversation, and whether it is sent at all. */
+export function requestHooks(connection: OpencodeConnection, { manager, board }: App, options: Options, guard: Guard) {
+  const keeperHere = () => connection.keeper(manager)
+  const briefing = briefingOf(options)
+  /** Sessions whose next request is one that compacts them. */
+  const compacting = new Set<string>()
+  return {
+    "experimental.chat.messages.transform": async (_input, output) =>
+      guard(async () => {
+        const request = output as unknown as Request
+        const sessionID = sessionOf(request)
+        leaveOutStale(request)
+        // What is said for one request alone is no part of what a compaction sums up.
+        if (!sessionID) return compacting.clear()
+        // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
+        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await NEVER
+        if (compacting.delete(sessionID)) return
+        const changed = await board?.changed(sessionID, turnOf(request))
+        const word = keeperHere().inRequest(sessionID)
+        tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
+      }),
+    // What a provider goes by to find a request's beginning in its cache.
+    "chat.params": async ({ sessionID }, output) =>
+      guard(() => {
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) rideInOptions(output.options, sessionID, ridden)
+      }),
+    "chat.headers": async ({ sessionID, model }, output) =>
+      guard(() => {
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) rideInHeaders(output.headers, model.providerID, ridden)
+      }),
+    ...((briefing !== undefined || board) && {
+      "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
+        guard(async () => {
+          if (briefing !== undefined && keeperHere().isFresh(sessionID)) output.system.push(briefing)
+          const block = await board?.system(sessionID)
+          if (block) output.system.push(block)
+        }),
+    }),
+    "experimental.session.compacting": async ({ sessionID }, output) =>
+      guard(async () => {
+        // The host hands the conversation over right after this, to be summed up.
+        compacting.add(sessionID)
+        const keeper = keeperHere()
+        await keeper.ready(sessionID)
+        const text = renderForCompaction(keeper.list(sessionID))
+        if (text !== "") output.context.push(text)
+      }),
+  } satisfies Hooks
+}
+
+const isText = (text: string | undefined): text is string => text !== undefined

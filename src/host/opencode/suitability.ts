@@ -1,0 +1,37 @@
+import type { OpencodeConnection } from "./connect.ts"
+import { examineHost } from "./routes.ts"
+import { isFirstOf } from "./version.ts"
+
+const WRONG_HOST = "superagents: another OpenCode is needed"
+const UNTRIED_HOST = "superagents: a version that was not tried"
+
+/** Whether this OpenCode is one on which the tools can work, and what its user is told of that. */
+export class Suitability {
+  readonly #connection: OpencodeConnection
+  #isTold = false
+  /** Why no tool can work here; undefined where they can, and until that is known. */
+  refusal: string | undefined
+
+  constructor(connection: OpencodeConnection) {
+    this.#connection = connection
+  }
+
+  async examine(): Promise<void> {
+    const { host, transport, notices } = this.#connection
+    const { refusal, note, version } = await examineHost(transport)
+    if (refusal) host.log("error", refusal)
+    this.refusal = refusal
+    if (!note || !version || !(await isFirstOf(version))) return
+    host.log("warn", note)
+    notices.push({ title: UNTRIED_HOST, message: note })
+  }
+
+  /** There is a screen by now: shows what its user has not seen yet. */
+  show(): void {
+    const { host, notices } = this.#connection
+    for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })
+    if (this.refusal === undefined || this.#isTold) return
+    host.toast({ title: WRONG_HOST, message: this.refusal, variant: "error" })
+    this.#isTold = true
+  }
+}
