@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Clock, Host, Reply } from "../core/ports.ts"
-import { type Ask, isActive, type Model, type Task } from "../core/task.ts"
+import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { Outbox } from "../delivery/outbox.ts"
 import { Toaster } from "../delivery/toaster.ts"
 import type { ForkHost } from "../fork/ports.ts"
@@ -29,20 +29,14 @@ import { Timekeeper } from "./conductor/timekeeper.ts"
 import { type Keep, type Validate, Values } from "./conductor/values.ts"
 import { Gates } from "./gate/gates.ts"
 import { Field } from "./launch/field.ts"
-import { Holding } from "./launch/holding.ts"
-import { Launcher } from "./launch/launcher.ts"
-import { Queue } from "./launch/queue.ts"
-import { Resuming } from "./launch/resuming.ts"
+import { type Launching, launchingOf } from "./launch/launching.ts"
 import { Standing } from "./launch/standing.ts"
-import { Unattended } from "./launch/unattended.ts"
-import { Waiting } from "./launch/waiting.ts"
 import { Allowance } from "./limits/allowance.ts"
 import { Ledger } from "./limits/ledger.ts"
 import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { Requests } from "./requests.ts"
 import { tellTask } from "./talk/tell.ts"
-import { membersOf } from "./tasks/members.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
 
@@ -84,110 +78,73 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
 
 /** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
-  const { forks, isThread, randomID } = ports
+  const { kinds, randomID } = ports
   const parts = partsOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
     tookOver: ({ parentID }) => void recovery.refreshForeign(parentID),
   })
-  const { store } = parts
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
   const answers = new Answers(parts, ledgers)
   const ledger = new Ledger(parts)
   const allowance = new Allowance(parts, ledger)
   const elsewhere = new Elsewhere(parts, ledger)
-  const waiting = new Waiting(parts, (id) => conductor.isClosing(id))
   const closed = (taskID: string): Promise<void> => conductor.closed(taskID)
-  const places = new Places(parts, ports.kinds, closed)
+  const places = new Places(parts, kinds, closed)
   const kept = new Kept(parts, places, closed)
-  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const home = new ComingHome(parts, places)
   const values = new Values(parts, ports.validate ?? noValidation, ports.keep ?? noKeeping)
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const field: Field = new Field(parts, {
     home,
     randomID,
     began: (part) => teams.note(part),
     over: (task) => conductor.over(task),
-    queue: {
-      reserve: (task) => queue.reserve(task),
-      begin: (task, prompt) => queue.begin(task, prompt),
-      enqueue: (task, prompt) => queue.enqueue(task, prompt),
-      release: (task) => queue.release(task),
-    },
+    queue: () => launching.queue,
   })
-  const keep = (id: string, json: string) => values.keep(id, json)
-  const teams: Teams = new Teams(parts, { home, field, answers, ledgers, keep, closed: (id) => conductor.closed(id) })
-  const deeds = new Deeds(parts, { teams, field, home, places, answers, values })
+  const teams: Teams = new Teams(parts, { home, field, answers, ledgers, values, closed })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
-    waiting.endStranded(conductor)
+    launching.waiting.endStranded()
     // What was parked goes before what has not begun.
     gates.look()
-    queue.pump()
+    launching.queue.pump()
     timekeeper.rest()
   }
   const at = (time: number) => timekeeper.at(time)
+  const watch = () => timekeeper.wake()
   const conductor: Conductor = new Conductor(parts, {
     outbox,
     owes: (sessionID) => outbox.owes(sessionID) || gates.owes(sessionID),
     answers,
     ledger,
-    deeds,
-    membersOf: (task) => membersOf(store, task),
-    roomFor: (task) => queue.roomFor(task),
+    deeds: new Deeds(parts, { teams, field, home, places, answers, values }),
+    roomFor: (task) => launching.queue.roomFor(task),
     settled: (part) => teams.note(part),
     freed,
     at,
   })
-  const holding = new Holding(parts, () => conductor)
-  const watch = () => timekeeper.wake()
-  const queue: Queue = new Queue(parts, {
-    isClosed: (task) => gates.closedFor(task),
-    came: () => gates.look(),
-    unpaid: (model) => gates.unpaid(model),
-    conductor,
-    allowance,
-    waiting,
-    holding,
-    mostIn: (place) => places.mostIn(place),
-    watch,
-  })
-  const begins = { kinds: ports.kinds, unpaid: (model?: Model) => gates.unpaid(model), queue, allowance, elsewhere }
-  const launcher = new Launcher(parts, { ...begins, places, forks, isThread, randomID, ledgers })
-  const resuming = new Resuming(parts, { ...begins, conductor })
-  const unattended = new Unattended(parts, { conductor, randomID, queue, allowance, elsewhere })
   const gates: Gates = new Gates(parts, {
     conductor,
-    pump: () => queue.pump(),
-    hasSlot: (id) => queue.hasSlot(id),
+    pump: () => launching.queue.pump(),
+    hasSlot: (id) => launching.queue.hasSlot(id),
     at,
     rouse: (task) => outbox.rouse(task),
   })
+  const begins = { conductor, gates, places, allowance, elsewhere, ledgers, watch }
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins })
   const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, values, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
-  const inside = {
-    parts,
-    answers,
-    ledger,
-    allowance,
-    kept,
-    places,
-    outbox,
-    conductor,
-    gates,
-    launcher,
-    resuming,
-    holding,
-  }
-  return { ...inside, elsewhere, waiting, unattended, recovery, timekeeper }
+  const used = { parts, answers, ledger, allowance, kept, places, outbox, conductor, gates, recovery, timekeeper }
+  return { ...used, ...launching }
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
 function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPorts>["answer"]) {
-  const { parts, answers, ledger, kept, places, outbox, conductor, gates, resuming, holding, waiting } = inside
-  const { unattended, recovery, timekeeper } = inside
+  const { parts, answers, ledger, kept, places, outbox, conductor, gates, recovery, timekeeper } = inside
+  const { resuming, holding, waiting, unattended } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
-  const forgetting = new Forgetting(parts, { conductor, ledger, outbox, waiting })
+  const forgetting = new Forgetting(parts, { conductor, ledger, waiting })
   const forget = (task: Task) => forgetting.forget(task)
   const retention = new Retention(parts, waiting, forget)
   const overview = new Overview(parts, { conductor, answers, recovery, kept })

@@ -77,12 +77,12 @@ describe("the engine", () => {
     const timed = sources.flatMap(({ file, text }) => (/clock\.after\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([
       "src/engine/conductor/answers.ts",
-      "src/engine/conductor/conductor.ts",
       "src/engine/conductor/home.ts",
       "src/engine/conductor/journal.ts",
       "src/engine/conductor/notices.ts",
       "src/engine/conductor/outbox.ts",
       "src/engine/conductor/recovery.ts",
+      "src/engine/conductor/reporting.ts",
       "src/engine/conductor/stopping.ts",
     ])
   })

@@ -14,7 +14,6 @@ const LISTS = ["src/options.ts", "src/core/ports.ts", "src/core/task.ts"]
 const LONG = [
   "src/board/board.ts",
   "src/board/scheduler.ts",
-  "src/engine/conductor/conductor.ts",
   "src/delivery/outbox.ts",
   "src/host/opencode/host.ts",
   "src/place/host/far-host.ts",
@@ -25,8 +24,6 @@ const LONG = [
 
 /** Closures over what a screen or a host hands in, and parts that call each other back. */
 const LONG_FUNCTIONS = [
-  "src/engine/assembly.ts insideOf",
-  "src/host/opencode/hooks.ts hooksOf",
   "src/terminal/board-source.ts createBoardSource",
   "src/terminal/source.ts createSource",
 ]

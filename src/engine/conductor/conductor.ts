@@ -1,22 +1,9 @@
-import { batchProgress } from "../../core/batch.ts"
 import { modelKey } from "../../core/limits.ts"
 import { allParkedSince } from "../../core/parked.ts"
 import type { HostEvent } from "../../core/ports.ts"
-import {
-  billedTokens,
-  type Delivery,
-  type Ending,
-  elapsed,
-  isActive,
-  isOwed,
-  isPart,
-  isUnattended,
-  type Task,
-} from "../../core/task.ts"
+import { billedTokens, type Ending, elapsed, isActive, isPart, isUnattended, type Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
-import type { Member } from "../../core/tries.ts"
 import { answerText } from "../../core/verdict.ts"
-import { notificationID } from "../../delivery/message.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
@@ -26,7 +13,8 @@ import { reopened } from "../run/ending.ts"
 import type { Command, Input, Step, World } from "../run/inputs.ts"
 import { step } from "../run/step.ts"
 import type { Entry } from "../tasks/entry.ts"
-import { isToldLast, unwokenBeside } from "../tasks/news.ts"
+import { membersOf } from "../tasks/members.ts"
+import { Announcing } from "./announcing.ts"
 import type { Answers } from "./answers.ts"
 import type { Deeds } from "./deeds.ts"
 
@@ -37,8 +25,7 @@ export type ConductorPorts = {
   readonly answers: Answers
   readonly ledger: Ledger
   readonly deeds: Deeds
-  /** What the parts of a team have come to, and how many more may begin. */
-  readonly membersOf: (task: Task) => readonly Member[]
+  /** How many more parts of a team may begin. */
   readonly roomFor: (task: Task) => number
   /** An item of a map is closed. */
   readonly settled: (part: Task) => void
@@ -68,11 +55,15 @@ const NOT_NEEDED: Ending = {
 export class Conductor {
   readonly #parts: Parts
   readonly #ports: ConductorPorts
+  readonly announcing: Announcing
   #ends = 0
 
   constructor(parts: Parts, ports: ConductorPorts) {
     this.#parts = parts
     this.#ports = ports
+    this.announcing = new Announcing(parts, ports.outbox, (task) =>
+      this.deliver(task.id, { type: "told" }, { generation: task.run.generation }),
+    )
   }
 
   /** What befalls a task's run. Costs nothing where it has none. */
@@ -104,26 +95,19 @@ export class Conductor {
     this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
   }
 
-  /** Resolves when the run is so far; at once where the task is not known. */
-  until(taskID: string, until: (run: ActiveRun | undefined) => boolean): Promise<void> {
-    const entry = this.#parts.store.entry(taskID)
-    if (!entry || until(entry.run)) return Promise.resolve()
-    return new Promise((resolve) => void entry.watchers.add({ until, resolve }))
-  }
-
   /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
   closed(taskID: string): Promise<void> {
-    return this.until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
+    return this.#until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
   }
 
   /** The same, but for what is still done to bring its work home. */
   quiet(taskID: string): Promise<void> {
-    return this.until(taskID, (run) => run?.stage !== "leaving")
+    return this.#until(taskID, (run) => run?.stage !== "leaving")
   }
 
   /** Resolves when another run may begin: nothing of the last one is to come into its session any more. */
   over({ id }: Task): Promise<void> {
-    return this.until(id, (run) => run?.closing === undefined || isOver(run))
+    return this.#until(id, (run) => run?.closing === undefined || isOver(run))
   }
 
   isClosing(taskID: string): boolean {
@@ -131,52 +115,9 @@ export class Conductor {
     return stage === "leaving" || stage === "merging"
   }
 
-  /**
-   * Waits until the task's present run has ended, `ms` have passed or `signal` fires. While it waits, the end of the
-   * run will not wake the parent: the waiting call hands the answer over itself.
-   */
-  wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
-    const entry = this.#parts.store.entry(task.id)
-    if (!entry || !isActive(task) || signal?.aborted) return Promise.resolve()
-    return new Promise<void>((resolve) => {
-      const finish = () => {
-        entry.waiters.delete(finish)
-        cancelTimer()
-        signal?.removeEventListener("abort", finish)
-        resolve()
-      }
-      const cancelTimer = this.#parts.clock.after(ms, finish)
-      signal?.addEventListener("abort", finish)
-      entry.waiters.add(finish)
-    })
-  }
-
   /** Lets every waiting call go, at the plugin's own end. */
   releaseAll(): void {
     for (const entry of this.#parts.store.entries()) entry.letGo()
-  }
-
-  /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
-  told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
-    const { store, clock, journal, host } = this.#parts
-    const { generation } = task.run
-    const now = clock.now()
-    if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
-      store.apply(task.id, { type: "retrieved", at: now }, now)
-    const change = store.apply(task.id, { type: "notified", generation, state }, now)
-    this.deliver(task.id, { type: "told" }, { generation })
-    if (!change) return Promise.resolve()
-    host.log("info", "task notified", {
-      task: task.id,
-      session: task.parentID,
-      message: notificationID(this.#parts.host.messageID, task),
-      state,
-      handedOver,
-    })
-    // After a crash the parent's own messages tell what it was told: this write may wait.
-    if (state !== "confirmed") return journal.save(change.after)
-    journal.told(change.after)
-    return Promise.resolve()
   }
 
   /** Has all that is due of the runs come in time. */
@@ -185,7 +126,7 @@ export class Conductor {
   }
 
   /** What the machine may know of the world now. */
-  worldOf({ task }: Entry): World {
+  #worldOf({ task }: Entry): World {
     const { clock, options, store, host } = this.#parts
     return {
       now: clock.now(),
@@ -197,9 +138,9 @@ export class Conductor {
       ownParked: () => allParkedSince(store.ofParent(task.sessionID)),
       owed: this.#ports.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
-      members: () => this.#ports.membersOf(task),
+      members: () => membersOf(this.#parts.store, task),
       room: () => this.#ports.roomFor(task),
-      delivery: (how) => this.#deliveryOf(task, how),
+      delivery: (how) => this.announcing.deliveryOf(task, how),
     }
   }
 
@@ -225,19 +166,19 @@ export class Conductor {
     const { run } = entry
     const isLate = token && (run?.generation !== token.generation || (token.turn ?? run.turn) !== run.turn)
     if (!run || isLate) return
-    this.#commit(entry, step(run, input, this.worldOf(entry)))
+    this.#commit(entry, step(run, input, this.#worldOf(entry)))
     if (!isFleeting(input)) this.#rearm(entry.task.id)
   }
 
   #commit(entry: Entry, { run, commands }: Step): void {
     entry.run = run
     for (const command of commands) this.#perform(entry, command)
-    if (run?.closing) this.tellInOrder(entry.task.parentID)
+    if (run?.closing) this.announcing.inOrder(entry.task.parentID)
   }
 
   #rearm(taskID: string): void {
     const entry = this.#parts.store.entry(taskID)
-    if (entry?.run) this.#ports.at(nextDue(entry.run, this.worldOf(entry)))
+    if (entry?.run) this.#ports.at(nextDue(entry.run, this.#worldOf(entry)))
   }
 
   #perform(entry: Entry, command: Command): void {
@@ -273,7 +214,7 @@ export class Conductor {
       case "freed":
         return this.#ports.freed()
       case "post":
-        this.#announce(entry, command)
+        this.announcing.note(entry, command)
         this.#ports.settled(task)
         this.#tellTeam(task)
         return entry.letGo()
@@ -303,7 +244,7 @@ export class Conductor {
   }
 
   #ended({ task, run }: Entry, silent: boolean): void {
-    const { toaster, host, clock, store, options } = this.#parts
+    const { toaster, host, clock, store } = this.#parts
     if (!silent && !isUnattended(task) && !isPart(task)) toaster.ended(task)
     host.log("info", "task ended", {
       task: task.id,
@@ -320,41 +261,13 @@ export class Conductor {
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.team ? NOT_NEEDED : PARENT_ENDED, how: { wake: false } })
     this.#tellTeam(task)
-    // After a restart, whether its parent may be woken was decided there.
-    const unwoken = silent || run?.closing?.how.maybeTold ? undefined : unwokenBeside(task, store, options.wake)
-    if (unwoken) this.#ports.outbox.rouse(unwoken)
+    if (!silent) this.announcing.rouseBeside(task, run?.closing?.how.maybeTold)
     this.#ports.freed()
-  }
-
-  /**
-   * News go out in the order in which the runs ended, while that is a matter of moments; none waits for what is done to
-   * bring another's work home.
-   */
-  tellInOrder(parentID: string): void {
-    const { store } = this.#parts
-    const household = store.household(parentID)
-    if (household.news.length === 0) return
-    const entries = store.ofParent(parentID).flatMap(({ id }) => store.entry(id) ?? [])
-    const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "merging")
-    const first = Math.min(...awaited.map(({ endedAs }) => endedAs))
-    const due = household.news.filter(({ endedAs }) => endedAs < first)
-    household.news = household.news.filter((news) => !due.includes(news))
-    for (const { task, maybeTold } of due.toSorted((a, b) => a.endedAs - b.endedAs)) {
-      // After a restart, whether its parent may be woken was decided there.
-      if (!maybeTold && isToldLast(task, store, this.#parts.options.wake)) this.#ports.outbox.rouse(task)
-      if (isOwed(task)) this.#ports.outbox.post(task, maybeTold)
-      else this.deliver(task.id, { type: "told" }, { generation: task.run.generation })
-    }
   }
 
   /** What becomes of a part decides what its team does next. */
   #tellTeam({ part }: Task): void {
     if (part) this.deliver(part.of, { type: "parts" })
-  }
-
-  #announce({ endedAs }: Entry, { task, maybeTold }: Extract<Command, { do: "post" }>): void {
-    const household = this.#parts.store.household(task.parentID)
-    household.news = [...household.news, { task, maybeTold, endedAs }]
   }
 
   /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
@@ -373,15 +286,8 @@ export class Conductor {
     return parent && !this.#parts.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
   }
 
-  #deliveryOf(task: Task, { silent, wake }: Circumstances): Delivery {
-    const { store, options } = this.#parts
-    if (silent || isUnattended(task) || isPart(task)) return { state: "none" }
-    const before = batchProgress(task.batch, store.ofParent(task.parentID))
-    const running = before.running - 1
-    const handedOver = (store.entry(task.id)?.waiters.size ?? 0) > 0
-    const wakes = options.wake === "each" || (options.wake === "last" && running === 0)
-    const progress = { done: before.done + 1, total: before.total, running }
-    return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
+  #until(taskID: string, until: (run: ActiveRun | undefined) => boolean): Promise<void> {
+    return this.#parts.store.entry(taskID)?.until(until) ?? Promise.resolve()
   }
 }
 

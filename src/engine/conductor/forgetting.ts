@@ -1,9 +1,7 @@
 import type { Ending, Task } from "../../core/task.ts"
-import type { Outbox } from "../../delivery/outbox.ts"
 import type { Waiting } from "../launch/waiting.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { unwokenBeside } from "../tasks/news.ts"
 import type { Conductor } from "./conductor.ts"
 
 const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
@@ -11,7 +9,6 @@ const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: 
 type ForgettingPorts = {
   readonly conductor: Conductor
   readonly ledger: Ledger
-  readonly outbox: Outbox
   readonly waiting: Waiting
 }
 
@@ -33,8 +30,8 @@ export class Forgetting {
   }
 
   async #forgetOne(task: Task): Promise<void> {
-    const { store, options, journal } = this.#parts
-    const { conductor, ledger, outbox, waiting } = this.#ports
+    const { store, journal } = this.#parts
+    const { conductor, ledger, waiting } = this.#ports
     // Somebody may have asked it again while its end was closed.
     conductor.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
@@ -44,10 +41,9 @@ export class Forgetting {
     if (entry) entry.run = undefined
     entry?.letGo()
     entry?.check()
-    conductor.tellInOrder(task.parentID)
-    const unwoken = unwokenBeside(task, store, options.wake)
-    if (unwoken) outbox.rouse(unwoken)
-    waiting.endStranded(conductor)
+    conductor.announcing.inOrder(task.parentID)
+    conductor.announcing.rouseBeside(task)
+    waiting.endStranded()
     if (entry) await journal.erase(entry, remains)
   }
 }

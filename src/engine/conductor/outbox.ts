@@ -34,7 +34,7 @@ export function outboxOf(
       const answer = wanted ? await answerTo(task, parts, answers) : undefined
       return compose({ ...newsOf(task, store), answer }, { ...options, development })
     },
-    told: (task, state, handedOver) => others().conductor.told(task, state, handedOver),
+    told: (task, state, handedOver) => others().conductor.announcing.told(task, state, handedOver),
     drained: (parentID, woken) => {
       const flush = () => {
         if (stopped.aborted) return

@@ -46,7 +46,7 @@ export class Reporting {
     // A parked task whose provider opens later than the call waits will not end before that.
     const opensIn = (parked && whenOf(parked, at)?.in) ?? 0
     const waits = block > 0 && opensIn <= block
-    if (waits) await this.#ports.conductor.wait(found, block, signal)
+    if (waits) await this.#wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // The host stores what an aborted answer had so far when the abort is done.
@@ -59,6 +59,26 @@ export class Reporting {
     if (change) journal.saveLater(change.after)
     const shown = await this.#ports.kept.shown(task)
     return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
+  }
+
+  /**
+   * Resolves when the task's run has ended, `ms` have passed or `signal` fires. Until then the end will not wake the
+   * parent: the waiting call hands the answer over itself.
+   */
+  #wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
+    const entry = this.#parts.store.entry(task.id)
+    if (!entry || !isActive(task) || signal?.aborted) return Promise.resolve()
+    return new Promise<void>((resolve) => {
+      const finish = () => {
+        entry.waiters.delete(finish)
+        cancelTimer()
+        signal?.removeEventListener("abort", finish)
+        resolve()
+      }
+      const cancelTimer = this.#parts.clock.after(ms, finish)
+      signal?.addEventListener("abort", finish)
+      entry.waiters.add(finish)
+    })
   }
 
   #view(task: Task): TaskView {

@@ -11,14 +11,14 @@ import { membersOf } from "../tasks/members.ts"
 import type { Answers } from "./answers.ts"
 import type { ComingHome } from "./coming-home.ts"
 import type { Merging } from "./places.ts"
+import type { Values } from "./values.ts"
 
 export type TeamPorts = {
   readonly home: ComingHome
   readonly field: Field
   readonly answers: Answers
   readonly ledgers: () => Promise<Ledgers>
-  /** Keeps a long value in a file of this task's name; undefined where it is short. */
-  readonly keep: (taskID: string, json: string) => Promise<string | undefined>
+  readonly values: Values
   /** Resolves when a task's last end has been closed. */
   readonly closed: (taskID: string) => Promise<void>
 }
@@ -124,7 +124,7 @@ export class Teams {
     const { value } = winner.outcome ?? {}
     if (!value?.valid) return value
     const { text } = await this.#ports.answers.of(winner)
-    const file = await this.#ports.keep(task.id, text)
+    const file = await this.#ports.values.keep(task.id, text)
     return { ...value, ...(file && { file }) }
   }
 

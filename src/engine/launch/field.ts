@@ -16,7 +16,8 @@ import type { Queue } from "./queue.ts"
 
 export type FieldPorts = {
   readonly home: Pick<ComingHome, "share" | "capture" | "giveBack">
-  readonly queue: Pick<Queue, "reserve" | "begin" | "release" | "enqueue">
+  /** Made later. */
+  readonly queue: () => Queue
   readonly randomID: () => string
   /** A part is at work, or waits for its slot. */
   readonly began: (part: Task) => void
@@ -51,7 +52,8 @@ export class Field {
   async #make(task: Task, nth: number, text: string): Promise<void> {
     const { team } = task
     if (!team) return
-    const { queue, home, began } = this.#ports
+    const { home, began } = this.#ports
+    const queue = this.#ports.queue()
     const { host, store, background } = this.#parts
     const draft = this.#draft(task, team, nth)
     const { caller = "", under = "" } = draft.part ?? {}
@@ -102,7 +104,7 @@ export class Field {
     const by = winner.part && { part: { ...winner.part, run: task.run.generation } }
     const change = store.apply(winner.id, { type: "resumed", run, by }, now)
     if (!change) throw new CallError("the try that had won is at work already")
-    await this.#ports.queue.enqueue(change.after, withSchema(text, run.schema))
+    await this.#ports.queue().enqueue(change.after, withSchema(text, run.schema))
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {

@@ -13,13 +13,13 @@ const KEPT_MS = 240_000
  */
 export class Holding {
   readonly #parts: Parts
-  readonly #conductor: () => Conductor
+  readonly #conductor: Conductor
   /** Models of which this process has been told cache tokens. */
   readonly #cached = new Set<string>()
   /** When an answer last began, by agent and model. */
   readonly #began = new Map<string, number>()
 
-  constructor(parts: Parts, conductor: () => Conductor) {
+  constructor(parts: Parts, conductor: Conductor) {
     this.#parts = parts
     this.#conductor = conductor
   }
@@ -52,7 +52,7 @@ export class Holding {
       if (heldBehind === undefined) continue
       const leader = store.get(heldBehind)
       const isComing = making.has(heldBehind) || (leader !== undefined && isActive(leader))
-      if (!isComing || !this.#isWorthIt(task)) this.#conductor().deliver(task.id, { type: "let go" })
+      if (!isComing || !this.#isWorthIt(task)) this.#conductor.deliver(task.id, { type: "let go" })
     }
   }
 

@@ -2,7 +2,6 @@ import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
 import type { Rule } from "../../core/ports.ts"
-import type { Model } from "../../core/task.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
@@ -13,6 +12,7 @@ import type { PlaceKind } from "../../place/place.ts"
 import type { Ledgers } from "../../results/ledger.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
 import type { Places } from "../conductor/places.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
 import { hasEnded } from "../run/active-run.ts"
@@ -48,8 +48,7 @@ export type LauncherPorts = {
   /** True where a session's system prompt has what is of this session alone. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
-  /** Why nobody is to ask this model: nothing is paid for it. */
-  readonly unpaid: (model: Model | undefined) => string | undefined
+  readonly gates: Gates
   readonly ledgers: () => Promise<Ledgers>
   readonly queue: Queue
   readonly allowance: Allowance
@@ -95,7 +94,7 @@ export class Launcher {
       request.fork === "whole"
         ? riderOf(request, persona, options)
         : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
-    refuseUnpaid(this.#ports.unpaid(model))
+    refuseUnpaid(this.#ports.gates.unpaid(model))
     if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""

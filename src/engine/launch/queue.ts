@@ -1,6 +1,8 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isPart, isQueued, type Model, modelOf, slotsOf, type Task } from "../../core/task.ts"
+import { isParked, isPart, isQueued, modelOf, slotsOf, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
+import type { Places } from "../conductor/places.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
 import type { Holding } from "./holding.ts"
@@ -10,15 +12,9 @@ export type QueuePorts = {
   readonly conductor: Conductor
   readonly allowance: Allowance
   readonly waiting: Waiting
-  /** Its model's provider is closed, and it is not the one that tries. */
-  readonly isClosed: (task: Task) => boolean
-  /** One more waits that may be the one that tries. */
-  readonly came: () => void
-  /** Why nobody is to ask this model: nothing is paid for it. */
-  readonly unpaid: (model: Model | undefined) => string | undefined
+  readonly gates: Gates
   readonly holding: Holding
-  /** How many tasks may be in a place at once; 0 for any number. */
-  readonly mostIn: (place: string) => number
+  readonly places: Places
   /** Tasks run: look after them. */
   readonly watch: () => void
 }
@@ -67,9 +63,10 @@ export class Queue {
     this.#logLaunch(task)
     this.#ports.watch()
     this.pump()
-    this.#ports.came()
+    // One more waits that may be the one that tries.
+    this.#ports.gates.look()
     // What it waits for may have failed while its session was made.
-    this.#ports.waiting.endStranded(this.#ports.conductor)
+    this.#ports.waiting.endStranded()
     return true
   }
 
@@ -77,7 +74,7 @@ export class Queue {
   async enqueue(task: Task, prompt: string): Promise<void> {
     this.#ports.conductor.deliver(task.id, { type: "begin", prompt })
     this.pump()
-    this.#ports.came()
+    this.#ports.gates.look()
     await this.#parts.journal.save(task)
     this.#logLaunch(task)
     this.#ports.watch()
@@ -116,8 +113,8 @@ export class Queue {
     const { store } = this.#parts
     const before = [...store.active(), ...store.making()]
     const others = before.filter((task) => isQueued(task) && !task.team && slotsOf(task) === team.parentID)
-    const { waiting, isClosed } = this.#ports
-    if (others.some((task) => waiting.waitsFor(task).length === 0 && !isClosed(task))) return 0
+    const { waiting, gates } = this.#ports
+    if (others.some((task) => waiting.waitsFor(task).length === 0 && !gates.closedFor(task))) return 0
     const { startedAt: _slot, ...run } = team.run
     const next = Array.from({ length: MOST_AT_ONCE }, (_none, nth): Task => {
       const { team: _plan, ...task } = team
@@ -127,7 +124,7 @@ export class Queue {
     const [first] = next
     if (many > 0 || !first || before.some(({ part }) => part?.of === team.id)) return many
     // Where its model is closed, one waits like any launch: nobody else would see whether it has opened.
-    return isClosed(team) && this.#admissible([...before, first], first.id).includes(first) ? 1 : 0
+    return gates.closedFor(team) && this.#admissible([...before, first], first.id).includes(first) ? 1 : 0
   }
 
   /** Whether a task could have a slot now if its model were open. */
@@ -139,13 +136,13 @@ export class Queue {
   /** `opened`: taken as one whose model is open. */
   #admissible(active: Iterable<Task>, opened?: string): readonly Task[] {
     const { store, options } = this.#parts
-    const { waiting, isClosed } = this.#ports
+    const { waiting, gates, places } = this.#ports
     return admissible(
       [...active].flatMap((task) => this.#forSlot(task, opened)),
       options,
       (task) => store.run(task.id)?.idle === true && store.hasOpen(task.sessionID),
-      (task) => waiting.waitsFor(task).length > 0 || (!task.team && task.id !== opened && isClosed(task)),
-      (place) => this.#ports.mostIn(place),
+      (task) => waiting.waitsFor(task).length > 0 || (!task.team && task.id !== opened && gates.closedFor(task)),
+      (place) => places.mostIn(place),
     )
   }
 
@@ -161,8 +158,8 @@ export class Queue {
   /** A run that waited for its slot while others spent what there was ends. */
   #endBeyondLimits(task: Task): boolean {
     const { id, parentID, run } = task
-    const { allowance, conductor, unpaid } = this.#ports
-    const unasked = run.startedAt === undefined ? unpaid(modelOf(task)) : undefined
+    const { allowance, conductor, gates } = this.#ports
+    const unasked = run.startedAt === undefined ? gates.unpaid(modelOf(task)) : undefined
     if (unasked !== undefined) {
       const reason = { code: "provider", text: `Not begun: ${unasked}` } as const
       return conductor.end(id, run.generation, { type: "failed", reason })

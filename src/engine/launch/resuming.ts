@@ -1,6 +1,5 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import type { Model } from "../../core/task.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { HERE } from "../../place/here.ts"
@@ -8,6 +7,7 @@ import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind } from "../../place/place.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
+import type { Gates } from "../gate/gates.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
 import {
@@ -28,8 +28,7 @@ import { checkOf, type ResumeRequest, schemaOf } from "./request.ts"
 export type ResumingPorts = {
   readonly conductor: Conductor
   readonly kinds: readonly PlaceKind[]
-  /** Why nobody is to ask this model: nothing is paid for it. */
-  readonly unpaid: (model: Model | undefined) => string | undefined
+  readonly gates: Gates
   readonly queue: Queue
   readonly allowance: Allowance
   readonly elsewhere: Elsewhere
@@ -52,7 +51,7 @@ export class Resuming {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
-    refuseUnpaid(this.#ports.unpaid(task.model))
+    refuseUnpaid(this.#ports.gates.unpaid(task.model))
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.conductor.over(task)

@@ -39,35 +39,35 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
  */
 export class Waiting {
   readonly #parts: Parts
-  readonly #isClosing: (id: string) => boolean
+  readonly #conductor: Conductor
   #ending = false
 
-  constructor(parts: Parts, isClosing: (id: string) => boolean) {
+  constructor(parts: Parts, conductor: Conductor) {
     this.#parts = parts
-    this.#isClosing = isClosing
+    this.#conductor = conductor
   }
 
   /** To be called when a task has ended or was forgotten. */
-  endStranded(conductor: Conductor): void {
+  endStranded(): void {
     if (this.#ending) return
     this.#ending = true
     try {
       // Once more where it ended any: that may have freed a slot for one that may not begin any more.
-      while (this.#endFound(conductor));
+      while (this.#endFound());
     } finally {
       this.#ending = false
     }
   }
 
   /** False where it ended none. */
-  #endFound(conductor: Conductor): boolean {
+  #endFound(): boolean {
     const { store, options } = this.#parts
     const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
     const ended = found.filter(({ task, reason, wakes }, index) => {
       const shares = ({ parentID, batch }: Task) =>
         parentID === task.parentID && (options.wake !== "last" || batch === task.batch)
       const last = !found.slice(index + 1).some((other) => other.wakes && shares(other.task))
-      return conductor.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
+      return this.#conductor.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
     })
     return ended.length > 0
   }
@@ -78,7 +78,7 @@ export class Waiting {
    */
   waitsFor(task: Task): readonly string[] {
     const { store } = this.#parts
-    return waitsFor(task, (id) => (this.#isClosing(id) || store.isForeign(id) ? undefined : store.get(id)))
+    return waitsFor(task, (id) => (this.#conductor.isClosing(id) || store.isForeign(id) ? undefined : store.get(id)))
   }
 
   /** True where a task that has not begun waits for this one: it is not forgotten. */

@@ -43,6 +43,12 @@ export class Entry {
     this.run = run
   }
 
+  /** Resolves when its run is so far. */
+  until(until: (run: ActiveRun | undefined) => boolean): Promise<void> {
+    if (until(this.run)) return Promise.resolve()
+    return new Promise((resolve) => void this.watchers.add({ until, resolve }))
+  }
+
   /** Lets the calls go that wait for the end of its run. */
   letGo(): void {
     for (const finish of [...this.waiters]) finish()
