@@ -23,10 +23,7 @@ const LONG = [
 ]
 
 /** Closures over what a screen or a host hands in, and parts that call each other back. */
-const LONG_FUNCTIONS = [
-  "src/terminal/board-source.ts createBoardSource",
-  "src/terminal/source.ts createSource",
-]
+const LONG_FUNCTIONS = ["src/terminal/board-source.ts createBoardSource", "src/terminal/source.ts createSource"]
 
 const sources = readdirSync("src", { recursive: true, encoding: "utf8" })
   .filter((name) => /\.tsx?$/.test(name))
