@@ -19,9 +19,11 @@ export const isEnd = (finish: Finish | undefined): boolean =>
 /**
  * How a run has ended, or undefined where it has not: the one judgement, for whoever looks at a run. `messages` are the
  * session's since the run's prompt, oldest first. They may hold user messages that came later (a notification to the
- * child, a word from the user): the answer to the latest one counts. An idle session proves nothing by itself. `heard`:
- * an error that the host told of it, beside what its messages say.
+ * child, a word from the user): the answer to the latest one counts. An idle session has always ended, and proves
+ * nothing by itself. `heard`: an error that the host told of it, beside what its messages say.
  */
+export function judge(messages: readonly Message[], session: "idle", heard?: AnswerError): Ending
+export function judge(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined
 export function judge(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.findLast(({ role }) => role === "assistant")

@@ -1,7 +1,7 @@
 import { endAfter } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
-import type { Ending } from "../../core/task.ts"
+import type { Ending, LastWord } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, judge } from "../../core/verdict.ts"
 import { reasonInTheEnd } from "../../core/watchdog.ts"
@@ -34,7 +34,7 @@ export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", t
 export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
   const run = { ...given, looking: false, lookAgain: false, lookedAt: world.now }
   // It is looked at again when its machine can be reached.
-  if (run.away && !found) return stay({ ...run, lookAgain: false })
+  if (run.away && !found) return stay(run)
   const step = found ? judged(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
   return given.lookAgain ? also(step, (next) => looks(next, world)) : step
 }
@@ -49,7 +49,6 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
   if (word && isLeft(run, messages, world)) return sayAgain(run, word, world)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, world)
   const idle = judge(messages, "idle", run.error)
-  if (!idle) return stay(run)
   const since = run.stuckSince ?? world.now
   const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(word && { lookAt: since + WORD_GRACE_MS }) }
   const next = arrived(readIn(stuck, messages), messages)
@@ -95,9 +94,7 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
   const { messages, openTodos } = found
   const run = missing(given, world)
   if (isStillTold(run, world)) return stay(run)
-  const { lastWord } = run
-  const reason = lastWord && reasonInTheEnd(watchedAs(run, world), lastWord.reason)
-  const ending = endAfter(judgement, lastWord && reason && { ...lastWord, reason }, messages)
+  const ending = endAfter(judgement, inTheEnd(run, world), messages)
   if (ending.type !== "completed") return ended(run, ending, messages, openTodos, world)
   const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
   const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
@@ -113,6 +110,9 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
     : { run: checking, commands: [{ do: "validate", text: answerText(messages) }] }
 }
 
+const inTheEnd = (run: ActiveRun, world: World): LastWord | undefined =>
+  run.lastWord && { ...run.lastWord, reason: reasonInTheEnd(watchedAs(run, world), run.lastWord.reason) }
+
 const toCheck = (run: ActiveRun): Step => ({ run, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] })
 
 /** An agent whose answer is not valid is asked again in the same run; a valid one is checked, where there is a check. */
@@ -123,7 +123,7 @@ export const validated: Handler<"validated"> = (given, { found }, world) => {
   const asked = (value?.asked ?? 0) + 1
   if (found.valid) {
     const run = { ...given, value: { ...found, asked } }
-    if (world.task.run.check !== undefined) return toCheck({ ...moved(run, "checking"), answered })
+    if (world.task.run.check !== undefined) return toCheck(moved(run, "checking"))
     return passed({ ...back, value: run.value }, answered, world)
   }
   const run = { ...back, value: { valid: false, asked } as const }

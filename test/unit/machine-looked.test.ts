@@ -1,0 +1,357 @@
+import { describe, expect, test } from "vitest"
+import type { Message } from "../../src/core/ports.ts"
+import { NOTHING_SPENT } from "../../src/core/spending.ts"
+import type { ActiveRun } from "../../src/engine/run/active-run.ts"
+import { DELETED } from "../../src/engine/run/looked.ts"
+import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+
+/** What the machine makes of a look at a run's messages, of its value and of its check. */
+
+const found = { messages: [asked(), answer()] as readonly Message[], gone: false, busy: false, openTodos: 0 }
+const unanswered = { ...found, messages: [asked()] }
+const calling = answer({ finish: "called", parts: [] })
+const refusedCall = answer({
+  finish: "called",
+  parts: [{ type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as never],
+})
+/** A look that came back with this. */
+const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: Scene = {}, waited = false) =>
+  at("working", { ...scene, run: { looking: true, ...run } }).takes({
+    type: "looked",
+    waited,
+    ...(more && { found: { ...found, ...more } }),
+  })
+const seen = { told: { ...NOTHING_TOLD, heard: true } }
+
+describe("a look", () => {
+  test("is over when it has come back; what asked for another meanwhile has one made, unless it ended", () => {
+    const { run, does } = looked(unanswered, { lookAgain: false })
+    expect(run).toMatchObject({ looking: false, lookAgain: false, lookedAt: NOW })
+    expect(does).toEqual([])
+    const again = looked(unanswered, { lookAgain: true })
+    expect(again).toMatchObject({ does: ["look"], run: { looking: true, lookAgain: false } })
+    expect(looked(found, { lookAgain: true }).does).not.toContain("look")
+    expect(looked(undefined, { lookAgain: true })).toMatchObject({ does: ["look"] })
+  })
+
+  test("that failed is made again soon; without contact when that is back", () => {
+    expect(looked(undefined).run).toMatchObject({ lookAt: NOW + 2000 })
+    const away = { host: "big", since: 1, most: 0 }
+    expect(looked(undefined, { away, lookAgain: true })).toMatchObject({ does: [], run: { looking: false } })
+    expect(looked(undefined, { away }).run?.lookAt).toBeUndefined()
+    expect(looked(found, { away }).stage).toBe("leaving")
+  })
+
+  test("takes in what its messages tell of its work", () => {
+    const messages = [asked(), answer({ usage: BILLED })]
+    expect(looked({ messages }).run?.told).toMatchObject({ ended: 1, usage: BILLED, text: "found" })
+    const open = looked({ messages: [asked(), { ...calling, usage: BILLED }] })
+    expect(open).toMatchObject({ stage: "working", run: { told: { ended: 1, usage: BILLED } } })
+  })
+})
+
+describe("a session that is gone", () => {
+  test("was deleted, unless its run had ended before", () => {
+    const gone = looked({ ...unanswered, gone: true })
+    expect(gone.run?.closing).toMatchObject({ ending: DELETED, task: { status: "cancelled" } })
+    expect(gone.run?.closing?.how).toEqual({})
+    expect(looked({ gone: true }).run?.closing?.ending.type).toBe("completed")
+  })
+})
+
+describe("a session at work", () => {
+  test("has not ended, whatever it was thought to wait for", () => {
+    const { run, stage } = looked({ ...unanswered, busy: true }, { stuckSince: 1, todosSince: 2 })
+    expect(stage).toBe("working")
+    expect(run).toMatchObject({ stuckSince: undefined, todosSince: undefined })
+  })
+})
+
+describe("an idle session without an answer", () => {
+  test("is believed to have ended when its time for an answer is over", () => {
+    const first = looked(unanswered, seen)
+    expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
+    expect(looked(unanswered, { ...seen, stuckSince: NOW - 9999 }).run?.stuckSince).toBe(NOW - 9999)
+    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000 })
+    expect(over.run?.outcome?.reason).toMatchObject({ code: "host" })
+  })
+
+  test("has longer in a folder of its own, while nothing was heard of it", () => {
+    const place = { kind: "worktree", folder: "/", merge: false } as const
+    const scene = { task: { place } }
+    const stuck = { stuckSince: NOW - 10_000 }
+    expect(looked(unanswered, stuck, scene).stage).toBe("working")
+    expect(looked(unanswered, { stuckSince: NOW - 60_000 }, scene).stage).toBe("leaving")
+    expect(looked(unanswered, { ...stuck, ...seen }, scene).stage).toBe("leaving")
+  })
+
+  test("has a moment more after an error that its host told of", () => {
+    const error = (since: number) => ({ stuckSince: 1, error: { message: "no luck", at: since } })
+    expect(looked(unanswered, error(NOW - 999)).stage).toBe("working")
+    expect(looked(unanswered, error(NOW - 1000)).run?.outcome?.reason).toEqual({ code: "provider", text: "no luck" })
+  })
+
+  test("says since when a word is missing that is to come, and no more once none is", () => {
+    const words = [wordOf({ id: "msg_other" })]
+    expect(looked(unanswered, { words }).run?.missingSince).toBe(NOW)
+    expect(looked(unanswered, { words, missingSince: NOW - 5 }).run?.missingSince).toBe(NOW - 5)
+    expect(looked(unanswered, { missingSince: NOW - 5 }).run?.missingSince).toBeUndefined()
+    const arrived = looked({ messages: [asked(), asked("msg_other")] }, { words, missingSince: NOW - 5 })
+    expect(arrived.run).toMatchObject({ missingSince: undefined, words: [{ expected: false }] })
+  })
+})
+
+describe("a word that its session has let lie", () => {
+  const words = [wordOf({ taken: true, expected: false })]
+  const last = [asked(), calling, asked("msg_word")]
+
+  test("is said again once that has answered something else behind it", () => {
+    const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { words })
+    expect(command(passed.commands, "say")?.word).toMatchObject({ kind: "word", text: "MORE" })
+  })
+
+  test("and that stands last is left for a second to be read, then said again", () => {
+    const first = looked({ messages: last }, { words })
+    expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
+    const waits = looked({ messages: last }, { words, stuckSince: NOW - 999 })
+    expect(waits).toMatchObject({ does: [], run: { stuckSince: NOW - 999, lookAt: NOW + 1 } })
+    expect(looked({ messages: last }, { words, stuckSince: NOW - 1000 }).does).toEqual(["say"])
+    // Where nothing lies there, no look is due for it.
+    expect(looked(unanswered).run?.lookAt).toBeUndefined()
+  })
+})
+
+describe("a turn that ended at a refusal", () => {
+  const messages = [asked(), refusedCall]
+
+  test("of what nobody had answered goes on", () => {
+    const { run, commands } = looked({ messages }, { refusedIn: 0 })
+    expect(command(commands, "say")?.word).toMatchObject({ kind: "word" })
+    expect(run).toMatchObject({ stage: "working", refusedIn: undefined, told: { ended: 1 } })
+    const one = { told: { ...NOTHING_TOLD, ended: 1 } }
+    expect(looked({ messages }, { ...one, refusedIn: 0 }).does).toEqual(["say"])
+  })
+
+  test("of what nobody had answered goes on with its last word where it was asked for that", () => {
+    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const { commands } = looked({ messages }, { refusedIn: 0, lastWord })
+    expect(command(commands, "say")?.word.kind).toBe("last-word")
+  })
+
+  test("that a person gave is its end", () => {
+    expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
+    const later = { told: { ...NOTHING_TOLD, ended: 2 } }
+    expect(looked({ messages }, { ...later, refusedIn: 0 }).stage).toBe("leaving")
+  })
+
+  test("is not asked to go on while something else stands last, or nothing does", () => {
+    const behind = looked({ messages: [...messages, asked("msg_notice")] }, { refusedIn: 0 })
+    expect(behind).toMatchObject({ stage: "working", does: [] })
+    expect(looked({ messages: [] }, { refusedIn: 0 })).toMatchObject({ stage: "working", does: [] })
+  })
+})
+
+describe("an answer", () => {
+  test("is proven by its message, but not where more than that is to be known of it", () => {
+    const place = { kind: "worktree", folder: "/", merge: false } as const
+    expect(looked({}).run?.closing).toMatchObject({ ending: { type: "completed", proven: true }, write: "soon" })
+    expect(looked({}, {}, { task: { place } }).run?.closing?.ending.proven).toBe(false)
+    const failed = { messages: [asked(), answer({ finish: "cut short", error: { message: "no" } })] }
+    expect(looked(failed).run?.closing?.ending).toMatchObject({ type: "failed", proven: true })
+    expect(looked(failed, {}, { task: { run: { check: "true" } } }).run?.closing?.ending.proven).toBe(false)
+    expect(looked(failed, {}, { task: { run: { schema: {} } } }).run?.closing?.ending.proven).toBe(false)
+  })
+
+  test("is told with its messages and its open todos", () => {
+    const { run } = looked({ openTodos: 2 }, { todosSince: NOW - 5000 })
+    expect(run?.closing?.how).toEqual({ messages: found.messages, openTodos: 2 })
+    expect(run?.outcome?.openTodos).toBe(2)
+  })
+
+  test("is no end while its own tasks run, or what they told is not read; one that failed is", () => {
+    expect(looked({}, {}, {}, true)).toMatchObject({ stage: "working", does: [] })
+    expect(looked({}, {}, { world: { ownTasks: true } }).stage).toBe("working")
+    expect(looked({}, {}, { world: { owed: true } }).stage).toBe("working")
+    const failed = { messages: [asked(), answer({ error: { message: "no" } })] }
+    expect(looked(failed, {}, {}, true).run?.closing?.ending.type).toBe("failed")
+    expect(looked({}, {}, {}, true).run?.todosSince).toBeUndefined()
+  })
+
+  test("is no end while somebody may go on with its todos", () => {
+    const grace = { options: { todoGrace: 3000 } }
+    const first = looked({ openTodos: 1 }, {}, grace)
+    expect(first).toMatchObject({ stage: "working", does: [], run: { todosSince: NOW } })
+    const waits = looked({ openTodos: 1 }, { todosSince: NOW - 2999 }, grace)
+    expect(waits).toMatchObject({ stage: "working", run: { todosSince: NOW - 2999 } })
+    expect(looked({ openTodos: 1 }, { todosSince: NOW - 3000 }, grace).stage).toBe("leaving")
+    expect(looked({ openTodos: 0 }, { todosSince: NOW - 1 }, grace).stage).toBe("leaving")
+  })
+
+  test("is no end before it has read what it is told, for as long as that may take to be seen", () => {
+    const words = [wordOf()]
+    expect(looked({}, { words })).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW } })
+    expect(looked({}, { words, missingSince: NOW - 9999 }).stage).toBe("working")
+    expect(looked({}, { words, missingSince: NOW - 10_000 }).stage).toBe("leaving")
+    const there = { messages: [asked(), asked("msg_word"), answer({ parentID: "msg_word" })] }
+    expect(looked(there, { words }).stage).toBe("leaving")
+  })
+})
+
+describe("a run that was asked for its last word", () => {
+  const options = { maxCostPerSession: 1 }
+  const text = "Stopped at the session's budget: the session's tasks spent $0.95 of $1.00 (option maxCostPerSession)."
+  const reason = { code: "budget", text } as const
+  const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 1.2 } })
+  const scene = { options, world: { spent } }
+
+  test("and spoke has ended at its limit, with what was spent by then", () => {
+    const lastWord = { state: "spoke", reason, at: NOW } as const
+    const { run } = looked({}, { lastWord }, scene)
+    expect(run?.closing?.ending).toMatchObject({ type: "failed", saidLastWord: true })
+    expect(run?.outcome?.reason).toEqual({
+      code: "budget",
+      text: `${text.slice(0, -1)} when it was asked for its last word, and $1.20 by its end; its last word is below.`,
+    })
+  })
+
+  test("and ended before it could read that has ended by itself", () => {
+    const lastWord = { state: "told", reason, at: NOW } as const
+    expect(looked({}, { lastWord }, scene).run?.closing?.ending).toMatchObject({ type: "completed" })
+  })
+
+  test("and waits for its own tasks is asked if it rests", () => {
+    const lastWord = { state: "told", reason, at: NOW } as const
+    expect(looked({}, { lastWord }, scene, true).does).toEqual(["rest?"])
+  })
+})
+
+describe("an answer that is a value", () => {
+  const schema = { type: "object" }
+  const ending = { type: "completed", proven: true } as const
+  const answered = { ending, messages: found.messages, openTodos: 3 }
+  const valid = { valid: true, at: 4, length: 2 } as const
+  const invalid = { valid: false, problems: ["no JSON", "x is missing"] } as const
+  const checking = (run: Partial<ActiveRun> = {}, scene: Scene = {}) =>
+    at("checking", { task: { run: { schema } }, ...scene, run: { answered, ...run } })
+
+  test("is looked for in what it said last, and kept as what it would end with", () => {
+    const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task: { run: { schema } } })
+    expect(stage).toBe("checking")
+    expect(commands).toEqual([{ do: "validate", text: "found" }])
+    expect(run?.answered).toEqual({
+      ending: { ...ending, at: NOW },
+      messages: found.messages,
+      openTodos: 3,
+    })
+  })
+
+  test("and valid is its end", () => {
+    const { stage, run } = checking().takes({ type: "validated", found: valid })
+    expect(stage).toBe("leaving")
+    expect(run).toMatchObject({ value: { ...valid, asked: 1 }, answered: undefined })
+    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 3 } })
+    expect(
+      checking({ value: { valid: false, asked: 2 } }).takes({ type: "validated", found: valid }).run?.value,
+    ).toEqual({ ...valid, asked: 3 })
+  })
+
+  test("and valid is no end before it has read what it was told meanwhile", () => {
+    const waits = checking({ words: [wordOf()] }).takes({ type: "validated", found: valid })
+    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, value: { valid: true } } })
+  })
+
+  test("and valid is checked where it has a check, which ends as the answer would", () => {
+    const task = { run: { schema, check: "npm test" } }
+    const { run, commands, stage } = checking({}, { task }).takes({ type: "validated", found: valid })
+    expect(stage).toBe("checking")
+    expect(commands).toEqual([{ do: "check", runs: 0 }])
+    expect(run).toMatchObject({ answered, value: { ...valid, asked: 1 } })
+    const before = { command: "npm test", passed: false, runs: 2, how: "exit code 1" }
+    const again = checking({ check: before }, { task }).takes({ type: "validated", found: valid })
+    expect(again.commands).toEqual([{ do: "check", runs: 2 }])
+  })
+
+  test("and not valid is asked for again, as often as may be, and once more where it was told something", () => {
+    const options = { schemaRetries: 1 }
+    const first = checking({}, { options }).takes({ type: "validated", found: invalid })
+    expect(first).toMatchObject({ stage: "working", run: { value: { valid: false, asked: 1 }, answered: undefined } })
+    expect(command(first.commands, "say")?.word).toMatchObject({
+      kind: "schema",
+      text: expect.stringContaining("no JSON; x is missing"),
+    })
+    const value = { valid: false, asked: 1 } as const
+    const second = checking({ value }, { options }).takes({ type: "validated", found: invalid })
+    expect(second.run?.outcome?.reason).toEqual({
+      code: "schema",
+      text: "Its answer did not match the schema (asked 2 times; the last time: no JSON; x is missing).",
+    })
+    const told = checking({ value, words: [wordOf()] }, { options }).takes({ type: "validated", found: invalid })
+    expect(told).toMatchObject({ stage: "working", does: ["say"] })
+  })
+
+  test("that could not be looked for is looked at once more", () => {
+    const { stage, does, run } = checking().takes({ type: "validated" })
+    expect({ stage, does }).toEqual({ stage: "working", does: ["look"] })
+    expect(run).toMatchObject({ answered: undefined, lastSignAt: NOW })
+    const lost = checking({ answered: undefined }).takes({ type: "validated", found: valid })
+    expect(lost).toMatchObject({ stage: "working", does: ["look"] })
+  })
+})
+
+describe("the check of an answer", () => {
+  const answered = { ending: { type: "completed", proven: true }, messages: found.messages, openTodos: 0 } as const
+  const result = { command: "npm\n test", passed: false, runs: 1, how: "exit code 1" }
+  const checking = (run: Partial<ActiveRun> = {}, retries = 0, task: Scene["task"] = {}) =>
+    at("checking", {
+      task: { ...task, run: { check: "npm test" } },
+      options: { checkRetries: retries },
+      run: { answered, ...run },
+    })
+  const reason = (runs: number) =>
+    checking().takes({ type: "checked", result: { ...result, runs } }).run?.outcome?.reason
+
+  test("begins with how often it ran before", () => {
+    const scene = { task: { run: { check: "npm test" } } }
+    expect(looked({}, {}, scene).commands).toEqual([{ do: "check", runs: 0 }])
+    expect(looked({}, { check: { ...result, runs: 3 } }, scene).commands).toEqual([{ do: "check", runs: 3 }])
+  })
+
+  test("that passed is its end, and so is one that had nothing to run for", () => {
+    expect(checking().takes({ type: "checked", result: { ...result, passed: true } }).run?.closing).toMatchObject({
+      ending: { type: "completed" },
+    })
+    const none = checking().takes({ type: "checked", result: { ...result, runs: 0 } })
+    expect(none.run).toMatchObject({ closing: { ending: { type: "completed" } }, check: { runs: 0 } })
+    const waits = checking({ words: [wordOf()] }).takes({ type: "checked", result: { ...result, passed: true } })
+    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, answered: undefined } })
+  })
+
+  test("that did not pass is told, as often as may be, then it ends the run with what came of it", () => {
+    const again = checking({}, 1).takes({ type: "checked", result })
+    expect(again).toMatchObject({ stage: "working", does: ["say"], run: { check: result, lastSignAt: NOW } })
+    expect(command(again.commands, "say")?.word.kind).toBe("check")
+    expect(checking({}, 1).takes({ type: "checked", result: { ...result, runs: 2 } }).stage).toBe("leaving")
+    expect(reason(1)).toEqual({
+      code: "check",
+      text: "Its check `npm test` did not pass (run once; the last time: exit code 1).",
+    })
+    expect(reason(2)?.text).toContain("(run 2 times; the last time: exit code 1)")
+  })
+
+  test("that one of several tries did not pass ends it at once, but for what it was told meanwhile", () => {
+    const part = (kind: "tries" | "each") => ({ part: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
+    const failed = { type: "checked", result } as const
+    expect(checking({}, 5, part("tries")).takes(failed).stage).toBe("leaving")
+    expect(checking({}, 5, part("each")).takes(failed).stage).toBe("working")
+    expect(checking({ words: [wordOf()] }, 5, part("tries")).takes(failed)).toMatchObject({ does: ["say"] })
+  })
+
+  test("that was stopped, or whose answer is not known, says nothing", () => {
+    const before = { ...result, runs: 4 }
+    const stopped = checking({ check: before }).takes({ type: "checked" })
+    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check: before, answered: undefined } })
+    const lost = checking({ answered: undefined }).takes({ type: "checked", result: { ...result, passed: true } })
+    expect(lost).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW } })
+  })
+})
