@@ -1,0 +1,136 @@
+import { describe, expect, test } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import type { Part } from "../../src/core/team.ts"
+import type { Member } from "../../src/core/tries.ts"
+import type { ActiveRun } from "../../src/engine/run/active-run.ts"
+import { edges } from "../../src/engine/run/step.ts"
+import { at, NOW, type Scene } from "../support/machine.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+/** A run that leads a team: what it begins, what it writes down, and how it ends. */
+
+const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
+const map = { kind: "each", prompt: "{{item}}", total: 3, timeout: 0, file: "/rows" } as const
+
+/** A part that is over, or at work since `NOW`. */
+const part = (
+  nth: number,
+  status: Task["status"],
+  more: Partial<Member> = {},
+  run = 0,
+  kind: Part["kind"] = "tries",
+) => ({
+  task: taskOf({
+    id: `bg_part${nth}`,
+    status,
+    part: { kind, of: "bg_aaaaaaaa", nth, run, caller: "ses_parent", under: "ses_parent" },
+    run: { startedAt: NOW },
+  }),
+  closed: status !== "running",
+  began: true,
+  ...more,
+})
+const item = (nth: number, status: Task["status"], more: Partial<Member> = {}, run = 0) =>
+  part(nth, status, more, run, "each")
+
+const leading = (team: Task["team"], members: readonly Member[], run: Partial<ActiveRun> = {}, more: Scene = {}) =>
+  at("leading", { task: { team, ...more.task }, run, world: { members: () => members, room: () => 2, ...more.world } })
+const parts = { type: "parts" } as const
+
+describe("several tries", () => {
+  test("what the first that passed was checked by is kept, without what it printed", () => {
+    const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", output: "ok 1\nok 2" }
+    const { output: _output, ...told } = check
+    const { commands, stage } = leading(tries, [part(1, "completed", { check })]).takes(parts)
+    expect(stage).toBe("leading")
+    expect(commands).toEqual([
+      { do: "record", event: { type: "won", generation: 0, winner: "bg_part1", passed: told }, write: false },
+      { do: "write", later: false },
+    ])
+  })
+
+  test("nothing more begins, and nothing ends it, while its winner is written down", () => {
+    const won = { ...tries, winner: "bg_part1" }
+    expect(leading(won, []).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+    const both = [part(0, "error"), part(1, "error")]
+    expect(leading(won, both).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+  })
+
+  test("those begin that are neither at work nor being made", () => {
+    const { commands, run } = leading(tries, [], { coming: [0] }).takes(parts)
+    expect(commands).toEqual([{ do: "field", nth: 1, text: "FIND" }])
+    expect(run?.coming).toEqual([0, 1])
+  })
+
+  test("in a later run those begin again that had not failed by themselves", () => {
+    const failed = (nth: number) => ({
+      ...part(nth, "error"),
+      task: { ...part(nth, "error").task, outcome: outcomeOf({ reason: { code: "check", text: "x" } }) },
+    })
+    const stopped = part(1, "cancelled")
+    const scene = { task: { run: { generation: 1 } } }
+    const { commands } = leading(tries, [failed(0), stopped], {}, scene).takes(parts)
+    expect(commands).toMatchObject([{ do: "field", nth: 1 }])
+  })
+
+  test("one that cannot be made ends them all, and says which", () => {
+    const busy = [part(0, "running")]
+    const { run } = leading(tries, busy, { coming: [1] }).takes({ type: "fielded", nth: 1, problem: "no host." })
+    expect(run).toMatchObject({ stage: "leaving", coming: [] })
+    expect(run?.outcome?.reason).toEqual({ code: "host", text: "Part 2 could not be begun: no host." })
+  })
+
+  test("what has no team does nothing", () => {
+    expect(leading(undefined, []).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+  })
+})
+
+describe("a map", () => {
+  test("begins as many as there is room for, and none that is settled, at work or being made", () => {
+    const begun = (members: readonly Member[], run: Partial<ActiveRun>, room = 2) =>
+      leading(map, members, run, { world: { room: () => room } }).takes(parts).commands
+    expect(begun([item(0, "running")], {}, 1)).toMatchObject([{ do: "field", nth: 1, text: "FIND" }])
+    expect(begun([item(0, "running")], {}, 0)).toEqual([])
+    expect(begun([item(0, "running")], { coming: [1] })).toMatchObject([{ nth: 2 }])
+    expect(begun([item(1, "running")], { done: [0] })).toMatchObject([{ nth: 2 }])
+  })
+
+  test("is looked at again when its first has gone alone for long enough, and no more once it has begun", () => {
+    const alone = leading(map, [item(0, "running", { began: false })]).takes(parts)
+    expect(alone).toMatchObject({ does: [], run: { heldUntil: NOW + 10_000 } })
+    const began = leading(map, [item(0, "running")], { heldUntil: NOW + 10_000 }).takes(parts)
+    expect(began.does).toEqual(["field", "field"])
+    expect(began.run?.heldUntil).toBeUndefined()
+    const late = leading(map, [item(0, "running", { began: false })], {}, { world: { now: NOW + 10_000 } })
+    expect(late.takes(parts).does).toEqual(["field", "field"])
+  })
+
+  test("ends when all of its items have: well where none failed", () => {
+    const well = [item(0, "completed"), item(1, "completed"), item(2, "completed")]
+    expect(leading(map, well).takes(parts).run?.closing?.ending).toEqual({ type: "completed" })
+    const one = [item(0, "completed"), item(1, "completed"), item(2, "error")]
+    expect(leading(map, one).takes(parts).run?.outcome?.reason).toEqual({
+      code: "items",
+      text: "1 of 3 items failed.",
+    })
+    expect(leading(map, well.slice(1), { done: [0] }).takes(parts).run?.closing?.ending.type).toBe("completed")
+    expect(leading(map, well.slice(1), { coming: [0] }).takes(parts).stage).toBe("leading")
+  })
+
+  test("counts the items of its own run alone", () => {
+    const scene = { task: { run: { generation: 1 } } }
+    const { commands } = leading(map, [item(0, "error", {}, 0), item(1, "running", {}, 1)], {}, scene).takes(parts)
+    expect(commands).toMatchObject([{ nth: 0 }, { nth: 2 }])
+  })
+})
+
+test("whoever wants to know hears which edges of the table are taken", () => {
+  const { taken } = edges
+  const heard: string[] = []
+  edges.taken = (edge) => heard.push(edge)
+  leading(tries, []).takes(parts)
+  leading(tries, []).takes({ type: "look" })
+  at("telling").takes({ type: "told" })
+  edges.taken = taken
+  expect(heard).toEqual(["leading --parts--> leading", "telling --told--> gone"])
+})
