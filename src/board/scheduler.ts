@@ -5,8 +5,8 @@ import { Notices } from "./notices.ts"
 import { TASK_WORK_PROMPT } from "./prompt.ts"
 import type { PurseKeeper } from "./purse/keeper.ts"
 import { withRefusals } from "./refusals.ts"
+import { Rounds } from "./rounds.ts"
 import type { Command } from "./rules/command.ts"
-import { quietUntil } from "./rules/purse.ts"
 import { type Runs, type RunView, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isOutside, pulseOf } from "./state.ts"
@@ -17,8 +17,6 @@ import { type BoardTask, headOf } from "./task.ts"
 
 /** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
 const HEARTBEAT_MS = 20_000
-/** A round that comes later than this was missed, and that is said. */
-const LATE_MS = 120_000
 
 export type SchedulerPorts = {
   readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
@@ -50,12 +48,11 @@ export class Scheduler {
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
   /** Threads that have canceled their own task: what they do is not cut off in the middle. */
   readonly #leaving = new Set<string>()
-  /** The time from which rounds count while the file names no last one, or one from a clock that was set back. */
-  #countedFrom = Number.POSITIVE_INFINITY
   #lease?: Claim
   /** Of the board's folder, or of the one that it will be made in. */
   #watcher?: Watch
   readonly #notices: Notices
+  readonly #rounds: Rounds
   #exists = false
   #cancelTimer?: () => void
   #beating?: Promise<void>
@@ -68,6 +65,7 @@ export class Scheduler {
   constructor(ports: SchedulerPorts) {
     this.#ports = ports
     this.#notices = new Notices(ports.host)
+    this.#rounds = new Rounds(ports)
     ports.runs.listen(() => {
       this.look()
       ports.changed()
@@ -149,7 +147,7 @@ export class Scheduler {
   }
 
   async #lookAround(): Promise<void> {
-    const { store, home, changed } = this.#ports
+    const { store, home, change, changed } = this.#ports
     if (this.#stopped) return
     const exists = await store.exists()
     // While there is none, the folders above may have come or gone: another one may be the nearest by now.
@@ -170,7 +168,7 @@ export class Scheduler {
     }
     await this.#holdLease()
     if (!this.#lease) return
-    await this.#tickWhenDue()
+    await this.#rounds.beginDue(await store.read(), () => change({ type: "tick" }))
     await this.look()
   }
 
@@ -193,35 +191,6 @@ export class Scheduler {
     if (this.#stopped) return lease.release()
     this.#lease = lease
     host.log("info", "this process runs the board's tasks")
-  }
-
-  async #tickWhenDue(): Promise<void> {
-    const { store, clock, schedule, change } = this.#ports
-    const state = await store.read()
-    const now = clock.now()
-    // While a purse is there, what it wakes is enough; and no round of that time is made up for.
-    if (quietUntil(state, now) !== undefined) return
-    const silent = Date.parse(state.quiet?.until ?? "") || 0
-    const due = schedule.next(Math.max(silent, this.#lastRound(state.tick, now)))
-    if (due === undefined || due > now) return
-    await change({ type: "tick" })
-    if (now - due > LATE_MS) this.#sayMissed(due, now)
-  }
-
-  /** When the last round was. Where the file does not say so in earnest, the rounds from now on count. */
-  #lastRound(tick: string | undefined, now: number): number {
-    const told = tick === undefined ? Number.NaN : Date.parse(tick)
-    // From a clock that has been set right by a little since: what it has begun is not begun again.
-    const isTrue = told <= now + LATE_MS
-    this.#countedFrom = isTrue ? Number.POSITIVE_INFINITY : Math.min(this.#countedFrom, now)
-    return isTrue ? told : this.#countedFrom
-  }
-
-  #sayMissed(due: number, now: number): void {
-    const { host, schedule } = this.#ports
-    const message = `The round of ${schedule.text(due, now)} was missed; it is made up for now.`
-    host.log("info", message)
-    host.toast({ title: "Board", message, variant: "info" })
   }
 
   async #look(): Promise<void> {

@@ -3,7 +3,7 @@ import { type BoardTask, headOf } from "../board/task.ts"
 import { type Ask, isActive, isPart, isUnattended } from "../core/task.ts"
 import { askToast, endToast } from "../delivery/toast.ts"
 import { oneLine } from "../lib/text.ts"
-import type { Change } from "./source.ts"
+import type { Change } from "./known.ts"
 
 /**
  * Desktop notifications for what happens in children, and for a board task that needs somebody. Toasts are the server

@@ -1,12 +1,12 @@
 import { type BoardTask, headOf } from "../board/task.ts"
 
-/** `3/5`, or nothing where there is no plan. */
 /** What somebody wrote who wants a purse: `5 until 07:00`, `$5 07:00`. What is right of it the board's rules say. */
 export function purseIn(text: string): { readonly max: number; readonly until: string } | undefined {
   const [, max, until] = /^\s*\$?\s*(\S+?)\s*\$?\s+(?:until\s+)?(\S+)\s*$/i.exec(text) ?? []
   return max === undefined || until === undefined ? undefined : { max: Number(max), until }
 }
 
+/** `3/5`, or nothing where there is no plan. */
 export const progressOf = ({ steps }: BoardTask): string =>
   steps.length === 0 ? "" : `${steps.filter(({ done }) => done).length}/${steps.length}`
 

@@ -1,6 +1,6 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
-import { describePermission, describeQuestion } from "../../src/host/opencode/asks.ts"
+import { permissionAsk, questionAsk } from "../../src/host/opencode/asks.ts"
 import { Cached } from "../../src/host/opencode/cached.ts"
 import { call, clientOn } from "../../src/host/opencode/client.ts"
 import { toAgent, toError, toMessage, toUsage } from "../../src/host/opencode/convert.ts"
@@ -149,6 +149,11 @@ describe("the host's words become ours:", () => {
   })
 
   test("questions, in one line of bounded length", () => {
+    const asked = { id: "per_1", sessionID: "ses_1" }
+    const describePermission = (permission?: string, patterns?: readonly string[]) =>
+      permissionAsk({ ...asked, permission, patterns }, 0).what
+    const describeQuestion = (questions?: readonly { question?: string }[]) =>
+      questionAsk({ ...asked, questions }, 0).what
     expect(describePermission("bash", ["rm -rf\n build", "*"])).toBe("bash: rm -rf build")
     expect(describePermission("bash", ["*"])).toBe("bash")
     expect(describePermission()).toBe("a permission")

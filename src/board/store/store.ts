@@ -162,6 +162,11 @@ export class Store {
     return this.#guard(() => this.#lease.isTaken())
   }
 
+  /** The board's own. */
+  get folder(): string {
+    return this.#ports.folder
+  }
+
   /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
   watch(changed: () => void): Watch | undefined {
     return watchBoth(this.#ports.folder, this.#files.keptIn, changed)
