@@ -131,9 +131,21 @@ describe("an end", () => {
     expect(commands.filter((each) => each.do === "answer")).toEqual([{ do: "answer", reply: mine, with: "ended" }])
   })
 
+  test("that a limit brings about is a failure, for that limit", () => {
+    const spent = working({ told: HEARD }, { options: { maxTokensPerTask: 100, lastWord: 0 } }).takes({ type: "spent" })
+    expect(spent.run?.closing).toMatchObject({ ending: { type: "failed", reason: { code: "tokens" } } })
+    expect(spent.run?.closing?.task.status).toBe("error")
+  })
+
   test("of one that may go on where it was parked: it does not go on any more", () => {
-    const { run } = at("parked", { run: { goesOn: true } }).takes(end())
-    expect(run?.goesOn).toBe(false)
+    const { run } = at("parked", { run: { goesOn: true, calls: 1 } }).takes(end())
+    expect(run).toMatchObject({ goesOn: false, calls: 2 })
+    for (const calls of [2, 1])
+      expect(at("leaving", { run: { ...run, calls } }).takes({ type: "stopped" })).toMatchObject({
+        stage: "leaving",
+        does: [],
+        run: { calls: calls - 1 },
+      })
   })
 
   test("tells what was heard of it, what nobody answered, and what its messages say where they are known", () => {

@@ -195,6 +195,9 @@ describe("contact", () => {
     expect(found).toMatchObject({ does: ["look"], run: { looking: true, lookAgain: false, lastSignAt: NOW } })
     expect(found.run?.away).toBeUndefined()
     expect(found.run?.stuckSince).toBeUndefined()
+    // Its host is heard of at work: what was asked of it before is asked anew, when that is due.
+    const busy = at("working", { ...there, run }).takes({ type: "tick", doing: { type: "busy" } })
+    expect(busy).toMatchObject({ does: [], run: { looking: false, lookAgain: false, lastSignAt: NOW } })
   })
 
   test("that was not lost is no sign of life: it is looked at, and no more", () => {

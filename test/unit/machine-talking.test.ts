@@ -114,7 +114,9 @@ describe("what came of a word", () => {
     expect(at("telling", { run: told }).takes(said(two)).commands).toEqual([])
   })
 
-  test("a parked run that waits for it goes on", () => {
+  test("a parked run that waits for it goes on, and one that may not yet stays", () => {
+    const closed = at("parked", { run: { calls: 1, words: [one] } })
+    expect(closed.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
     const { takes } = at("parked", { run: { goesOn: true, calls: 1, words: [one] } })
     expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "freed" }])
     expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])

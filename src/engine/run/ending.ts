@@ -161,13 +161,12 @@ export const stopped: Handler<"stopped"> = (run) => landed(run)
 /** A call to its session has come back. One that may go on where it was parked waits for the last of them. */
 export function landed(given: ActiveRun): Step {
   const run = { ...given, calls: given.calls - 1 }
-  const goesOn = run.stage === "parked" && run.goesOn && run.calls === 0
-  return goesOn ? { run, commands: [{ do: "freed" }] } : settle(run)
+  return run.goesOn && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
 }
 
 /** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
 const settle = (run: ActiveRun): Step =>
-  run.stage === "telling" && run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
+  run.closing?.told && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** What is known of a run: from its messages where there are any, else from what was heard of it. */
 function outcomeOf(run: ActiveRun, ending: Ending, how: Circumstances): Outcome {
