@@ -1,5 +1,6 @@
 import type { Clock } from "../core/ports.ts"
 import { receiptLine } from "../core/receipt.ts"
+import type { Standing } from "../core/standstill.ts"
 import { isActive, isQueued, isUnattended, type Usage } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
 import type { Purse } from "../engine/limits/ledger.ts"
@@ -15,11 +16,8 @@ export type RunView = {
   /** `elsewhere`: another living process runs it. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
-  /**
-   * Its model's provider is at its limit: it holds nothing, and goes on by itself; until when, in ms, if that was told,
-   * else when it is tried next.
-   */
-  readonly parked?: { readonly until?: number; readonly next?: number; readonly model: string }
+  /** It stands still: it holds nothing, and goes on later. */
+  readonly stand?: Standing
   /** A person has begun it, by writing in the thread. */
   readonly byPerson?: boolean
   /** What it waits for a person to answer, or nobody answered in time. */
@@ -109,8 +107,8 @@ export class ManagerRuns implements Runs {
     if (!view || !isUnattended(view.task)) return undefined
     const { id, run } = view.task
     // One that has not begun waits for its model, too.
-    const parked = view.parked ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
-    return toRun({ ...view, parked }, this.#manager.overview.isForeign(id), !this.#manager.standing.wrote(run.promptID))
+    const stand = view.stand ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
+    return toRun({ ...view, stand }, this.#manager.overview.isForeign(id), !this.#manager.standing.wrote(run.promptID))
   }
 
   async start(request: RunRequest): Promise<void> {
@@ -156,8 +154,8 @@ export class ManagerRuns implements Runs {
     this.#manager.overview.subscribe((taskID) => {
       const sessionID = this.#manager.standing.sessionOf(taskID)
       if (sessionID === undefined) return
-      const { state, asks, createdAt, parked } = this.of(sessionID) ?? {}
-      const news = JSON.stringify([state, asks, createdAt, parked?.until ?? parked?.next ?? parked?.model])
+      const { state, asks, createdAt, stand } = this.of(sessionID) ?? {}
+      const news = JSON.stringify([state, asks, createdAt, stand?.way, stand?.until ?? stand?.next ?? stand?.behind])
       if (this.#told.get(sessionID) === news) return
       this.#told.set(sessionID, news)
       changed(sessionID)
@@ -166,13 +164,13 @@ export class ManagerRuns implements Runs {
 }
 
 function toRun(
-  { task, phase, asks, parked }: Omit<TaskView, "parked"> & Pick<RunView, "parked">,
+  { task, phase, asks, stand }: Omit<TaskView, "stand"> & Pick<RunView, "stand">,
   elsewhere: boolean,
   byPerson: boolean,
 ): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
-  if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(parked && { parked }) }
+  if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(stand && { stand }) }
   const reason = outcome?.reason
   const overBudget = reason?.code === "budget" || reason?.code === "purse"
   const neverAsked = reason !== undefined && (neverBegan(reason) || (overBudget && run.startedAt === undefined))

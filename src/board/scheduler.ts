@@ -210,10 +210,10 @@ export class Scheduler {
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
-  /** Slots that are taken: what was parked at work holds none. What has not begun does, lest all of the board comes. */
+  /** Slots that are taken: what stands still at work holds none. What has not begun does, lest all of the board comes. */
   #busy(): number {
     const { runs } = this.#ports
-    const holds = (run: RunView | undefined) => run?.parked === undefined || run.state === "queued"
+    const holds = (run: RunView | undefined) => run?.stand === undefined || run.state === "queued"
     return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
   }
 

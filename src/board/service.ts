@@ -1,3 +1,4 @@
+import type { Way } from "../core/standstill.ts"
 import type { NamedReport, ReportHead } from "./purse/report.ts"
 import type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState } from "./task.ts"
 
@@ -47,15 +48,14 @@ export type BoardAgent = { readonly name: string; readonly description: string }
 export const MOST_HISTORY = 1000
 
 /** A purse as it stands. Times are ISO, amounts US dollars. */
-export type PurseView = {
+export type PurseView = Readonly<Record<Way, number>> & {
   readonly max: number
   readonly spent: number
   readonly atLeast: boolean
   readonly openedAt: string
   readonly until: string
-  /** Runs that go on, and those that wait for their model's provider. */
+  /** Runs that go on; beside it stands, by the word for each way of standing still, how many stand so. */
   readonly atWork: number
-  readonly parked: number
   /** `$1.20 of $5.00 until 07:00, 3 at work`. */
   readonly text: string
 }

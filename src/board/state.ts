@@ -1,4 +1,5 @@
 import { DAY_MS } from "../core/bill.ts"
+import type { Way } from "../core/standstill.ts"
 import type { Usage } from "../core/task.ts"
 import type { BoardTask } from "./task.ts"
 
@@ -45,9 +46,9 @@ export type PurseEnd = {
   readonly why: "closed" | "time" | "money" | "nothing left"
   /** Of the report. */
   readonly name: string
-  /** By task id, what was stopped that was parked, or waited for an answer; and what had not begun. */
+  /** By task id, what was stopped that stood still, by the word for that, or waited for an answer; and what had not begun. */
   readonly stopped: Readonly<
-    Record<string, { readonly parked?: string; readonly ask?: string; readonly unbegun?: true }>
+    Record<string, { readonly [In in Way]?: string } & { readonly ask?: string; readonly unbegun?: true }>
   >
 }
 

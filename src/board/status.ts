@@ -1,4 +1,4 @@
-import { parkedText, whenOf } from "../core/parked.ts"
+import { type Standing, standText, whenOf } from "../core/standstill.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
@@ -44,7 +44,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
-    if (run.parked) return parkedAs(run.parked, Date.parse(moment.now))
+    if (run.stand) return standsAs(run.stand, Date.parse(moment.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
@@ -114,10 +114,10 @@ function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
   return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
 }
 
-const parkedAs = (parked: NonNullable<RunView["parked"]>, now: number): TaskState => ({
-  state: "parked",
-  reason: whenOf(parked, now)?.text ?? "",
-  text: parkedText(parked, now),
+const standsAs = (stand: Standing, now: number): TaskState => ({
+  state: stand.way,
+  reason: whenOf(stand, now)?.text ?? "",
+  text: standText(stand, now),
 })
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {

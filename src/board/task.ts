@@ -1,4 +1,5 @@
 import { z } from "zod"
+import type { Way } from "../core/standstill.ts"
 import { oneLine } from "../lib/text.ts"
 
 /**
@@ -122,7 +123,7 @@ export type TaskState = {
     | "canceled"
     | "running"
     | "queued"
-    | "parked"
+    | Way
     | "waits"
     | "needs you"
     | "waiting for a person"

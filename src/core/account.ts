@@ -1,9 +1,10 @@
 import { duration } from "../lib/duration.ts"
-import { count, grouped, oneLine } from "../lib/text.ts"
+import { capital, count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
 import { receiptLine } from "./receipt.ts"
+import { isOfModel, stoodIn } from "./standstill.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
 import { chosenIn, type TeamResult } from "./team.ts"
 import { triesLine } from "./tries.ts"
@@ -29,7 +30,7 @@ export function accountOf(task: Task): string[] {
   const { reason, note, openTodos, receipt } = outcome
   return [
     ...modelLine(task),
-    ...parkedLine(task),
+    ...stoodLines(task),
     ...(reason
       ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
       : []),
@@ -66,12 +67,14 @@ export function modelLine({ model, run: { switches = [] } }: Task): string[] {
 }
 
 /** `Parked 2 times, 5h 1m in all (mock/one).` Which models those were is told by the line above, where it had several. */
-function parkedLine({ model, run }: Task): string[] {
-  const { parkedTimes = 0, parkedMs = 0, switches = [] } = run
-  if (parkedTimes === 0) return []
+function stoodLines({ model, run }: Task): string[] {
+  const { switches = [] } = run
   const own = run.model ?? model
   const name = own && switches.length === 0 ? ` (${oneLine(modelKey(own))})` : ""
-  return [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all${name}.`]
+  return stoodIn(run).map(
+    ({ way, ms, times }) =>
+      `${capital(way)} ${count(times, "time")}, ${duration(ms)} in all${isOfModel(way) ? name : ""}.`,
+  )
 }
 
 function valueLine(value: Value): string {

@@ -5,6 +5,7 @@
  */
 
 import type { Receipt } from "./receipt.ts"
+import { type Standstills, standOf, stoodMs, type Way } from "./standstill.ts"
 import type { Part, Team, TeamResult } from "./team.ts"
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
@@ -21,7 +22,7 @@ export type Phase =
   | "waiting for its own tasks"
   | "saying its last word"
   | `held behind ${string}`
-  | `parked${string}`
+  | `${Way}${string}`
   | `waiting for ${string}`
   | `no contact with ${string}`
   | Preparing
@@ -112,7 +113,7 @@ export type ForkInfo = {
 /** A tool result that a fork has not whole: how many of its characters it has, and the beginning of the call's arguments. */
 type ForkCut = { readonly tool: string; readonly call: string; readonly kept: number; readonly of: number }
 
-export type Run = {
+export type Run = Standstills & {
   /** 0 for the launch, n for resume #n. What arrives for an older generation is dropped. */
   readonly generation: number
   /** Id of the message that asks; the answer is what follows it. */
@@ -142,12 +143,7 @@ export type Run = {
   readonly guard?: readonly string[]
   /** What its last message has to be valid against, before its check runs. */
   readonly schema?: Schema
-  /** It waits for its model's provider, and holds nothing meanwhile; absent while it does not. */
-  readonly parked?: Parked
-  /** How long it was parked before, in all, and how often. */
-  readonly parkedMs?: number
-  readonly parkedTimes?: number
-  /** It waits for tasks of its own, and all of those at work are parked, since then: no time of it counts either. */
+  /** It waits for tasks of its own, and all of those at work stand still, since then: no time of it counts either. */
   readonly stillSince?: number
   /** How long that was before, in all. */
   readonly stillMs?: number
@@ -155,16 +151,6 @@ export type Run = {
   readonly model?: Model
   /** Each time that it was given another: as `provider/model`, from which of its steps on, and why. */
   readonly switches?: readonly { readonly model: string; readonly step: number; readonly why: string }[]
-}
-
-/** Why a run is parked: the model that refused it, in whose words, and until when if that was told; else when it is tried next. */
-export type Parked = {
-  readonly at: number
-  readonly until?: number
-  readonly next?: number
-  /** `provider/model`. */
-  readonly model: string
-  readonly why: string
 }
 
 /** Where a task works that does not work in its parent's folder. */
@@ -403,17 +389,21 @@ export const isOwed = (task: Task): task is Task & { delivery: { state: "pending
 /** The model that is asked now. */
 export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model
 
+/** True while it holds nothing, and goes on later (`core/standstill`). */
+export const standsStill = (task: Task): boolean => isActive(task) && standOf(task.run) !== undefined
+
+/** True while it stands still at its provider's limit. */
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
 /** Time since admission, up to the end if there is one, without that which does not count. 0 while queued. */
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
-  const { startedAt, endedAt, parked, stillSince } = run
+  const { startedAt, endedAt, stillSince } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? parked?.at ?? stillSince ?? now) - startedAt - uncounted(run))
+  return Math.max(0, (endedAt ?? standOf(run)?.at ?? stillSince ?? now) - startedAt - uncounted(run))
 }
 
-/** For how long no time of a run counted before: it was parked, or all that it waited for was. */
-export const uncounted = ({ parkedMs = 0, stillMs = 0 }: Run): number => parkedMs + stillMs
+/** For how long no time of a run counted before: it stood still, or all that it waited for did. */
+export const uncounted = (run: Run): number => stoodMs(run) + (run.stillMs ?? 0)
 
 /** Time spent waiting for a slot. */
 export function waited(task: Task, now: number): number {
@@ -422,18 +412,18 @@ export function waited(task: Task, now: number): number {
 
 /**
  * The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active, `waitsFor`
- * names those that must complete before it begins, `parkedAs` is what to say where it is parked (`core/parked`).
+ * names those that must complete before it begins, `standsAs` is what to say where it stands still (`core/standstill`).
  */
 export function phaseOf(
   task: Task,
   progress: Progress,
   ownTasks: boolean,
   waitsFor: readonly string[] = [],
-  parkedAs: Phase = "parked",
+  standsAs?: Phase,
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
-  if (isParked(task)) return parkedAs
+  if (standsAs) return standsAs
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`
   if (progress.preparing) return progress.preparing

@@ -1,5 +1,6 @@
 import { modelKey } from "./limits.ts"
 import type { CheckResult } from "./receipt.ts"
+import { goingOn, type Stands, type Stored, standing, standOf, WAYS, type Way } from "./standstill.ts"
 import {
   addFigures,
   type Delivery,
@@ -8,7 +9,6 @@ import {
   modelOf,
   NO_FIGURES,
   type Outcome,
-  type Parked,
   type Reason,
   type Run,
   type Task,
@@ -23,6 +23,11 @@ type Ended = {
   /** The notification that the end owes, or `{state: "none"}` where it owes none. */
   readonly delivery: Delivery
 }
+
+/** It stands still from now on: an event for each way, of its name. */
+type Stilled = {
+  readonly [In in Way]: { readonly type: In; readonly generation: number } & Stored<In>
+}[Way]
 
 export type TaskEvent =
   | { readonly type: "admitted"; readonly generation: number; readonly at: number }
@@ -39,7 +44,7 @@ export type TaskEvent =
     }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
-  | ({ readonly type: "parked"; readonly generation: number } & Parked)
+  | Stilled
   /** One of its parts has passed first. */
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
   /** The model is known that it asks. */
@@ -52,8 +57,9 @@ export type TaskEvent =
       readonly step: number
       readonly why: string
     }
+  /** It goes on where it stood still, in whatever way that was. */
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
-  /** All that it waits for is parked since then; or not any more. */
+  /** All that it waits for stands still since then; or not any more. */
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
   /** What the end left was learned better after it. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
@@ -78,6 +84,7 @@ export type TaskEvent =
  * `closed` and `notified`; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
  */
 export function transition(task: Task, event: TaskEvent): Task {
+  if (isStilled(event)) return still(task, event)
   switch (event.type) {
     case "admitted":
       return admit(task, event)
@@ -95,14 +102,12 @@ export function transition(task: Task, event: TaskEvent): Task {
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
     case "warned":
       return warn(task, event)
-    case "parked":
-      return park(task, event)
     case "asks":
       return asks(task, event)
     case "switched":
       return switchTo(task, event)
     case "unparked":
-      return unpark(task, event)
+      return goOn(task, event)
     case "still":
     case "counting":
       return count(task, event)
@@ -132,17 +137,23 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
   return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
-function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
+/** The event that has a run stand still. */
+export const stilled = (stands: Stands, generation: number): Stilled =>
+  Object.entries(stands).map(([type, stored]) => ({ type, generation, ...stored }) as Stilled)[0] as Stilled
+
+const isStilled = (event: TaskEvent): event is Stilled => WAYS.some((way) => way === event.type)
+
+function still(task: Task, { type: way, generation, ...stored }: Stilled): Task {
   const { run } = task
-  if (!isActive(task) || run.generation !== generation || run.parked) return task
-  return { ...task, run: { ...counting(run, parked.at), parked, parkedTimes: (run.parkedTimes ?? 0) + 1 } }
+  if (!isActive(task) || run.generation !== generation || standOf(run)) return task
+  return { ...task, run: standing(counting(run, stored.at), way, stored) }
 }
 
 /** Whether the time of a run counts, from `at` on. */
 function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
   const { run } = task
   const isStill = type === "still"
-  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !run.parked
+  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !standOf(run)
   if (!applies || isStill === (run.stillSince !== undefined)) return task
   return { ...task, run: isStill ? { ...run, stillSince: at } : counting(run, at) }
 }
@@ -152,9 +163,9 @@ function counting({ stillSince, ...run }: Run, at: number): Run {
   return stillSince === undefined ? run : { ...run, stillMs: (run.stillMs ?? 0) + Math.max(0, at - stillSince) }
 }
 
-function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
-  if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
-  return { ...task, run: leftParking(task.run, at) }
+function goOn(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
+  if (!isActive(task) || task.run.generation !== generation || !standOf(task.run)) return task
+  return { ...task, run: goingOn(task.run, at) }
 }
 
 function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
@@ -182,17 +193,12 @@ function switchTo(task: Task, { generation, model, step, why }: Extract<TaskEven
   return { ...task, run: { ...run, model, switches } }
 }
 
-/** The run without its parking, which is added to what it was parked before. */
-function leftParking({ parked, ...run }: Run, at: number): Run {
-  return parked ? { ...run, parkedMs: (run.parkedMs ?? 0) + Math.max(0, at - parked.at) } : run
-}
-
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {
   if (!isActive(task) || task.run.generation !== event.generation) return task
   return {
     ...task,
     status,
-    run: { ...counting(leftParking(task.run, event.at), event.at), endedAt: event.at },
+    run: { ...counting(goingOn(task.run, event.at), event.at), endedAt: event.at },
     outcome: event.outcome,
     delivery: event.delivery,
   }

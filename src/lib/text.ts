@@ -59,6 +59,9 @@ export function short(number: number): string {
 export const count = (number: number, one: string, many = `${one}s`): string =>
   `${grouped(number)} ${number === 1 ? one : many}`
 
+/** With a capital at its beginning. */
+export const capital = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
+
 /** A longer foreign text between a pair of tags that it cannot close or open itself. `id`: one of ours. */
 export const between = (tag: string, id: string, text: string): string => enclosed(tag, ` id="${id}"`, text)
 

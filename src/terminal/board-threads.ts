@@ -3,6 +3,7 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import { LOOK_BACK_MS } from "../board/state.ts"
 import type { BoardTask } from "../board/task.ts"
+import { standOf } from "../core/standstill.ts"
 import { type Ask, isActive, isQueued } from "../core/task.ts"
 import { permissionAsk, questionAsk } from "../host/opencode/asks.ts"
 import { decodeRecord } from "../host/record/codec.ts"
@@ -63,13 +64,14 @@ export class BoardThreads {
     const task = session && decodeRecord(session)?.task
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
-    const { createdAt, parked } = task.run
+    const { createdAt } = task.run
+    const stand = standOf(task.run)
     return {
       createdAt,
       state,
       elsewhere: false,
       asks: this.asks(of).map(({ what }) => what),
-      ...(parked && { parked }),
+      ...(stand && { stand }),
     }
   }
 

@@ -1,7 +1,8 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
-import { type Ask, isActive, isParked } from "../core/task.ts"
+import { standOf, whateverOf } from "../core/standstill.ts"
+import { type Ask, isActive } from "../core/task.ts"
 import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
 import { createClock } from "./clock.ts"
@@ -135,9 +136,10 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
       description: "it reads it at its next step",
       run: () => openPrompt(companion, seen, TELL),
     }
-    const goOn = {
+    const stand = standOf(task.run)
+    const goOn = stand && {
       title: "Go on now",
-      description: "whatever its provider's limit",
+      description: whateverOf(stand),
       run: close(() => actions.request(sessionID, { action: "unpark" })),
     }
     const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }
@@ -145,7 +147,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
-      ...(settings().actions ? [...(isParked(task) ? [goOn] : []), tell, cancel] : []),
+      ...(settings().actions ? [...(goOn ? [goOn] : []), tell, cancel] : []),
     ]
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }

@@ -2,7 +2,8 @@ import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { payer } from "../core/bill.ts"
 import { teamText } from "../core/items.ts"
-import { newsOf, parkedText } from "../core/parked.ts"
+import { standAmong } from "../core/standing.ts"
+import { standText } from "../core/standstill.ts"
 import {
   addUsage,
   agentName,
@@ -237,11 +238,11 @@ function trimTo(text: string, columns: number): string {
 function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): Phase | undefined {
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
   const waiting = waitsFor(task, (id) => all.find((other) => other.task.id === id)?.task)
-  const parked = newsOf(
+  const stand = standAmong(
     task,
     all.map((other) => other.task),
   )
-  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, parked && parkedText(parked, now))
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, stand && standText(stand, now))
 }
 
 function toneOf(task: Task, phase: Phase | undefined): Tone {

@@ -1,8 +1,7 @@
 import { nameOf } from "../core/account.ts"
-import { whenOf } from "../core/parked.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
+import { type Standing, whenOf } from "../core/standstill.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
-import type { Limit } from "../engine/gate/gates.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
@@ -18,7 +17,7 @@ type Begun = {
   readonly allowance: readonly string[]
   readonly place?: string
   /** Its model's provider is at its limit. */
-  readonly closed?: Limit
+  readonly closed?: Standing
 }
 
 /** `named`: its model was given, and is confirmed. */
@@ -53,14 +52,14 @@ const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
 
 /** It begins when its provider opens, and nobody has to do anything for that. */
-const closedLines = ({ at }: TaskView, closed: Limit | undefined): string[] => {
+const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
   const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
   if (closed.until !== undefined)
-    return [`${closed.model} is at its limit${time}: the task is parked and begins by itself then.`]
+    return [`${closed.behind} is at its limit${time}: the task is parked and begins by itself then.`]
   return [
-    `${closed.model} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
+    `${closed.behind} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
   ]
 }
 

@@ -25,20 +25,23 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   const failed = views.filter(({ task }) => task.status === "error").length
   const title = `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
-  const lines = [...views.map(row), [...sums, ...parkedTexts(views)].join(" | ")]
+  const lines = [...views.map(row), [...sums, ...standTexts(views)].join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
 }
 
-/** `12 parked until 07:12 (mock/one)`, for each model that is at its limit. */
-function parkedTexts(views: readonly TaskView[]): readonly string[] {
-  const models = new Map<string, TaskView[]>()
+/** `12 parked until 07:12 (mock/one)`, for each that some stand still behind. */
+function standTexts(views: readonly TaskView[]): readonly string[] {
+  const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
-    const { parked } = view.task.run
-    if (parked && isActive(view.task)) models.set(parked.model, [...(models.get(parked.model) ?? []), view])
+    if (!view.stand) continue
+    const { way, behind } = view.stand
+    const group = groups.get(`${way} ${behind}`)
+    if (group) group.many++
+    else groups.set(`${way} ${behind}`, { first: view, behind, many: 1 })
   }
-  return [...models].map(([model, [first, ...others]]) => `${others.length + 1} ${first?.phase} (${oneLine(model)})`)
+  return [...groups.values()].map(({ first, behind, many }) => `${many} ${first.phase} (${oneLine(behind)})`)
 }
 
 /** Where only a filter leaves nothing of the `all` tasks there are. */

@@ -3,14 +3,14 @@ import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
-import { parkedText, whenOf } from "../core/parked.ts"
 import { receiptLines } from "../core/receipt.ts"
+import { standText, standToModel, whenOf } from "../core/standstill.ts"
 import { type Ask, billedTokens, isActive, isUnmerged, type Task } from "../core/task.ts"
 import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration, ticking } from "../lib/duration.ts"
-import { between, count, grouped, head, oneLine, tail } from "../lib/text.ts"
+import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/place.ts"
 import type { ToolResult } from "./tool.ts"
 
@@ -51,7 +51,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
     ...(isActive(task) ? modelLine(task) : []),
-    ...parkedLines(view),
+    ...standLines(view),
     ...forkLines(task),
     ...cacheLines(task),
   ]
@@ -78,14 +78,12 @@ function stateOf(view: TaskView): string {
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }
 
-/** Of a task at work that is parked; what an ended one was is told in its account. */
-function parkedLines({ task, parked, at }: TaskView): string[] {
-  if (!parked) return []
-  const when = whenOf(parked, at)
-  const text = `P${parkedText(parked, at).slice(1)}${when ? ` (in ${duration(when.in)})` : ""}`
-  return [
-    `${text}: ${parked.model} says "${oneLine(parked.why)}". It goes on by itself; superagents_task(unpark: "${task.id}") tries now.`,
-  ]
+/** Of a task at work that stands still; how an ended one did is told in its account. */
+function standLines({ task, stand, at }: TaskView): string[] {
+  if (!stand) return []
+  const when = whenOf(stand, at)
+  const text = `${capital(standText(stand, at))}${when ? ` (in ${duration(when.in)})` : ""}`
+  return [`${text}: ${standToModel(stand, task.id)}`]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {

@@ -28,6 +28,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
+    stands: view.stand?.way,
     counts: view.counts && countsText(view.counts),
     merging: view.merging,
     forked: task.fork !== undefined,
@@ -37,7 +38,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
-    // The time that it was parked, or all that it waited for, is no time of its work.
+    // The time for which it stood still, or all that it waited for did, is no time of its work.
     startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,

@@ -1,5 +1,6 @@
 import type { BoardAgent, PurseView } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
+import type { Way } from "../core/standstill.ts"
 import type { Merge, Phase, ReasonCode, Status } from "../core/task.ts"
 import type { Conversation, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
@@ -27,6 +28,8 @@ export type AgentRow = {
   readonly batch?: string
   readonly status: Status
   readonly phase?: Phase
+  /** In which way it stands still, in a word; absent where it does not. */
+  readonly stands?: Way
   /** Of one that stands for several: what its parts have come to, in a few words. */
   readonly counts?: string
   /** It has completed, and its work is checked once more and brought home: that can be stopped. */

@@ -93,12 +93,12 @@ export class FakeRuns implements Runs {
 
   /** Its model's provider is at its limit. */
   park(sessionID: string, until?: number): void {
-    this.set(sessionID, { ...(this.of(sessionID) as RunView), parked: { until, model: "mock/one" } })
+    this.set(sessionID, { ...(this.of(sessionID) as RunView), stand: { way: "parked", until, behind: "mock/one" } })
   }
 
   /** It waits for its model, or for a slot, and has not begun. */
-  queue(sessionID: string, parked?: RunView["parked"]): void {
-    this.set(sessionID, { ...(this.of(sessionID) as RunView), state: "queued", parked })
+  queue(sessionID: string, stand?: RunView["stand"]): void {
+    this.set(sessionID, { ...(this.of(sessionID) as RunView), state: "queued", stand })
   }
 
   wrote(messageID: string): boolean {

@@ -88,7 +88,7 @@ describe("a purse of the board", () => {
         used: 0,
         reserve: 0,
         atWork: 0,
-        parked: false,
+        goesOn: false,
         ready: false,
         lastWord: 60_000,
         ...more,
@@ -100,7 +100,7 @@ describe("a purse of the board", () => {
     expect(at({ atWork: 1, used: 5 })).toBeUndefined()
     expect(at({ used: 4.6 })).toBe("money")
     expect(at({})).toBe("nothing left")
-    expect([at({ parked: true }), at({ ready: true })]).toEqual([undefined, undefined])
+    expect([at({ goesOn: true }), at({ ready: true })]).toEqual([undefined, undefined])
   })
 
   test("leaves a task parked, blocked, in part or not begun", () => {

@@ -114,8 +114,8 @@ describe("a purse's runs", () => {
     )
     open(1)
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "LIMITED" })
-    await rig.clock.until(() => runs.of(sessionID)?.parked !== undefined)
-    expect(runs.of(sessionID)).toMatchObject({ state: "running", parked: { model: "scripted/alpha" } })
+    await rig.clock.until(() => runs.of(sessionID)?.stand !== undefined)
+    expect(runs.of(sessionID)).toMatchObject({ state: "running", stand: { way: "parked", behind: "scripted/alpha" } })
     isOpen = true
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
     expect(runs.of(sessionID)?.result?.status).toBe("completed")

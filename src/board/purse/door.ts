@@ -1,3 +1,4 @@
+import { countWays, WAYS } from "../../core/standstill.ts"
 import { moment as timeText } from "../../lib/moment.ts"
 import { cents, spentShort } from "../../lib/money.ts"
 import { count } from "../../lib/text.ts"
@@ -65,11 +66,12 @@ export class PurseDoor implements Purses {
     const going = Object.keys(threads)
       .flatMap((id) => runs.of(id) ?? [])
       .filter(isInFlight)
-    const parked = going.filter((run) => run.parked !== undefined).length
-    const atWork = going.length - parked
-    const doing = [`${atWork} at work`, ...(parked > 0 ? [`${parked} parked`] : [])].join(", ")
+    const still = countWays(going.flatMap(({ stand }) => stand ?? []))
+    const stopped = WAYS.filter((way) => still[way] > 0)
+    const atWork = stopped.reduce((many, way) => many - still[way], going.length)
+    const doing = [`${atWork} at work`, ...stopped.map((way) => `${still[way]} ${way}`)].join(", ")
     const text = `${spentShort(spent, max, atLeast)} until ${timeText(Date.parse(until), now())}, ${doing}`
-    return { max, spent, atLeast, openedAt, until, atWork, parked, text }
+    return { max, spent, atLeast, openedAt, until, atWork, ...still, text }
   }
 }
 

@@ -3,6 +3,7 @@ import { AUTOMATIC } from "../../core/account.ts"
 import { messageOf } from "../../core/errors.ts"
 import type { NameMessage } from "../../core/ids.ts"
 import type { Clock, Host } from "../../core/ports.ts"
+import { mayGoOnBefore, standAtItsEnd } from "../../core/standstill.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { moment as timeText } from "../../lib/moment.ts"
 import type { BoardOptions } from "../../options.ts"
@@ -125,8 +126,8 @@ export class PurseKeeper {
       now: clock.now(),
       used: used.cost,
       reserve,
-      atWork: going.filter(({ parked }) => parked === undefined).length,
-      parked: going.some(({ parked }) => parked !== undefined && (parked.until ?? 0) < until),
+      atWork: going.filter(({ stand }) => stand === undefined).length,
+      goesOn: going.some(({ stand }) => stand !== undefined && mayGoOnBefore(stand, until)),
       ready: state.tasks.some((task) => wantsRun(state, task, moment) && state.pulses[task.id]?.budget === undefined),
       lastWord,
     }
@@ -139,10 +140,9 @@ export class PurseKeeper {
     for (const [threadId, { id }] of Object.entries(threads)) {
       const run = runs.of(threadId)
       if (!run || !isInFlight(run)) continue
-      const { parked, asks } = run
-      const until = parked?.until === undefined ? "" : ` until ${timeText(parked.until, now)}`
+      const { stand, asks } = run
       const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
-      if (parked) stopped[id] = { parked: `${parked.model} is at its limit${until}.`, ...unbegun }
+      if (stand) stopped[id] = { [stand.way]: standAtItsEnd(stand, now), ...unbegun }
       else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
       else if (run.state === "queued") stopped[id] = unbegun
     }

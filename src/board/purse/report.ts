@@ -1,10 +1,12 @@
 import { z } from "zod"
+import { WAYS } from "../../core/standstill.ts"
 import { cents, spentShort } from "../../lib/money.ts"
-import { count, grouped, oneLine } from "../../lib/text.ts"
+import { capital, count, grouped, oneLine } from "../../lib/text.ts"
 
 /** How a purse's time was spent, from records. Written once, at its end, as JSON and as text; no model has a part in it. */
 
-const RESULTS = ["done", "partial", "blocked", "parked", "not begun"] as const
+/** What stood still has the word for that. */
+const RESULTS = ["done", "partial", "blocked", ...WAYS, "not begun"] as const
 
 const taskSchema = z.object({
   id: z.string(),
@@ -15,7 +17,7 @@ const taskSchema = z.object({
   tokens: z.number(),
   /** In US dollars, as `spent`, which is their sum. */
   cost: z.number(),
-  /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Parked: until when. */
+  /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Of what stood still: until when. */
   text: z.string().optional(),
   /** What is to be done next. */
   next: z.string().optional(),
@@ -41,14 +43,6 @@ export type ReportHead = Omit<Report, "tasks"> & { readonly name: string; readon
 
 /** The whole of it, with its text. */
 export type NamedReport = Report & { readonly name: string; readonly text: string }
-
-const HEADINGS: Readonly<Record<ReportTask["result"], string>> = {
-  done: "Done",
-  partial: "Partial",
-  blocked: "Blocked",
-  parked: "Parked",
-  "not begun": "Not begun",
-}
 
 const REASONS: Readonly<Record<Report["why"], string>> = {
   closed: "it was closed",
@@ -85,7 +79,7 @@ export function reportText(report: Report, time: (at: string) => string): string
   const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
   const sections = RESULTS.flatMap((result) => {
     const own = tasks.filter((task) => task.result === result)
-    return own.length === 0 ? [] : [section(HEADINGS[result], own.map(lineOf))]
+    return own.length === 0 ? [] : [section(capital(result), own.map(lineOf))]
   })
   const next = tasks.flatMap(({ id, next }) => (next === undefined ? [] : [`#${id}: ${shown(next)}`]))
   const sums = [

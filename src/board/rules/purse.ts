@@ -1,3 +1,4 @@
+import { WAYS, type Way } from "../../core/standstill.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { SAME_USD, spentShort } from "../../lib/money.ts"
@@ -22,10 +23,10 @@ export type PurseFacts = {
   /** What they took, and what those at work may need for their last words. */
   readonly used: number
   readonly reserve: number
-  /** How many go on, without those that are parked. */
+  /** How many go on, without those that stand still. */
   readonly atWork: number
-  /** One is parked that may go on before the purse's end. */
-  readonly parked: boolean
+  /** One stands still that may go on before the purse's end. */
+  readonly goesOn: boolean
   /** A task could begin now. */
   readonly ready: boolean
   /** How long before a time limit a last word is asked for, in ms. */
@@ -140,13 +141,13 @@ export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFact
 
 /** Why a purse is to end now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
-  const { now, used, atWork, parked, ready, lastWord } = facts
+  const { now, used, atWork, goesOn, ready, lastWord } = facts
   if (purse.closed) return "closed"
   if (now >= timeOf(purse)) return "time"
   if (atWork > 0) return undefined
   if (isSpent(purse, used, 0)) return "money"
   if (now >= timeOf(purse) - lastWordIn(purse, lastWord)) return "time"
-  return parked || ready ? undefined : "nothing left"
+  return goesOn || ready ? undefined : "nothing left"
 }
 
 const isSpent = ({ max }: Purse, used: number, reserve: number): boolean =>
@@ -185,7 +186,8 @@ export function leftAs(
   id: string,
 ): { readonly result: PurseResult; readonly text?: string } {
   const stopped = purse.ending?.stopped[id]
-  if (stopped?.parked !== undefined) return { result: "parked", text: stopped.parked }
+  const way = WAYS.find((each) => stopped?.[each] !== undefined)
+  if (way !== undefined) return { result: way, text: stopped?.[way] }
   const question = stopped?.ask ?? pulseOf(state, id).needs
   if (question !== undefined) return { result: "blocked", text: question }
   const threads = Object.values(purse.threads).filter((thread) => thread.id === id)
@@ -200,7 +202,7 @@ export function runsOf({ threads, ending }: Purse, id: string): number {
   return Math.max(0, begun - (ending?.stopped[id]?.unbegun ? 1 : 0))
 }
 
-export type PurseResult = "done" | "partial" | "blocked" | "parked" | "not begun"
+export type PurseResult = "done" | "partial" | "blocked" | Way | "not begun"
 
 /** Whoever means more has mistyped. */
 const MOST_USD = 1_000_000

@@ -1,6 +1,7 @@
 import { modelKey } from "../../core/limits.ts"
-import { allParkedSince } from "../../core/parked.ts"
 import type { HostEvent } from "../../core/ports.ts"
+import { allStillSince } from "../../core/standing.ts"
+import { WAYS } from "../../core/standstill.ts"
 import { billedTokens, type Ending, elapsed, isActive, isPart, isUnattended, type Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
 import { answerText } from "../../core/verdict.ts"
@@ -135,7 +136,7 @@ export class Conductor {
       messageID: host.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
-      ownParked: () => allParkedSince(store.ofParent(task.sessionID)),
+      ownParked: () => allStillSince(store.ofParent(task.sessionID)),
       owed: this.#ports.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => membersOf(this.#parts.store, task),
@@ -292,7 +293,7 @@ export class Conductor {
 }
 
 /** What may have the time of those stand still that wait for it, or count again. */
-const STOPS_TIME: readonly TaskEvent["type"][] = ["parked", "unparked", "still", "counting"]
+const STOPS_TIME: readonly TaskEvent["type"][] = [...WAYS, "unparked", "still", "counting"]
 
 /** Changes nothing, or only puts a run's deadlines off: to ask when it is due is not worth it. */
 const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]

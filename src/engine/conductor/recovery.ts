@@ -1,5 +1,5 @@
 import type { Message, TaskRecord } from "../../core/ports.ts"
-import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
+import { type Ending, isActive, type Reason, standsStill, type Task } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
@@ -208,7 +208,7 @@ export class Recovery {
     const { host } = this.#parts
     if (this.#goesOn(task)) return
     const messages = await this.#untilTold(task, await host.messagesSince(task.sessionID, task.run.promptID))
-    if (this.#staysParked(task, messages)) return
+    if (this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const found = endOf(task, messages, seenAt, this.#isWinner(task))
     if (!found || !this.#own(task)) return
@@ -254,7 +254,7 @@ export class Recovery {
   /** What works on another machine was not interrupted: the same run goes on, and nobody is told of it. */
   #goesOn(task: Task): boolean {
     const { store, clock } = this.#parts
-    if (!this.#ports.places.outlives(task) || task.run.startedAt === undefined || task.run.parked || !this.#own(task))
+    if (!this.#ports.places.outlives(task) || task.run.startedAt === undefined || standsStill(task) || !this.#own(task))
       return false
     const entry = store.entry(task.id)
     const now = clock.now()
@@ -264,8 +264,8 @@ export class Recovery {
     return true
   }
 
-  /** The one exception to "nothing is sent after a restart": what was parked goes on at its time, where it was. */
-  #staysParked(task: Task, messages: readonly Message[]): boolean {
+  /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
+  #standsOn(task: Task, messages: readonly Message[]): boolean {
     const { options, store, clock } = this.#parts
     const { parked } = task.run
     const asked = askedOf(task, messages)

@@ -1,5 +1,5 @@
 import { CallError } from "../../core/errors.ts"
-import { whenOf } from "../../core/parked.ts"
+import { whenOf } from "../../core/standstill.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import type { Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
@@ -42,10 +42,10 @@ export class Reporting {
     const own = store.ofParent(sessionID)
     const parts = own.flatMap((task) => (task.team ? store.ofParent(task.sessionID) : []))
     const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
-    const { parked, at } = this.#view(found)
-    // A parked task whose provider opens later than the call waits will not end before that.
-    const opensIn = (parked && whenOf(parked, at)?.in) ?? 0
-    const waits = block > 0 && opensIn <= block
+    const { stand, at } = this.#view(found)
+    // One that stands still for longer than the call waits will not end before that.
+    const goesOnIn = (stand && whenOf(stand, at)?.in) ?? 0
+    const waits = block > 0 && goesOnIn <= block
     if (waits) await this.#wait(found, block, signal)
     const seen = store.get(found.id)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)

@@ -1,5 +1,5 @@
 import { type Activity, LEASE_MS } from "../../core/ports.ts"
-import { isParked, isQueued, type Task } from "../../core/task.ts"
+import { isQueued, standsStill, type Task } from "../../core/task.ts"
 import { Ticker } from "../../lib/ticker.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Ledger } from "../limits/ledger.ts"
@@ -90,7 +90,7 @@ export class Timekeeper {
     this.#woke(late)
     try {
       if (this.#lapsed) await this.#takeUpLeases()
-      const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
+      const running = store.active().filter((task) => !isQueued(task) && !standsStill(task))
       const looks = running.length > 0 && options.pollInterval !== 0
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
@@ -102,8 +102,8 @@ export class Timekeeper {
         // A refusal of which no event told.
         for (const task of running) {
           const doing = activity?.get(task.sessionID)
-          // What was parked while the host was asked is known by now, and is not to be stopped once more.
-          const isKnown = isParked(store.get(task.id) ?? task)
+          // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
+          const isKnown = standsStill(store.get(task.id) ?? task)
           if (doing?.type === "retry" && !isKnown)
             this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
         }
@@ -188,7 +188,7 @@ export class Timekeeper {
   *#deadlines(): Iterable<number> {
     const { store, options, clock } = this.#parts
     const now = clock.now()
-    const running = store.active().filter((task) => !isQueued(task) && !isParked(task))
+    const running = store.active().filter((task) => !isQueued(task) && !standsStill(task))
     const isHeard = running.every(({ id, team }) => team || store.run(id)?.told.heard)
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval

@@ -14,7 +14,8 @@ import {
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
-import { isActive, isParked, isQueued, type Model, type Parked, type Reason, type Task } from "../../core/task.ts"
+import type { Parked, Standing } from "../../core/standstill.ts"
+import { isActive, isParked, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -36,9 +37,6 @@ export type GatePorts = {
   /** What was told of a task is to start its parent's model now. */
   readonly rouse: (task: Task) => void
 }
-
-/** A model that is at its limit, and until when; else when it is tried next. */
-export type Limit = Pick<Parked, "model" | "until" | "next">
 
 /**
  * The gates of the models that refused, one for each `provider/model`: who meets a closed one is parked, and goes on
@@ -146,11 +144,11 @@ export class Gates {
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
-  limitOf(task: Task): Limit | undefined {
+  limitOf(task: Task): Standing | undefined {
     const model = modelKeyOf(task)
     const gate = model && this.#gates.get(model)
     if (!gate || !isActive(task) || !isClosedFor(gate, task.id)) return undefined
-    return { model, ...(gate.told ? { until: gate.opensAt } : { next: gate.opensAt }) }
+    return { way: "parked", behind: model, ...(gate.told ? { until: gate.opensAt } : { next: gate.opensAt }) }
   }
 
   /** A parked run that an earlier process left: its gate is as it was. */

@@ -1,5 +1,6 @@
 import { admissible, modelKey } from "../../core/limits.ts"
-import { isParked, isPart, isQueued, modelOf, slotsOf, type Task } from "../../core/task.ts"
+import { standOf } from "../../core/standstill.ts"
+import { isActive, isPart, isQueued, modelOf, slotsOf, type Task } from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Places } from "../conductor/places.ts"
 import type { Gates } from "../gate/gates.ts"
@@ -146,13 +147,13 @@ export class Queue {
     )
   }
 
-  /** A parked run holds no slot; one that may go on waits for one, before all that have not begun. */
+  /** A run that stands still holds no slot; one that may go on waits for one, before all that have not begun. */
   #forSlot(task: Task, opened?: string): readonly Task[] {
-    const { parked } = task.run
-    if (!isParked(task) || !parked) return [task]
+    const stand = isActive(task) ? standOf(task.run) : undefined
+    if (!stand) return [task]
     const { startedAt: _slot, after: _done, ...run } = task.run
     const goesOn = task.id === opened || this.#parts.store.run(task.id)?.goesOn
-    return goesOn ? [{ ...task, run: { ...run, createdAt: parked.at - LONG_MS } }] : []
+    return goesOn ? [{ ...task, run: { ...run, createdAt: stand.at - LONG_MS } }] : []
   }
 
   /** A run that waited for its slot while others spent what there was ends. */

@@ -11,12 +11,12 @@ import {
 import {
   addUsage,
   isActive,
-  isParked,
   isQueued,
   lessUsage,
   NO_FIGURES,
   NO_USAGE,
   NOBODY,
+  standsStill,
   type Task,
   type Usage,
 } from "../../core/task.ts"
@@ -148,7 +148,7 @@ export class Ledger {
       const task = store.bySession(sessionID)
       return task ? lessUsage(bill.task(task.id), before) : NO_USAGE
     })
-    const paid = store.active().filter((task) => !isQueued(task) && !isParked(task) && this.purseOf(task))
+    const paid = store.active().filter((task) => !isQueued(task) && !standsStill(task) && this.purseOf(task))
     const reserve = paid.reduce((sum, { id }) => sum + dearestStep(store.run(id)), 0)
     return { used: used.reduce(addUsage, NO_USAGE), reserve }
   }

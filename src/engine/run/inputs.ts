@@ -3,7 +3,8 @@ import type { NameMessage } from "../../core/ids.ts"
 import type { Activity, HostEvent, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { PurseLimit, Spent } from "../../core/spending.ts"
-import type { Ask, Delivery, Ending, Outcome, Parked, Preparing, Reason, Task } from "../../core/task.ts"
+import type { Stands } from "../../core/standstill.ts"
+import type { Ask, Delivery, Ending, Outcome, Preparing, Reason, Task } from "../../core/task.ts"
 import type { TaskEvent } from "../../core/transition.ts"
 import type { Member } from "../../core/tries.ts"
 import type { Checked } from "../../core/value.ts"
@@ -21,7 +22,7 @@ export type World = {
   readonly task: Task
   /** Tasks that it launched are at work, or one's end is still to be told. */
   readonly ownTasks: boolean
-  /** Since when all of those at work are parked, in ms; undefined where one is not, or none is at work. */
+  /** Since when all of those at work stand still, in ms; undefined where one is not, or none is at work. */
   readonly ownParked: () => number | undefined
   /** Something is still to be told to its session. */
   readonly owed: boolean
@@ -69,7 +70,7 @@ export type Input =
   | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
   | { readonly type: "spent" }
   | { readonly type: "slept"; readonly ms: number }
-  | { readonly type: "refused"; readonly parked: Parked }
+  | ({ readonly type: "refused" } & Stands)
   | { readonly type: "opened" }
   /** Something has become of one of its parts, or there is room for more. */
   | { readonly type: "parts" }

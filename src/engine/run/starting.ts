@@ -1,5 +1,7 @@
 import { withAnswers } from "../../core/after.ts"
+import { standOf } from "../../core/standstill.ts"
 import { isQueued } from "../../core/task.ts"
+import { stilled } from "../../core/transition.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
@@ -71,29 +73,29 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
 }
 
 /**
- * Its model's provider refused it: it holds nothing, and no time of it counts, until it may go on. What its user has
- * asked is not taken back, and not said again by us. What is asked of it while it is parked is stopped, too.
+ * It stands still, say since its model's provider refused it: it holds nothing, and no time of it counts, until it may
+ * go on. What its user has asked is not taken back, and not said again by us. What is asked of it meanwhile is stopped, too.
  */
-export const refused: Handler<"refused"> = (run, { parked }) => {
+export const refused: Handler<"refused"> = (run, { type: _type, ...stands }) => {
   if (run.stage === "parked")
     return {
       run: { ...run, asks: [], goesOn: false, calls: run.calls + 1 },
       commands: [{ do: "park", asks: run.asks }],
     }
   if (run.prompt === undefined) return stay(run)
-  const event = { type: "parked", generation: run.generation, ...parked } as const
+  const event = stilled(stands, run.generation)
   const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }
   const park = { do: "park", asks: run.asks } as const
   const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
   return { run: { ...next, goesOn: false }, commands }
 }
 
-/** The provider takes requests again, or somebody wants it tried: it goes on when there is a slot. */
+/** What it waited for is over (its provider takes requests again), or somebody wants it tried: it goes on when there is a slot. */
 export const opened: Handler<"opened"> = (run) => ({ run: { ...run, goesOn: true }, commands: [{ do: "freed" }] })
 
 /** It goes on where it was: the same prompt under the same ids. */
 const goOn: Handler<"admitted"> = (run, _input, { now, task }) => {
-  const { at = now } = task.run.parked ?? {}
+  const { at = now } = standOf(task.run) ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const on = { ...sign(run, now), goesOn: false, lastWord: wordLater(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const

@@ -1,18 +1,17 @@
 import { waitsFor } from "../../core/after.ts"
 import { countItems, type ItemCounts } from "../../core/items.ts"
 import { placeInQueue } from "../../core/limits.ts"
-import { newsOf, parkedText } from "../../core/parked.ts"
+import { standAmong } from "../../core/standing.ts"
+import { type Stand, standText } from "../../core/standstill.ts"
 import {
   type Ask,
   addFigures,
   elapsed,
   type Figures,
   isActive,
-  isParked,
   isQueued,
   machineOf,
   NO_FIGURES,
-  type Parked,
   type Phase,
   type Progress,
   phaseOf,
@@ -50,8 +49,8 @@ export type TaskView = {
   readonly asks: readonly Ask[]
   /** Of a team: what its parts have come to. */
   readonly counts?: ItemCounts
-  /** Of a parked one: the newest that is known of its model's limit. */
-  readonly parked?: Parked
+  /** How it stands still, where it does, by the newest that is known. */
+  readonly stand?: Stand
   /** When it was looked at. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
@@ -67,18 +66,12 @@ export type Cleared = {
 
 export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
   const progress = progressOf(task, store)
-  const parked = isParked(task) ? newsOf(task, store.active()) : undefined
+  const stand = standAmong(task, store.active())
   return Object.freeze({
     task: Object.freeze({ ...task }),
     phase:
       progress &&
-      phaseOf(
-        task,
-        progress,
-        store.hasOpen(task.sessionID),
-        waitsForIn(task, store),
-        parked && parkedText(parked, now),
-      ),
+      phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store), stand && standText(stand, now)),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "leaving" && { fetching: true }),
     elapsed: elapsed(task, now),
@@ -92,7 +85,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: progress?.asks ?? [],
     ...(task.team && { counts: countsOf(task, task.team, store) }),
-    ...(parked && { parked }),
+    ...(stand && { stand }),
     at: now,
     retry: progress?.retry,
   })

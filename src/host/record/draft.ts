@@ -1,4 +1,5 @@
 import { z } from "zod"
+import { STANDSTILLS } from "../../core/standstill.ts"
 import { REASON_CODES, STATUSES } from "../../core/task.ts"
 
 const Usage = z.object({
@@ -37,17 +38,7 @@ const Run = z.object({
   guard: z.array(z.string()).optional(),
   files: z.array(z.string()).optional(),
   schema: Schema.optional(),
-  parked: z
-    .object({
-      at: z.number(),
-      until: z.number().optional(),
-      next: z.number().optional(),
-      model: z.string(),
-      why: z.string(),
-    })
-    .optional(),
-  parkedMs: z.number().optional(),
-  parkedTimes: z.number().optional(),
+  ...STANDSTILLS,
   stillSince: z.number().optional(),
   stillMs: z.number().optional(),
   model: Model.optional(),

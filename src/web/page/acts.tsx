@@ -4,7 +4,7 @@ import { api } from "./api.ts"
 import { isolated } from "./format.ts"
 import { Action, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
-import { isActive, isParked } from "./select.ts"
+import { isActive } from "./select.ts"
 import { createConfirm } from "./sheet.tsx"
 import { running, state } from "./state.ts"
 import { WordForm } from "./word-form.tsx"
@@ -61,7 +61,7 @@ function ActsWhileRunning(props: Acting) {
   const goOn = async () => props.onSaid((await api.unpark(props.agent.id)).text)
   return (
     <>
-      <Show when={isParked(props.agent)}>
+      <Show when={props.agent.stands}>
         <Action label="Go on now" run={goOn} onError={props.onError} />
       </Show>
       <Stop

@@ -4,7 +4,7 @@ import type { AgentRow } from "../wire.ts"
 import { ago, cached, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge } from "./parts.tsx"
 import { agentLink } from "./route.ts"
-import { agentState, isParked } from "./select.ts"
+import { agentState } from "./select.ts"
 import { now } from "./state.ts"
 import { isUnread } from "./unread.ts"
 
@@ -18,9 +18,7 @@ export function WorkCard(props: { agent: AgentRow }) {
         <span class="work-time">
           {props.agent.startedAt === undefined
             ? "queued"
-            : isParked(props.agent)
-              ? "parked"
-              : ticking(now() - props.agent.startedAt)}
+            : (props.agent.stands ?? ticking(now() - props.agent.startedAt))}
         </span>
       </span>
       <span class="u-row">

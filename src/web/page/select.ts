@@ -96,9 +96,6 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** Its model's provider is at its limit, and it waits for that. */
-export const isParked = ({ phase }: Pick<AgentRow, "phase">): boolean => phase?.startsWith("parked") === true
-
 /** A word for what an agent is doing or how it ended; of one that stands for several, with what they have come to. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   const { tone, text } = ownState(agent)
@@ -108,7 +105,7 @@ export function agentState(agent: AgentRow): { readonly tone: Tone; readonly tex
 function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
-    const waits = agent.phase === "queued" || isParked(agent)
+    const waits = agent.phase === "queued" || agent.stands !== undefined
     if (agent.startedAt === undefined || waits) return { tone: "rest", text: agent.phase ?? "queued" }
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
