@@ -143,6 +143,10 @@ export const stilled = (stands: Stands, generation: number): Stilled =>
 
 const isStilled = (event: TaskEvent): event is Stilled => WAYS.some((way) => way === event.type)
 
+/** Whether it may have the time of those stand still that wait for its task, or count again. */
+export const stopsTime = (event: TaskEvent): boolean =>
+  isStilled(event) || event.type === "unparked" || event.type === "still" || event.type === "counting"
+
 function still(task: Task, { type: way, generation, ...stored }: Stilled): Task {
   const { run } = task
   if (!isActive(task) || run.generation !== generation || standOf(run)) return task

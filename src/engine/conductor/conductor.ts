@@ -1,9 +1,8 @@
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { allStillSince } from "../../core/standing.ts"
-import { WAYS } from "../../core/standstill.ts"
 import { billedTokens, type Ending, elapsed, isActive, isPart, isUnattended, type Task } from "../../core/task.ts"
-import type { TaskEvent } from "../../core/transition.ts"
+import { stopsTime } from "../../core/transition.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import type { Ledger } from "../limits/ledger.ts"
@@ -189,7 +188,7 @@ export class Conductor {
       case "record": {
         const change = store.apply(task.id, command.event, clock.now())
         if (change && command.write) void journal.save(change.after)
-        if (change && STOPS_TIME.includes(command.event.type))
+        if (change && stopsTime(command.event))
           for (const { id } of this.#above(task)) this.deliver(id, { type: "spent" })
         return
       }
@@ -291,9 +290,6 @@ export class Conductor {
     return this.#parts.store.entry(taskID)?.until(until) ?? Promise.resolve()
   }
 }
-
-/** What may have the time of those stand still that wait for it, or count again. */
-const STOPS_TIME: readonly TaskEvent["type"][] = [...WAYS, "unparked", "still", "counting"]
 
 /** Changes nothing, or only puts a run's deadlines off: to ask when it is due is not worth it. */
 const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
