@@ -4,8 +4,11 @@ import { Collector } from "../lib/collector.ts"
 import type { Options } from "../options.ts"
 import { askToast, cutOffToast, endToast, launchToast, summarize } from "./toast.ts"
 
-/** What comes within this time is told together, or before with another call: the screen shows one toast for it. */
-const GATHER_MS = 300
+/**
+ * What comes within this time is told together, or before with another call: the screen shows one toast for it. A person
+ * does not feel the second; an agent that ends soon after its launch would wait for a toast that was shown sooner.
+ */
+const GATHER_MS = 1000
 
 /** Tells the user on the screen, unless the option `toasts` is off. */
 export class Toaster {

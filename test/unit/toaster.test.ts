@@ -19,11 +19,11 @@ test("what comes together is on the screen once, after a moment or with the host
   const { clock, shown, toaster } = setUp()
   toaster.launched(launched)
   toaster.launched(launched)
-  await clock.advance(299)
+  await clock.advance(999)
   expect(shown).toEqual([])
   await clock.advance(1)
   expect(shown).toEqual(["2 × Background agent launched"])
-  await clock.advance(300)
+  await clock.advance(1000)
   toaster.ended(ended)
   toaster.flush()
   expect(shown.slice(1)).toEqual(["Background agent finished"])
@@ -36,9 +36,9 @@ test("of many that come one after the other the first is on the screen at once, 
   for (let at = 0; at < 10; at++) {
     toaster.launched(launched)
     toaster.flush()
-    await clock.advance(40)
+    await clock.advance(125)
   }
-  await clock.advance(300)
+  await clock.advance(1000)
   expect(shown).toEqual(["Background agent launched", "8 × Background agent launched", "Background agent launched"])
 })
 
