@@ -36,9 +36,10 @@ export async function rest(world: World): Promise<void> {
 }
 
 /** What is asked in a turn that its user has begun once its run was over waits for that user, who answers it now. */
-function answerUsers({ host, tasks, watch }: World): void {
+function answerUsers(world: World): void {
+  const { host, watch } = world
   for (const { id, sessionID } of host.questions)
-    if (tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task))) host.answer(id)
+    if (world.tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task))) host.answer(id)
 }
 
 async function calm(world: World): Promise<void> {

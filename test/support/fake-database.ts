@@ -83,8 +83,7 @@ export class FakeDatabase {
 
   /** The record in a session that its signature proves. */
   recordIn({ id, parentID, metadata }: StoredSession): TaskRecord | undefined {
-    if (!this.#records.has(metadata))
-      this.#records.set(metadata, decodeRecord(jsonCopy({ id, parentID, metadata }), this.signer))
+    if (!this.#records.has(metadata)) this.#records.set(metadata, decodeRecord({ id, parentID, metadata }, this.signer))
     return this.#records.get(metadata)
   }
 

@@ -229,6 +229,9 @@ export class FakeHost extends FakeProcess implements Host {
 
   /** What another living process has is its own, but for a new run of what is over; and no later run is written over. */
   #refuseTakenOver(session: StoredSession, task: Task | undefined): void {
+    // Whether it is to be believed need not be asked of what is our own.
+    const stored = session.metadata[RECORD_KEY] as { owner?: Partial<Owner> } | undefined
+    if (stored?.owner?.instance === this.instance) return
     const record = this.database.recordIn(session)
     const ownership = record && this.ownership(record.owner)
     if (!record || ownership === "ours") return

@@ -34,6 +34,16 @@ export type RigOptions = {
 
 let processes = 0
 let projects = 0
+let lastParsed: { readonly given: object; readonly options: Options } | undefined
+
+/** Two processes of one project have the same options. */
+function parsedOnce(given: NonNullable<RigOptions["options"]>): Options {
+  if (lastParsed?.given === given) return lastParsed.options
+  const { options, problems } = parseOptions(given)
+  if (problems.length > 0) throw new Error(problems.join("\n"))
+  lastParsed = { given, options }
+  return options
+}
 
 export const CALL = "msg_call"
 
@@ -62,9 +72,7 @@ export class Rig {
     this.#worktrees = worktrees
     this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
-    const parsed = parseOptions(options)
-    if (parsed.problems.length > 0) throw new Error(parsed.problems.join("\n"))
-    this.options = parsed.options
+    this.options = parsedOnce(options)
     this.#development = development
     this.host = this.#newHost(share?.database)
     this.timers = this.clock.view()
