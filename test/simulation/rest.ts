@@ -39,7 +39,8 @@ export async function rest(world: World): Promise<void> {
 function answerUsers(world: World): void {
   const { host, watch } = world
   for (const { id, sessionID } of host.questions)
-    if (world.tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task))) host.answer(id)
+    if (world.tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task)))
+      host.answer(id)
 }
 
 async function calm(world: World): Promise<void> {
