@@ -164,12 +164,16 @@ describe("a word that its session has let lie", () => {
     expect(run).toMatchObject({ words: [other, again], calls: 2 })
   })
 
-  test("is one that the host has taken, that stands last of what was said, and that nothing answers", () => {
+  test("is one that the host has taken, and that nothing answers, nor what stands behind it", () => {
     expect(saidTo(looked(passed, [{ ...word, taken: false }]).commands)).toBeUndefined()
     expect(saidTo(looked(passed, [other]).commands)).toBeUndefined()
     expect(saidTo(looked([...passed, asked("msg_user")], [word]).commands)).toBeUndefined()
     const read = [asked(), asked("msg_word"), answer({ parentID: "msg_word", finish: "called" })]
     expect(saidTo(looked(read, [word]).commands)).toBeUndefined()
+    const behind = [asked(), asked("msg_word"), asked("msg_news"), answer({ parentID: "msg_news", finish: "called" })]
+    expect(saidTo(looked(behind, [word]).commands)).toBeUndefined()
+    const unread = [asked(), asked("msg_word"), asked("msg_news"), answer()]
+    expect(saidTo(looked(unread, [word]).commands)).toMatchObject({ kind: "word", text: "MORE" })
     expect(saidTo(looked([], [word]).commands)).toBeUndefined()
     expect(saidTo(looked([answer({ finish: "called" })], [word]).commands)).toBeUndefined()
   })

@@ -101,13 +101,15 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
 
 /**
  * A word that the session has let lie: what came while it began to answer something else may stand before that answer,
- * and the host takes it for answered; or its turn has ended at a refusal before it read it.
+ * and the host takes it for answered; or its turn has ended before it read it, and what it was told of its own tasks may
+ * stand behind it.
  */
 export function passedOver(run: ActiveRun, messages: readonly Message[]): Word | undefined {
-  const asked = messages.findLast(({ role }) => role === "user")
-  const word = run.words.find(({ id, kind, taken }) => kind === "word" && taken && id === asked?.id)
+  const ids = messages.map(({ id }) => id)
+  const word = run.words.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
   if (!word) return undefined
-  return messages.every(({ parentID }) => parentID !== word.id) ? word : undefined
+  const since = new Set<string | undefined>(ids.slice(ids.indexOf(word.id)))
+  return messages.every(({ parentID }) => !since.has(parentID)) ? word : undefined
 }
 
 /** Says it once more, as a message of now. */
