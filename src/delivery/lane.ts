@@ -30,8 +30,11 @@ export type Lane = {
   release: () => void
   /** A stored message that was to wake the parent and left that to the next; the next takes it off. */
   owed?: Waking
-  /** The last message that was to start the parent's model, until it is seen to have done so. */
-  waking?: Waking & { nudges: number }
+  /**
+   * The last message that was to start the parent's model, until it is seen to have done so. `isPassed`: the parent has
+   * become idle since, perhaps without having read it.
+   */
+  waking?: Waking & { nudges: number; isPassed: boolean }
   /** The host takes a message. */
   isTelling: boolean
   /** What is to start the parent's model is on its way. */

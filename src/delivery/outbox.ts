@@ -103,6 +103,7 @@ export class Outbox {
     const lane = this.#lanes.get(parentID)
     if (!lane) return
     lane.idled = true
+    if (lane.waking) lane.waking.isPassed = true
     lane.release()
     if (lane.state === "resting") this.#checkSoon(parentID, lane)
   }
@@ -141,7 +142,7 @@ export class Outbox {
       }
     } finally {
       lane.state = "resting"
-      if (lane.idled) this.#checkSoon(parentID, lane)
+      if (lane.waking?.isPassed) this.#checkSoon(parentID, lane)
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
     }
@@ -179,7 +180,7 @@ export class Outbox {
       if (!this.#ports.mayWake(owed.task)) break
       try {
         await this.#sender.start(waking, lane)
-        lane.waking = { ...waking, nudges: 0 }
+        lane.waking = { ...waking, nudges: 0, isPassed: lane.idled }
         break
       } catch {
         await this.#pauses.for(delay)
@@ -279,12 +280,12 @@ export class Outbox {
       lane.isTelling = false
     }
     // It may have been stopped between the moment in which the host took this and that in which it began.
-    if (!prompt.noReply && !this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
+    if (!prompt.noReply) await this.#sender.keepStopped({ prompt, task })
     await told(task, "confirmed", notice.handsOver)
     // It may be to wake since it was sent.
     const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
     lane.owed = owes ? { prompt, task } : undefined
-    if (last && wakes) lane.waking = { prompt, task, nudges: 0 }
+    if (last && wakes) lane.waking = { prompt, task, nudges: 0, isPassed: lane.idled }
     return true
   }
 
@@ -302,6 +303,7 @@ export class Outbox {
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.nudges !== nudges) return
     if (nudge) {
       waking.nudges++
+      waking.isPassed = false
       return this.#sender.start({ prompt, task }, lane)
     }
     lane.waking = undefined

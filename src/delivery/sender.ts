@@ -78,8 +78,16 @@ export class Sender {
     try {
       await this.#ports.host.prompt(prompt)
     } finally {
-      if (!this.#ports.mayWake(task)) await this.#ports.silence(task.parentID)
+      await this.keepStopped({ prompt, task })
       lane.isWaking = false
     }
+  }
+
+  /** Stops a parent that was stopped while its model was being started; not what its user has begun since. */
+  async keepStopped({ prompt, task }: Waking): Promise<void> {
+    const { host, mayWake, silence } = this.#ports
+    if (mayWake(task)) return
+    const [, ...since] = await host.messagesSince(prompt.sessionID, prompt.messageID).catch(() => [])
+    if (since.every(({ role }) => role !== "user")) await silence(task.parentID)
   }
 }
