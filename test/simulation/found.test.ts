@@ -482,3 +482,63 @@ test("its model may be asked again by the time that a parent is told of the one 
   await rig.clock.advance(MINUTE)
   expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
+
+test("an agent ends its turn in the moment in which a word comes, and is told of its own behind it: it reads the word", async () => {
+  const rig = new Rig({ options: { maxDepth: 2, wake: "never" } })
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("BRIEF", { text: "found", delay: 600 })
+  rig.onPrompt("MORE", { text: "heard" })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.launch({ prompt: "BRIEF" }, sessionID)
+  // It is stored when the agent has answered and the host has still to close its turn: nobody reads it.
+  await rig.clock.advance(505)
+  const told = rig.manager.tell(id, "MORE", rig.caller)
+  await rig.ended(id)
+  await told
+  expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
+})
+
+test("a parent ends its turn in the moment in which it is to be woken, and more is stored behind that: it is woken", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("HANG", HANG)
+  await rig.launch({ prompt: "WORK" })
+  const other = await rig.launch({ prompt: "HANG" })
+  rig.host.say(rig.parent, "HANG")
+  let isTold = false
+  rig.host.onCall = (method, session) => {
+    isTold ||= method === "prompt" && session === rig.parent
+    return undefined
+  }
+  await rig.clock.until(() => isTold)
+  rig.host.conclude(rig.parent, { text: "so far" })
+  await rig.manager.cancel({ type: "task", reference: other.id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(rig.notices()).toHaveLength(2)
+  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+})
+
+test("a parent's user stops what woke it, and writes before that is seen to: what they have begun goes on", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { text: "done", delay: 500 })
+  rig.onPrompt("HELLO", { text: "here I am" })
+  const seen = witness(rig)
+  await rig.launch({ prompt: "WORK" })
+  let release = () => {}
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let isTold = false
+  rig.host.onCall = (method, session) => {
+    isTold ||= method === "prompt" && session === rig.parent
+    return method === "hasMessage" ? { held } : undefined
+  }
+  await rig.clock.until(() => isTold)
+  await rig.clock.advance(3)
+  rig.host.abortByUser(rig.parent)
+  await rig.clock.advance(300)
+  rig.host.say(rig.parent, "HELLO")
+  release()
+  await rig.clock.advance(MINUTE)
+  expect(seen.texts(rig.parent)).toContain("HELLO")
+})

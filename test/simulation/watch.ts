@@ -135,12 +135,13 @@ export class Watch {
   }
 
   /** A call is made of the host. */
-  calling({ manager }: Rig, method: string, sessionID: string | undefined, about: unknown): void {
+  calling(rig: Rig, method: string, sessionID: string | undefined, about: unknown): void {
+    const { manager } = rig
     this.figures.calls++
     this.#checkCircles()
     if (method !== "prompt" || !sessionID || (about as Prompt).noReply) return
     const { story } = this.#world
-    if (this.#silenced.has(sessionID) && !this.stoppedLate.has(sessionID))
+    if (this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID))
       this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
     if (!task || isActive(task) || task.status === "completed" || this.isUsers(task)) return
@@ -148,20 +149,26 @@ export class Watch {
   }
 
   /** A model is asked for its next step. */
-  requested({ manager }: Rig, sessionID: string): void {
+  requested(rig: Rig, sessionID: string): void {
+    const { manager } = rig
     this.figures.requests++
     this.#checkCircles()
     const { clock, story } = this.#world
     const now = clock.now()
     if (this.isHeld) this.#troubleAt = Math.max(this.#troubleAt, now)
     const task = manager.taskIn(sessionID)?.task
-    const isSilenced = this.#silenced.has(sessionID) && !this.stoppedLate.has(sessionID)
+    const isSilenced = this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID)
     if (isSilenced && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
     if (task) this.#checkParked(task)
     if (!task || isActive(task) || this.isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
     if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
+  }
+
+  /** That their user has stopped a session is stored nowhere: only the process that it was in hears of it. */
+  #heardIt(rig: Rig): boolean {
+    return rig === this.#world.rig
   }
 
   /** Nothing is asked for a parked run, but by its user. */
@@ -225,6 +232,8 @@ export class Watch {
     const before = this.#seen.get(task.id)
     this.#seen.set(task.id, task)
     if (!before || isActive(before) || before.status === task.status) return
+    // A clear that a crash cuts off has written no end: what another process made of it meanwhile is what counts.
+    if (this.forgotten.has(task.id)) return
     if (task.run.generation > before.run.generation) return
     this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
   }
