@@ -129,8 +129,8 @@ describe("a turn that ended at a refusal", () => {
     const { run, commands } = looked({ messages }, { refusedIn: 0 })
     expect(command(commands, "say")?.word).toMatchObject({ kind: "word" })
     expect(run).toMatchObject({ stage: "working", refusedIn: undefined, told: { ended: 1 } })
-    const one = { told: { ...NOTHING_TOLD, ended: 1 } }
-    expect(looked({ messages }, { ...one, refusedIn: 0 }).does).toEqual(["say"])
+    const four = { told: { ...NOTHING_TOLD, ended: 4 } }
+    expect(looked({ messages }, { ...four, refusedIn: 3 }).does).toEqual(["say"])
   })
 
   test("of what nobody had answered goes on with its last word where it was asked for that", () => {
@@ -141,8 +141,8 @@ describe("a turn that ended at a refusal", () => {
 
   test("that a person gave is its end", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
-    const later = { told: { ...NOTHING_TOLD, ended: 2 } }
-    expect(looked({ messages }, { ...later, refusedIn: 0 }).stage).toBe("leaving")
+    const five = { told: { ...NOTHING_TOLD, ended: 5 } }
+    expect(looked({ messages }, { ...five, refusedIn: 3 }).stage).toBe("leaving")
   })
 
   test("is not asked to go on while something else stands last, or nothing does", () => {

@@ -27,6 +27,8 @@ const ERROR_GRACE_MS = 1000
 const WORD_GRACE_MS = 1000
 /** A look that failed is made again after this time. */
 const LOOK_AGAIN_MS = 2000
+/** Longer ago than any wait lasts. */
+const NEVER = Number.NEGATIVE_INFINITY
 
 export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
@@ -57,8 +59,8 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
 }
 
 /** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
-const isRefusedByUs = ({ refusedIn, told }: ActiveRun, messages: readonly Message[]): boolean =>
-  refusedIn !== undefined && told.ended - refusedIn <= 1 && messages.at(-1)?.finish === "called"
+const isRefusedByUs = ({ refusedIn = NEVER, told }: ActiveRun, messages: readonly Message[]): boolean =>
+  told.ended <= refusedIn + 1 && messages.at(-1)?.finish === "called"
 
 function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): Step {
   const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }
@@ -67,7 +69,7 @@ function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): 
 
 /** A word that stands last may just have come: it is left to lie once its session has not begun to read it for a while. */
 const isLeft = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
-  messages.at(-1)?.role === "assistant" || (stuckSince !== undefined && now - stuckSince >= WORD_GRACE_MS)
+  messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
 /** Until when what only its idleness says of a session is not believed: it may have been asked just now. */
 export function stuckUntil({ error, stuckSince = 0, told }: ActiveRun, { task }: World): number {
@@ -76,7 +78,7 @@ export function stuckUntil({ error, stuckSince = 0, told }: ActiveRun, { task }:
 }
 
 /** Until when a message is waited for that the host has taken and does not show: one that never comes. */
-export const missingUntil = ({ missingSince = 0 }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
+export const missingUntil = ({ missingSince = NEVER }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
 
 /** Until when somebody may go on with the todos of an agent that has ended its turn well. */
 export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: World): number => todosSince + options.todoGrace
@@ -86,8 +88,7 @@ const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
   missingSince: expects(run) ? (run.missingSince ?? now) : undefined,
 })
 
-const isStillTold = (run: ActiveRun, { now }: World): boolean =>
-  run.missingSince !== undefined && now < missingUntil(run)
+const isStillTold = (run: ActiveRun, { now }: World): boolean => now < missingUntil(run)
 
 /** By its messages it has ended; what it was told meanwhile it has not read yet. */
 function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: boolean, world: World): Step {
