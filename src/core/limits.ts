@@ -57,7 +57,7 @@ export function admissible(
   return queued.filter((task) => {
     // Its parts take slots, and no model is asked for it itself.
     if (task.team) return true
-    // Whoever starts what nobody launched counts those; parked ones come back to their slots all the same.
+    // Whoever starts what nobody launched counts those; what stood still comes back to its slot all the same.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
     if (!below(bySession.get(slotsOf(task)), most)) return false
     const key = modelKeyOf(task)

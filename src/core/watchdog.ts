@@ -74,7 +74,7 @@ const TIME: Rule = {
   },
 }
 
-/** The time of the purse that pays it is the wall's: it goes on while a run is parked, and while the machine sleeps. */
+/** The time of the purse that pays it is the wall's: it goes on while a run stands still, and while the machine sleeps. */
 const PURSE_TIME: Rule = {
   code: "purse",
   gauge: ({ limits: { purse }, now }) => purse && gaugeOf(now - purse.openedAt, purse.until - purse.openedAt),

@@ -28,6 +28,7 @@ import { Teams } from "./conductor/teams.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
 import { type Keep, type Validate, Values } from "./conductor/values.ts"
 import { Gates } from "./gate/gates.ts"
+import { Keepers } from "./gate/keepers.ts"
 import { Field } from "./launch/field.ts"
 import { type Launching, launchingOf } from "./launch/launching.ts"
 import { Standing } from "./launch/standing.ts"
@@ -105,8 +106,8 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
     launching.waiting.endStranded()
-    // What was parked goes before what has not begun.
-    gates.look()
+    // What stood still goes before what has not begun.
+    keepers.look()
     launching.queue.pump()
     timekeeper.rest()
   }
@@ -130,17 +131,31 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     at,
     rouse: (task) => outbox.rouse(task),
   })
+  const keepers = new Keepers({ parked: gates })
   const begins = { conductor, gates, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
-  const recovery = new Recovery(parts, { gates, places, conductor, outbox, ledger, values, changed: freed, watch })
-  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates })
-  const used = { parts, answers, ledger, allowance, kept, places, outbox, conductor, gates, recovery, timekeeper }
+  const recovery = new Recovery(parts, { keepers, places, conductor, outbox, ledger, values, changed: freed, watch })
+  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates, keepers })
+  const used = {
+    parts,
+    answers,
+    ledger,
+    allowance,
+    kept,
+    places,
+    outbox,
+    conductor,
+    gates,
+    keepers,
+    recovery,
+    timekeeper,
+  }
   return { ...used, ...launching }
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
 function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPorts>["answer"]) {
-  const { parts, answers, ledger, kept, places, outbox, conductor, gates, recovery, timekeeper } = inside
+  const { parts, answers, ledger, kept, places, outbox, conductor, gates, keepers, recovery, timekeeper } = inside
   const { resuming, holding, waiting, unattended } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
@@ -152,7 +167,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
     conductor,
     forget,
     resume: (task, prompt) => resuming.resume(task, { prompt }),
-    unpark: (task) => void gates.tryNow(store.get(task.id) ?? task),
+    unpark: (task) => void keepers.tryNow(store.get(task.id) ?? task),
     // As it is by now: to take a request up may have taken its time.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,

@@ -116,15 +116,15 @@ export class TaskManager {
     return { text: lastWordRequest(reason), withoutTools: askedAgain }
   }
 
-  /** A request to a session's model is about to be sent. True where it must not be: its task is parked meanwhile. */
+  /** A request to a session's model is about to be sent. True where it must not be: its task stands still meanwhile. */
   holdsRequest(sessionID: string, model?: Model): boolean {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (!task || !isActive(task) || store.isForeign(task.id)) return false
-    if (!model || modelOf(task)) return this.#all.gates.holds(task)
+    if (!model || modelOf(task)) return this.#all.keepers.holds(task)
     // One that works in a session of its own account has the model that its host chooses.
     const asks = { type: "asks", generation: task.run.generation, model } as const
-    return this.#all.gates.holds(store.apply(task.id, asks, clock.now())?.after ?? task)
+    return this.#all.keepers.holds(store.apply(task.id, asks, clock.now())?.after ?? task)
   }
 
   /**
@@ -138,7 +138,7 @@ export class TaskManager {
     return store.active().flatMap((task) => (isNamed(task) && !store.isForeign(task.id) ? [task.sessionID] : []))
   }
 
-  /** Has a parked task tried now, whatever the time. Throws a `CallError` where it is not parked. */
+  /** Has a task that stands still tried now, whatever the time. Throws a `CallError` where it does not. */
   async unpark(
     reference: string,
     sessionID: string,
@@ -146,7 +146,7 @@ export class TaskManager {
   ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
     const wanted = model === undefined ? undefined : await chooseModel(this.#parts, model)
-    const found = this.#all.gates.tryNow(task, this.#view(task).phase, wanted)
+    const found = this.#all.keepers.tryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
 

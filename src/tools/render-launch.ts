@@ -99,7 +99,7 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }
 
-/** A parked task is tried at once. */
+/** One that stood still is tried at once. */
 export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
   const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
   return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])

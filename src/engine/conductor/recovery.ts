@@ -5,7 +5,7 @@ import { answerText, keptTodos } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
-import type { Gates } from "../gate/gates.ts"
+import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts"
@@ -25,7 +25,7 @@ const WAKE_WINDOW_MS = 900_000
 
 export type RecoveryPorts = {
   readonly conductor: Conductor
-  readonly gates: Gates
+  readonly keepers: Keepers
   readonly places: Places
   readonly outbox: Outbox
   readonly ledger: Ledger
@@ -266,13 +266,13 @@ export class Recovery {
 
   /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
   #standsOn(task: Task, messages: readonly Message[]): boolean {
-    const { options, store, clock } = this.#parts
-    const { parked } = task.run
+    const { store, clock } = this.#parts
+    const goOn = this.#ports.keepers.afterRestart(task.run)
     const asked = askedOf(task, messages)
-    if (!parked || !options.gate || task.part || !asked || !this.#own(task)) return false
+    if (!goOn || task.part || !asked || !this.#own(task)) return false
     const entry = store.entry(task.id)
     if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { reenters: true }) }
-    this.#ports.gates.rebuild(parked)
+    goOn()
     return true
   }
 

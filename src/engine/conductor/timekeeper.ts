@@ -2,6 +2,7 @@ import { type Activity, LEASE_MS } from "../../core/ports.ts"
 import { isQueued, standsStill, type Task } from "../../core/task.ts"
 import { Ticker } from "../../lib/ticker.ts"
 import type { Gates } from "../gate/gates.ts"
+import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import type { Conductor } from "./conductor.ts"
@@ -27,6 +28,7 @@ export type TimekeeperPorts = {
   readonly ledger: Ledger
   readonly elsewhere: Elsewhere
   readonly gates: Gates
+  readonly keepers: Keepers
 }
 
 /**
@@ -40,6 +42,7 @@ export class Timekeeper {
   readonly #ledger: Ledger
   readonly #elsewhere: Elsewhere
   readonly #gates: Gates
+  readonly #keepers: Keepers
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
@@ -48,13 +51,14 @@ export class Timekeeper {
   /** It slept past its leases: another machine may have taken over what ran here. */
   #lapsed = false
 
-  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates }: TimekeeperPorts) {
+  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates, keepers }: TimekeeperPorts) {
     this.#parts = parts
     this.#conductor = conductor
     this.#recovery = recovery
     this.#ledger = ledger
     this.#elsewhere = elsewhere
     this.#gates = gates
+    this.#keepers = keepers
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
@@ -108,7 +112,7 @@ export class Timekeeper {
             this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
         }
       })
-      this.#gates.look()
+      this.#keepers.look()
       if (running.length > 0) this.#parts.background.run("look at what others spend", () => this.#elsewhere.look())
       // The host is awake now: what could wait goes along.
       if (looks) journal.flush()

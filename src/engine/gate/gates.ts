@@ -1,4 +1,3 @@
-import { CallError } from "../../core/errors.ts"
 import {
   answered,
   close,
@@ -14,7 +13,7 @@ import {
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
-import type { Parked, Standing } from "../../core/standstill.ts"
+import { type Parked, type Standing, standOf } from "../../core/standstill.ts"
 import { isActive, isParked, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
@@ -23,6 +22,7 @@ import type { Conductor } from "../conductor/conductor.ts"
 import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
 import { beyond, Notices } from "../conductor/notices.ts"
 import type { Parts } from "../parts.ts"
+import type { Keeper } from "./keepers.ts"
 import { refusalIn } from "./refused.ts"
 import { Unpaid } from "./unpaid.ts"
 import { Unwoken } from "./unwoken.ts"
@@ -42,7 +42,7 @@ export type GatePorts = {
  * The gates of the models that refused, one for each `provider/model`: who meets a closed one is parked, and goes on
  * when it opens. Nothing is kept of a model that was never refused.
  */
-export class Gates {
+export class Gates implements Keeper<"parked"> {
   readonly #parts: Parts
   readonly #ports: GatePorts
   readonly #gates = new Map<string, Gate>()
@@ -139,8 +139,8 @@ export class Gates {
     const key = modelKeyOf(task)
     if (key === undefined) return false
     const gate = this.#gates.get(key)
-    // A parked one was let go before it asks for a slot.
-    return task.run.parked ? isClosedFor(gate, task.id) : isHeldBack(gate, task.id)
+    // A parked one was let go before it asks for a slot; who stood still for another reason meets the gate at its request.
+    return task.run.parked ? isClosedFor(gate, task.id) : !standOf(task.run) && isHeldBack(gate, task.id)
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
@@ -151,6 +151,10 @@ export class Gates {
     return { way: "parked", behind: model, ...(gate.told ? { until: gate.opensAt } : { next: gate.opensAt }) }
   }
 
+  outlivesRestart(): boolean {
+    return this.#parts.options.gate !== false
+  }
+
   /** A parked run that an earlier process left: its gate is as it was. */
   rebuild({ at, until, model, why }: Parked): void {
     const now = this.#parts.clock.now()
@@ -159,10 +163,8 @@ export class Gates {
     this.#ports.at(gate.opensAt)
   }
 
-  /** Somebody wants it tried now. Throws a `CallError` where the task is not parked. */
-  tryNow(task: Task, doing: string = task.status, model?: Model): { readonly model: string; readonly others: number } {
-    const { parked } = task.run
-    if (!isActive(task) || !parked) throw new CallError(`${task.id} is not parked: it is ${doing}.`)
+  /** Somebody wants it tried now. */
+  tryNow(task: Task, parked: Parked, model?: Model): { readonly model: string; readonly others: number } {
     if (model) {
       const others = this.#waiting(parked.model).length - 1
       this.#instead.give(task, model, "limit")

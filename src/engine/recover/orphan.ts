@@ -29,7 +29,7 @@ function unchecked(task: Task, ending: Ending): Ending {
   return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }
 
-/** What a parked run's agent was asked, from its stored message; undefined where that is not there. */
+/** What the agent of a run that stood still was asked, from its stored message; undefined where that is not there. */
 export function askedOf(task: Task, messages: readonly Message[]) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
   if (!asked) return undefined

@@ -12,7 +12,7 @@ import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
  * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
  * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
  * - `leading`: its parts have it;
- * - `parked`: its model's provider is closed;
+ * - `parked`: it stands still, in whichever of the ways of `core/standstill`;
  * - `checking`: its check runs;
  * - `leaving`: it has ended, its session is stopped and its place put away; `merging`: its work is checked once more and
  *   brought home; `telling`: all is done but that its parent is told.
@@ -157,7 +157,7 @@ export type ActiveRun = {
   readonly done: readonly number[]
   /** Of a team: the numbers of the parts that are being made. */
   readonly coming: readonly number[]
-  /** It may go on where it was parked, as soon as it has a slot. */
+  /** It may go on where it stood still, as soon as it has a slot. */
   readonly goesOn: boolean
   /** The machine on which it works cannot be reached. */
   readonly away?: Away

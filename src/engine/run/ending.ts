@@ -158,7 +158,7 @@ export const told: Handler<"told"> = (run) =>
 
 export const stopped: Handler<"stopped"> = (run) => landed(run)
 
-/** A call to its session has come back. One that may go on where it was parked waits for the last of them. */
+/** A call to its session has come back. One that may go on where it stood still waits for the last of them. */
 export function landed(given: ActiveRun): Step {
   const run = { ...given, calls: given.calls - 1 }
   return run.goesOn && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)

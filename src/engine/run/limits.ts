@@ -62,11 +62,11 @@ const holdsNoMore = (given: ActiveRun, world: World): Step =>
     return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
   })
 
-/** Others have spent what it shares with them; or what it waits for was parked, or goes on. */
+/** Others have spent what it shares with them; or what it waits for stands still, or goes on. */
 export const spent: Handler<"spent"> = (given, _input, world) =>
   timed(given, world, (run, counted) => checkLimits(run, counted))
 
-/** No time counts for a run that waits for its own tasks while all of those at work are parked. */
+/** No time counts for a run that waits for its own tasks while all of those at work stand still. */
 function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: World) => Step): Step {
   const { task, now } = world
   const { stillSince, generation } = task.run

@@ -1,4 +1,5 @@
 import type { Prompt } from "../../core/ports.ts"
+import { stoodIn } from "../../core/standstill.ts"
 import { modelOf, type Task } from "../../core/task.ts"
 import { termsOf } from "../../core/terms.ts"
 import type { Word } from "../run/active-run.ts"
@@ -8,7 +9,7 @@ export function promptOf(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, termsOf(task)].filter((each) => each !== "").join("\n\n")
   const parts = told === "" ? [{ text }] : [{ text }, { text: told, synthetic: true }]
-  const again = (run.parkedTimes ?? 0) > 0
+  const again = stoodIn(run).length > 0
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
 
