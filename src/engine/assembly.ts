@@ -136,21 +136,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
   const recovery = new Recovery(parts, { keepers, places, conductor, outbox, ledger, values, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates, keepers })
-  const used = {
-    parts,
-    answers,
-    ledger,
-    allowance,
-    kept,
-    places,
-    outbox,
-    conductor,
-    gates,
-    keepers,
-    recovery,
-    timekeeper,
-  }
-  return { ...used, ...launching }
+  return { ...begins, ...launching, parts, answers, ledger, kept, outbox, keepers, recovery, timekeeper }
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
