@@ -9,7 +9,7 @@ import unit, { ALONE } from "./vitest.unit.config.ts"
 const LONG = [
   "test/place/{crash,hostile}.test.ts",
   "test/e2e/{bench-short,board-*,conversations,guard-rails-{depth,load,options,questions},pictures,place-kill}.test.ts",
-  "test/e2e/{acp,answers,cache,control-tell,fork-{contract,copy,counting,engine},hosts-{faults,person,ssh},key-loss,options-sources}.test.ts",
+  "test/e2e/{acp,answers,cache,control-tell,fork-{contract,copy,counting,engine},hosts-{events,faults,person,ssh},key-loss,options-sources}.test.ts",
   "test/e2e/{native-task,other-host,packed,parked,purse,records,results,support,web-{acts,attack,opencode,page*,purse,thief,tui}}.test.ts",
   "test/e2e/{gate,hosts-container,night-terminal,parked-beside}.test.ts",
 ]

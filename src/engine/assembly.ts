@@ -135,7 +135,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const begins = { conductor, gates, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
   const recovery = new Recovery(parts, { keepers, places, conductor, outbox, ledger, values, changed: freed, watch })
-  const timekeeper: Timekeeper = new Timekeeper(parts, { conductor, recovery, ledger, elsewhere, gates, keepers })
+  const timekeeper: Timekeeper = new Timekeeper(parts, { ...begins, recovery, ledger, keepers })
   return { ...begins, ...launching, parts, answers, ledger, kept, outbox, keepers, recovery, timekeeper }
 }
 

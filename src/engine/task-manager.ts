@@ -12,7 +12,7 @@ import {
   type Status,
   type Task,
 } from "../core/task.ts"
-import type { PlaceKind, PlaceNews } from "../place/place.ts"
+import type { PlaceKind, PlaceNews, Stirred } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import type { Report } from "./conductor/reporting.ts"
 import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
@@ -61,8 +61,9 @@ export class TaskManager {
   }
 
   /** What a place tells by itself of a task that works there. */
-  placeTold(taskID: string, news: PlaceNews): void {
-    this.#all.conductor.deliver(taskID, news)
+  placeTold(taskID: string, news: PlaceNews | Stirred): void {
+    if (news.type === "stirred") this.#all.timekeeper.stirred(news)
+    else this.#all.conductor.deliver(taskID, news)
   }
 
   /** A place can be reached again: what ended tasks have left there comes home. Never rejects. */

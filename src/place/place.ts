@@ -146,6 +146,9 @@ export type PlaceNews =
   /** It cannot be reached since then; undefined: it can. */
   | { readonly type: "contact"; readonly lost: number | undefined }
 
+/** Something happened where a task works of which its host here tells nothing: it may have ended or ask something if `urgent`. */
+export type Stirred = { readonly type: "stirred"; readonly urgent: boolean }
+
 /** `timeLimit`: in ms, 0 for none. */
 export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
@@ -178,6 +181,8 @@ export type PlaceKind = {
   readonly mayHaveLeft: () => boolean
   /** True where what works there goes on when this process ends. */
   readonly outlives?: boolean
+  /** True while the place of that name tells when something happens in it: then it need not be looked at often. */
+  readonly hears?: (name: string) => boolean
   /** Looks after a task there again that an earlier process has begun. */
   readonly rejoin?: (name: string, taskID: string) => void
   /** Most tasks in the place of that name at once; 0 for any. */

@@ -26,6 +26,8 @@ export type RigOptions = {
   development?: boolean
   /** What makes places of their own for tasks. */
   worktrees?: () => Promise<Place>
+  /** Whether those places tell when something happens in them. */
+  hears?: () => boolean
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
   /** Where another process works already: a second one on the same project. */
@@ -59,6 +61,7 @@ export class Rig {
   readonly options: Options
   readonly #development: boolean
   readonly #worktrees: RigOptions["worktrees"]
+  readonly #hears: RigOptions["hears"]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #ledgers: Ledgers
@@ -67,9 +70,10 @@ export class Rig {
   /** Ids of two processes differ. */
   readonly #letter: string
 
-  constructor({ options = {}, development = false, worktrees, ledgers, share }: RigOptions = {}) {
+  constructor({ options = {}, development = false, worktrees, hears, ledgers, share }: RigOptions = {}) {
     this.#ledgers = ledgers ?? new Ledgers(this.project)
     this.#worktrees = worktrees
+    this.#hears = hears
     this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
     this.options = parsedOnce(options)
@@ -220,7 +224,10 @@ export class Rig {
   #kinds() {
     const open = this.#worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
     const [here, ...others] = placeKinds(this.options, {} as PlacePorts)
-    return [...(here ? [here] : []), ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open }))]
+    return [
+      ...(here ? [here] : []),
+      ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears })),
+    ]
   }
 
   #newManager(): TaskManager {

@@ -185,6 +185,7 @@ describe("a connection", () => {
       script,
       log: () => {},
       changed: ({ phase }) => void phases.push(phase),
+      heard: () => {},
       open(ports) {
         const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
         lines.push(line)
@@ -393,7 +394,7 @@ describe("a connection", () => {
     expect(link.contact).toBeUndefined()
     link.use("b")
     await clock.advance(0)
-    expect(lines[0]?.orders).toEqual(["serve", "rest", "serve"])
+    expect(lines[0]?.orders).toEqual(["serve", "listen", "rest", "serve", "listen"])
     expect(link.contact?.server).toEqual(served)
     link.release("b")
     lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
@@ -408,7 +409,7 @@ describe("a connection", () => {
     await opened()
     const answer = () => lines[0]?.pong?.({ now: 1, server: true })
     link.release("a")
-    expect(lines[0]?.orders).toEqual(["serve", "rest"])
+    expect(lines[0]?.orders).toEqual(["serve", "listen", "rest"])
     for (let waited = 0; waited < 600_000; waited += 4000) {
       answer()
       await clock.advance(4000)

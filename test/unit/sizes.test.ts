@@ -15,9 +15,6 @@ const LONG = [
   "src/board/board.ts",
   "src/delivery/outbox.ts",
   "src/host/opencode/host.ts",
-  "src/place/host/far-host.ts",
-  "src/place/host/host-place.ts",
-  "src/place/host/link.ts",
 ]
 
 const sources = readdirSync("src", { recursive: true, encoding: "utf8" })

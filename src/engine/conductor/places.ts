@@ -58,9 +58,18 @@ export class Places {
     if (place) kindOf(this.kinds, place.kind).rejoin?.(place.kind, id)
   }
 
+  /** True while a task's place tells when something happens in it. */
+  hears({ place }: Task): boolean {
+    return place !== undefined && this.#kindNamed(place.kind)?.hears?.(place.kind) === true
+  }
+
   /** How many tasks may be in a place at once; 0 for any number. */
   mostIn(name: string): number {
-    return this.kinds.find(({ names }) => names.includes(name))?.most?.(name) ?? 0
+    return this.#kindNamed(name)?.most?.(name) ?? 0
+  }
+
+  #kindNamed(name: string): PlaceKind | undefined {
+    return this.kinds.find(({ names }) => names.includes(name))
   }
 
   /** Not loaded where no task has one of its kind. */

@@ -1,12 +1,14 @@
 import { type Activity, LEASE_MS } from "../../core/ports.ts"
 import { isQueued, standsStill, type Task } from "../../core/task.ts"
 import { Ticker } from "../../lib/ticker.ts"
+import type { Stirred } from "../../place/place.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Elsewhere } from "./elsewhere.ts"
+import type { Places } from "./places.ts"
 import type { Recovery } from "./recovery.ts"
 
 /**
@@ -15,6 +17,8 @@ import type { Recovery } from "./recovery.ts"
  */
 const HEARD_POLL_MS = 12_000
 const UNHEARD_POLL_MS = 2000
+/** However much another machine tells of its tasks, so long is between two looks at them, in ms. */
+const LEAST_POLL_MS = 200
 /** How often the tasks that another process looks after are looked at, in ms. */
 const FOREIGN_LOOK_MS = 10_000
 /** How often the lease of what runs here is renewed. */
@@ -29,6 +33,7 @@ export type TimekeeperPorts = {
   readonly elsewhere: Elsewhere
   readonly gates: Gates
   readonly keepers: Keepers
+  readonly places: Places
 }
 
 /**
@@ -43,15 +48,19 @@ export class Timekeeper {
   readonly #elsewhere: Elsewhere
   readonly #gates: Gates
   readonly #keepers: Keepers
+  readonly #places: Places
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
   #wokenAt = 0
   #seenAt = 0
+  #lookedAt = 0
+  /** Something has happened since that look of which the host tells nothing. */
+  #isStirred = false
   /** It slept past its leases: another machine may have taken over what ran here. */
   #lapsed = false
 
-  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates, keepers }: TimekeeperPorts) {
+  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates, keepers, places }: TimekeeperPorts) {
     this.#parts = parts
     this.#conductor = conductor
     this.#recovery = recovery
@@ -59,6 +68,7 @@ export class Timekeeper {
     this.#elsewhere = elsewhere
     this.#gates = gates
     this.#keepers = keepers
+    this.#places = places
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
@@ -72,6 +82,12 @@ export class Timekeeper {
   /** Something is due at `time`: a tick comes then at the latest. */
   at(time: number): void {
     if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
+  }
+
+  /** Something happened where a task works of which the host tells nothing: the next look at it is hastened. */
+  stirred({ urgent }: Stirred): void {
+    this.#isStirred = true
+    this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
   }
 
   /** Stops the clock where there is nothing left to look after. */
@@ -95,7 +111,7 @@ export class Timekeeper {
     try {
       if (this.#lapsed) await this.#takeUpLeases()
       const running = store.active().filter((task) => !isQueued(task) && !standsStill(task))
-      const looks = running.length > 0 && options.pollInterval !== 0
+      const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
       // It may have slept while the host was asked.
@@ -127,7 +143,9 @@ export class Timekeeper {
 
   /** What sessions do; undefined where the host does not say: limits hold all the same. Never rejects. */
   async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
-    const { host, store } = this.#parts
+    const { host, store, clock } = this.#parts
+    this.#lookedAt = clock.now()
+    this.#isStirred = false
     try {
       const activity = await host.activity()
       // Where no plugin is loaded, nobody tells of a question.
@@ -193,7 +211,7 @@ export class Timekeeper {
     const { store, options, clock } = this.#parts
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !standsStill(task))
-    const isHeard = running.every(({ id, team }) => team || store.run(id)?.told.heard)
+    const isHeard = running.every((task) => task.team || store.run(task.id)?.told.heard || this.#places.hears(task))
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval
     if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS

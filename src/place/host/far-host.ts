@@ -12,6 +12,7 @@ import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.t
 import { answerText, judge } from "../../core/verdict.ts"
 import type { FarFolder } from "../../host/far.ts"
 import { overlaid } from "../../lib/overlaid.ts"
+import { asAnswered, generationOf, movedPrompt, withDeath } from "./far-messages.ts"
 import { type Hosts, type Machine, skewNow } from "./hosts.ts"
 import { NoContact } from "./link.ts"
 import { movedID, movedMessage, type Stub } from "./stub.ts"
@@ -28,7 +29,6 @@ type Answering = { readonly stub: Stub; readonly machine: Machine; readonly far:
 export class FarHost {
   readonly #near: Host
   readonly #hosts: Hosts
-  readonly #looks = new Map<string, { at: number; found: Promise<FarFolder> }>()
 
   private constructor(near: Host, hosts: Hosts) {
     this.#near = near
@@ -189,14 +189,15 @@ export class FarHost {
     }
   }
 
-  #look({ taskID }: Stub, { server }: Machine, folder: string): Promise<FarFolder> {
-    const known = this.#looks.get(taskID)
+  #look(stub: Stub, { server }: Machine, folder: string): Promise<FarFolder> {
     const now = Date.now()
-    if (known && now - known.at < SAME_LOOK_MS) return known.found
-    const found = server.folder(folder)
-    this.#looks.set(taskID, { at: now, found })
-    found.catch(() => this.#looks.delete(taskID))
-    return found
+    if (stub.look && now - stub.look.at < SAME_LOOK_MS) return stub.look.found
+    const look = { at: now, found: server.folder(folder) }
+    stub.look = look
+    look.found.catch(() => {
+      if (stub.look === look) stub.look = undefined
+    })
+    return look.found
   }
 
   async #messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
@@ -288,48 +289,3 @@ const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.wor
 /** Whether a call failed since its host cannot be reached, rather than by what the host said. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
   error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)
-
-const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt => ({
-  ...prompt,
-  sessionID,
-  messageID: movedID(prompt.messageID, skew),
-})
-
-/** A run that a server's death has cut off, as its messages would say it if they could; one that had ended has. */
-function withDeath(messages: readonly Message[], host: string): readonly Message[] {
-  const asked = messages.findLast(({ role }) => role === "user")
-  const last = messages.at(-1)
-  if (!asked || !last || judge(messages, "working")) return messages
-  const error = { message: `OpenCode on ${host} stopped while it worked.`, interrupted: true } as const
-  const { createdAt } = last
-  const death = {
-    id: `${last.id}~`,
-    role: "assistant",
-    createdAt,
-    parentID: asked.id,
-    error,
-    summary: false,
-    parts: [],
-  }
-  return [...messages, death as Message]
-}
-
-/** What was kept of an answer is a user's message to the host here: to whoever reads it, it is the answer. */
-function asAnswered(messages: readonly Message[]): readonly Message[] {
-  return messages.map((message, at) =>
-    at > 0 && isAnswer(message.id)
-      ? {
-          ...message,
-          role: "assistant" as const,
-          finish: "done" as const,
-          parentID: messages[0]?.id,
-          completedAt: message.createdAt,
-        }
-      : message,
-  )
-}
-
-const ANSWER = /^msg_[0-9a-f]{12}[a-z0-9]{8}A[0-9a-z]{5}$/
-const isAnswer = (id: string): boolean => ANSWER.test(id)
-
-const generationOf = (promptID: string): number => Number.parseInt(promptID.slice(-5), 36) || 0

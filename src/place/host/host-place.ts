@@ -20,19 +20,16 @@ import { readRef, writeRefs } from "../worktree/refs.ts"
 import { changedBetween } from "../worktree/sharing.ts"
 import { marksTold } from "../worktree/welcome.ts"
 import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
-import { fitting } from "./fitting.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
 import { type Contact, NoContact } from "./link.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
-import { type Stub, skewOfIDs } from "./stub.ts"
+import { sessionThere } from "./session.ts"
+import type { Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
 
 /** Of a setup that failed: the end of what it wrote. */
 const MOST_SETUP_CHARS = 1000
-
-/** What no agent there is offered: our own tools, the board's, and OpenCode's for tasks. */
-const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
 
 /**
  * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
@@ -72,7 +69,7 @@ export class HostPlace implements Place {
       const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
       signal?.throwIfAborted()
       await this.#setUp(far, taskID, timeLimit, signal)
-      stub.far = { folder: far, session: await this.#session(stub, far, contact, again) }
+      stub.far = { folder: far, session: await sessionThere(this.#machine, stub, { folder: far, contact, again }) }
       return { directory: folder, told: welcome(name, far, again, begun) }
     } catch (error) {
       // What was sent there is taken away by what follows the run's end.
@@ -269,35 +266,6 @@ export class HostPlace implements Place {
     throw new CallError(
       `The setup command (\`${oneLine(this.#setup, 200)}\`) did not succeed on ${this.#machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
     )
-  }
-
-  /** The task's session there, with an agent and a model that are there. */
-  async #session(stub: Stub, folder: string, contact: Contact, again: boolean) {
-    const { name, server, settings } = this.#machine
-    const { taskID, title, agent, rules = [] } = stub
-    const known = await server.sessionOf(folder, taskID)
-    if (known) return known
-    // A server under load has been seen to list none for a folder that was made anew: the session itself answers.
-    const kept = again ? stub.far?.session : undefined
-    if (kept && (await server.lastMessage(kept.id))) return kept
-    if (again)
-      throw new CallError(
-        `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
-      )
-    const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
-    const model = fitting(stub, { name, agents, models, spare: settings.model })
-    stub.model = model
-    const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
-    return server.createSession({
-      folder,
-      title,
-      agent,
-      model,
-      // What is said of folders here means nothing there.
-      rules: [...rules.filter(({ action }) => action === "deny"), ...refusals],
-      taskID,
-      skew: skewOfIDs(contact.skew),
-    })
   }
 }
 

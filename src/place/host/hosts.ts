@@ -6,11 +6,12 @@ import type { Ask, Task } from "../../core/task.ts"
 import type { FarServer, OpenFar } from "../../host/far.ts"
 import type { Signs } from "../../host/record/signs.ts"
 import type { HostSettings } from "../../options.ts"
-import type { PlaceNews } from "../place.ts"
+import type { PlaceNews, Stirred } from "../place.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
 import type { Debts } from "./debts.ts"
 import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
 import { type Contact, Link } from "./link.ts"
+import type { Hint } from "./orders.ts"
 import type { Reach } from "./reach.ts"
 import { ScreenSigns } from "./screen-signs.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
@@ -61,7 +62,7 @@ export class Hosts {
   putAway: (stub: Stub) => Promise<unknown> = async () => {}
   readonly #owed = new Set<Stub>()
   readonly #signs: ScreenSigns
-  #hear: (taskID: string, news: PlaceNews) => void = () => {}
+  #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
   #answered: (host: string) => void = () => {}
 
   constructor(ports: HostsPorts) {
@@ -74,7 +75,7 @@ export class Hosts {
   }
 
   /** `answered`: a host is in contact, for the first time or again. */
-  listen(hear: (taskID: string, news: PlaceNews) => void, answered: (host: string) => void): void {
+  listen(hear: (taskID: string, news: PlaceNews | Stirred) => void, answered: (host: string) => void): void {
     this.#hear = hear
     this.#answered = answered
   }
@@ -204,6 +205,7 @@ export class Hosts {
         script,
         log: (text) => log(text, { host: name }),
         changed: (now, before) => this.#changed(name, now, before),
+        heard: (hint) => this.#heard(name, hint),
       },
     )
     let last: Promise<unknown> = Promise.resolve()
@@ -218,6 +220,16 @@ export class Hosts {
         last = done.catch(() => {})
         return done
       },
+    }
+  }
+
+  /** What its server tells of a session there hastens the next look at it; all of them are looked at where it begins to. */
+  #heard(name: string, hint: Hint | undefined): void {
+    for (const stub of this.live()) {
+      if (stub.host !== name || !stub.asked || (hint && stub.far?.session.id !== hint.session)) continue
+      // What was seen before is not what is there now.
+      stub.look = undefined
+      this.#hear(stub.taskID, { type: "stirred", urgent: hint?.urgent ?? true })
     }
   }
 

@@ -11,6 +11,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   mayHaveLeft: () => false,
   outlives: true,
   guards: true,
+  hears: (name) => hosts.machine(name).link.hears,
   rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
   most: (name) => hosts.machine(name).settings.maxTasks,
   async open(name) {

@@ -1,24 +1,23 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { oneLine } from "../../lib/text.ts"
-import { NOT_FOUND, opening } from "./bootstrap.ts"
+import { opening } from "./bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
+import { Ear } from "./ear.ts"
 import { textOf } from "./frames.ts"
 import {
   type CallEnd,
   type Hello,
+  type Hint,
   isHello,
   type Order,
-  type Pong,
   type RelaySettings,
   type Served,
   servedIn,
 } from "./orders.ts"
-import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step, whyEnded } from "./reach.ts"
+import { Pulse } from "./pulse.ts"
+import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, reasonOf, step } from "./reach.ts"
 
-/** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
-const PING_MS = 4000
-const PONG_LIMIT_MS = 10_000
 /** How long the relay may take to start once the host has said anything: a busy machine is slow, and there, in ms. */
 const RELAY_START_MS = 30_000
 /** How long the connection is kept when nobody has a task there any more. */
@@ -39,6 +38,8 @@ export type LinkPorts = {
   readonly script: () => Promise<string>
   /** What is known of the way to the host has changed. */
   readonly changed: (reach: Reach, before: Reach) => void
+  /** Something happened there; undefined: from now on that is told. */
+  readonly heard: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
   readonly open?: (ports: ChannelPorts) => Line
 }
@@ -78,15 +79,22 @@ export class Link {
   readonly #users = new Set<string>()
   readonly #waiting = new Set<() => void>()
   #cancelPause: () => void = () => {}
-  #cancelPing: () => void = () => {}
+  #pulse: Pulse | undefined
+  readonly #ear: Ear
   #cancelRest: () => void = () => {}
-  #silentSince: number | undefined
   /** The connection is kept though nobody needs it: OpenCode there may have ended meanwhile. */
   #rests = false
 
   constructor(settings: LinkSettings, ports: LinkPorts) {
     this.#settings = settings
     this.#ports = ports
+    const { clock, heard } = ports
+    this.#ear = new Ear({ clock, heard, call: (order, options) => this.call(order, options) })
+  }
+
+  /** True while what happens there is told, so that nobody has to look often. */
+  get hears(): boolean {
+    return this.#ear.hears
   }
 
   get reach(): Reach {
@@ -110,6 +118,7 @@ export class Link {
   /** Nobody of this name needs it any more. */
   release(user: string): void {
     if (!this.#users.delete(user) || this.#users.size > 0) return
+    this.#ear.rest()
     if (this.contact) void this.call({ do: "rest" }).catch(() => {})
     this.#rests = true
     this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
@@ -151,9 +160,8 @@ export class Link {
   close(): void {
     this.#cancelRest()
     this.#cancelPause()
-    this.#cancelPing()
     const channel = this.#channel
-    this.#channel = undefined
+    this.#leave()
     this.#put({ type: "unwanted" })
     channel?.close()
   }
@@ -211,10 +219,9 @@ export class Link {
         closed: ({ complaint, byItself }) => {
           cancel()
           if (this.#channel !== channel) return
-          this.#channel = undefined
-          this.#cancelPing()
+          this.#leave()
           log(`connection closed: ${lastLine(complaint)}`)
-          this.#lost({ type: "closed", byItself, ...this.#reasonOf(complaint) })
+          this.#lost({ type: "closed", byItself, ...reasonOf(complaint, this.#settings.name) })
         },
       })
       this.#channel = channel
@@ -227,19 +234,12 @@ export class Link {
     this.#opening = false
   }
 
-  /** Why a connection ended; `fatal` where to try again is no use. */
-  #reasonOf(complaint: string): { why: string; fatal?: boolean } {
-    const { name } = this.#settings
-    if (complaint.includes(NOT_FOUND)) return { why: `OpenCode was not found on ${name}.`, fatal: true }
-    return { why: `${name} could not be reached: ${whyEnded(complaint, name)}` }
-  }
-
   /** The relay is there: OpenCode is started, its clock compared. */
   async #greet(channel: Line, hello: Hello): Promise<void> {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
     this.#far = { skew: now - this.#ports.clock.now(), cache }
-    this.#ping(channel)
+    this.#pulse = new Pulse(channel, this.#ports.clock, (why) => this.#drop(why))
     await this.#served(channel)
   }
 
@@ -259,6 +259,7 @@ export class Link {
       // It was kept for nobody: who comes now finds out what was owed, as after a loss.
       if (known.phase === "contact") this.#ports.changed(this.#reach, known)
       for (const look of [...this.#waiting]) look()
+      this.#ear.listen()
     } catch {
       // It was cut: that is told already.
     }
@@ -267,42 +268,22 @@ export class Link {
   /** There is a way, and nothing that can be used at its end. */
   #refuse(channel: Line, why: string): void {
     if (this.#channel !== channel) return
-    this.#channel = undefined
-    this.#cancelPing()
+    this.#leave()
     channel.close()
     this.#put({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
   }
 
-  /** Asks for a sign of life, again and again; without one, or without the server's, the connection is given up. */
-  #ping(channel: Line): void {
-    const { clock } = this.#ports
-    const limit = clock.after(
-      PONG_LIMIT_MS,
-      () => this.#channel === channel && this.#drop("it does not answer any more"),
-    )
-    channel.ping((pong) => {
-      limit()
-      if (this.#channel !== channel) return
-      if (this.#isSilent(pong)) return this.#drop("OpenCode there does not answer any more")
-      this.#cancelPing = clock.after(PING_MS, () => this.#channel === channel && this.#ping(channel))
-    })
-    this.#cancelPing = limit
-  }
-
-  /** The server has its own watch: the way to it may be well, and it may not. */
-  #isSilent({ server }: Pong): boolean {
-    const now = this.#ports.clock.now()
-    if (server !== false) this.#silentSince = undefined
-    else this.#silentSince ??= now
-    return this.#silentSince !== undefined && now - this.#silentSince >= PING_MS
+  /** The connection is not used any more. */
+  #leave(): void {
+    this.#channel = undefined
+    this.#pulse?.stop()
+    this.#ear.rest()
   }
 
   #drop(why: string): void {
     const channel = this.#channel
     if (!channel) return
-    this.#channel = undefined
-    this.#cancelPing()
-    this.#silentSince = undefined
+    this.#leave()
     channel.close()
     this.#lost({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
   }

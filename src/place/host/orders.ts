@@ -13,6 +13,8 @@ export type Order =
     }
   /** Has OpenCode's server run there. */
   | { readonly do: "serve" }
+  /** Tells what happens in tasks' sessions there, a hint in each `data` frame; the `head` comes once that can be heard. */
+  | { readonly do: "listen" }
   /** No task of ours is there any more: the server may end soon. */
   | { readonly do: "rest" }
 
@@ -47,6 +49,9 @@ export type CallEnd = { readonly code?: number | null; readonly problem?: string
 
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
 
+/** Something happened in a session there. `urgent`: it may have ended, or asks something. */
+export type Hint = { readonly session: string; readonly urgent: boolean }
+
 /** Whoever answers there may be anybody: what it says of itself is looked at before it is used. */
 export const isHello = (given: unknown): given is Hello => {
   const { now, cache } = (given ?? {}) as Partial<Hello>
@@ -60,6 +65,16 @@ export function servedIn(text: string): Served | undefined {
     const { id, version, since } = JSON.parse(text) as Partial<Served>
     if (!isWord(id) || !isWord(version)) return undefined
     return { id, version, ...(typeof since === "number" && { since }) }
+  } catch {
+    return undefined
+  }
+}
+
+/** What was told of a session there; undefined where it cannot be read. */
+export function hintIn(text: string): Hint | undefined {
+  try {
+    const { session, urgent } = JSON.parse(text) as Partial<Hint>
+    return isWord(session) ? { session, urgent: urgent === true } : undefined
   } catch {
     return undefined
   }

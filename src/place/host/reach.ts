@@ -1,4 +1,5 @@
 import { oneLine } from "../../lib/text.ts"
+import { NOT_FOUND } from "./bootstrap.ts"
 
 /**
  * How a host is reached, and what is made of it when it is not: pure. Attempts, their times, and what the rest is told;
@@ -108,4 +109,10 @@ export function whyEnded(complaint: string, name: string): string {
   const line = oneLine(lastLine(complaint))
   const advice = ADVICE.find(([fits]) => fits.test(complaint))?.[1](name)
   return advice === undefined ? line : `${line.replace(/[.]?$/, ".")}${advice}`
+}
+
+/** Why a connection ended; `fatal` where to try again is no use. */
+export function reasonOf(complaint: string, name: string): { why: string; fatal?: boolean } {
+  if (complaint.includes(NOT_FOUND)) return { why: `OpenCode was not found on ${name}.`, fatal: true }
+  return { why: `${name} could not be reached: ${whyEnded(complaint, name)}` }
 }

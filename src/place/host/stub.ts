@@ -1,6 +1,6 @@
 import type { Message, NewSession } from "../../core/ports.ts"
 import type { Ask, Preparing, Task } from "../../core/task.ts"
-import type { FarSession } from "../../host/far.ts"
+import type { FarFolder, FarSession } from "../../host/far.ts"
 
 /** Where a task's files are on its host, once that was reached. */
 export type FarPlace = { readonly folder: string; readonly session: FarSession }
@@ -28,6 +28,8 @@ export type Stub = {
   /** Its prompt has been handed over, or was by an earlier process. */
   asked: boolean
   far?: FarPlace
+  /** The last look at its folder. */
+  look?: { readonly at: number; readonly found: Promise<FarFolder> }
   /** What was read of it last. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
   /** The last message of what is kept here of its answer. */

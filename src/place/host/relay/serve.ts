@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { bytesOf, encode, type Frame, Frames, inFrames, MARKER, textOf } from "../frames.ts"
 import type { CallEnd, Hello, Order, Pong, RelaySettings } from "../orders.ts"
 import type { Call } from "./call.ts"
+import { listen } from "./listen.ts"
 import { request } from "./request.ts"
 import { run } from "./run.ts"
 import { Server } from "./server.ts"
@@ -88,6 +89,8 @@ async function carryOut(order: Order, call: Call, server: Server): Promise<CallE
     case "serve":
       await call.send("data", bytesOf(JSON.stringify(await server.start())))
       return {}
+    case "listen":
+      return listen(call, server)
     case "rest":
       server.rest()
       return {}

@@ -1,0 +1,56 @@
+import type { Clock } from "../../core/ports.ts"
+import type { Channel } from "./channel.ts"
+import type { Pong } from "./orders.ts"
+
+/** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
+const PING_MS = 4000
+const PONG_LIMIT_MS = 10_000
+
+/**
+ * Asks one connection for a sign of life, again and again, until it is stopped. The server at its end has its own watch:
+ * the way to it may be well, and it may not. `died` hears once why the connection is to be given up.
+ */
+export class Pulse {
+  readonly #line: Pick<Channel, "ping">
+  readonly #clock: Clock
+  readonly #died: (why: string) => void
+  #silentSince: number | undefined
+  #cancel: () => void = () => {}
+  #isOver = false
+
+  constructor(line: Pick<Channel, "ping">, clock: Clock, died: (why: string) => void) {
+    this.#line = line
+    this.#clock = clock
+    this.#died = died
+    this.#ask()
+  }
+
+  stop(): void {
+    this.#isOver = true
+    this.#cancel()
+  }
+
+  #ask(): void {
+    const limit = this.#clock.after(PONG_LIMIT_MS, () => this.#end("it does not answer any more"))
+    this.#cancel = limit
+    this.#line.ping((pong) => {
+      limit()
+      if (this.#isOver) return
+      if (this.#isSilent(pong)) return this.#end("OpenCode there does not answer any more")
+      this.#cancel = this.#clock.after(PING_MS, () => this.#ask())
+    })
+  }
+
+  #isSilent({ server }: Pong): boolean {
+    const now = this.#clock.now()
+    if (server !== false) this.#silentSince = undefined
+    else this.#silentSince ??= now
+    return this.#silentSince !== undefined && now - this.#silentSince >= PING_MS
+  }
+
+  #end(why: string): void {
+    if (this.#isOver) return
+    this.stop()
+    this.#died(why)
+  }
+}
