@@ -31,6 +31,9 @@ export type Phase =
 export type Preparing = `connecting to ${string}` | `sending files to ${string}`
 export const PREPARING = /^(connecting|sending files) to /
 
+/** What a task that has ended on another machine is doing until its work is here. */
+export const BRINGING_HOME = "bringing its work home"
+
 /** The machine on which a task works cannot be reached. */
 export type Away = {
   readonly host: string

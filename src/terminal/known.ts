@@ -21,7 +21,7 @@ export type Listeners = {
   readonly onAsk?: (ask: Ask, change: Change) => void
 }
 
-type Entry = Listened & { readonly usage: Usage }
+type Entry = Listened & { readonly usage: Usage; readonly fetches?: true }
 
 /** The tasks that the terminal knows of: their records, and how far those are that run. */
 export class KnownTasks {
@@ -87,9 +87,10 @@ export class KnownTasks {
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
-    const entry = { task, tracker, usage, row: session }
+    const signs = decodeSigns(session.metadata)
+    const entry = { task, tracker, usage, row: session, ...(signs?.fetches && { fetches: signs.fetches }) }
     this.#entries.set(session.id, entry)
-    const asked = tracker?.elsewhere(decodeSigns(session.metadata)) ?? []
+    const asked = tracker?.elsewhere(signs) ?? []
     if (live) {
       const change = { seen: seenOf(entry), before: known?.task }
       this.#audible.add(session.id)
@@ -145,9 +146,10 @@ export class KnownTasks {
 }
 
 /** The row's usage is the whole session's, what was before we listened included. */
-const seenOf = ({ task, tracker, usage }: Entry): Seen => ({
+const seenOf = ({ task, tracker, usage, fetches }: Entry): Seen => ({
   task,
   progress: tracker && { ...tracker.snapshot(), usage },
+  ...(fetches && { fetches }),
 })
 
 /** True if the event says something new of the run. */

@@ -7,6 +7,7 @@ import { standText } from "../core/standstill.ts"
 import {
   addUsage,
   agentName,
+  BRINGING_HOME,
   billedTokens,
   elapsed,
   isActive,
@@ -26,7 +27,12 @@ import { count, oneLine, short } from "../lib/text.ts"
 /** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
 
 /** A task as its session's record tells it and, while it runs, what its session's events told since. */
-export type Seen = { readonly task: Task; readonly progress?: Progress }
+export type Seen = {
+  readonly task: Task
+  readonly progress?: Progress
+  /** It has ended on another machine, and what it changed is being fetched. */
+  readonly fetches?: true
+}
 
 /** What a row is about, for its colour. */
 export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
@@ -39,7 +45,7 @@ export type Row = {
   readonly title: string
   /** Time and, of a task that has ended, tool calls. */
   readonly facts: string
-  /** What a task does that has not ended: phase, tool calls and last tool, or the question that it waits on. */
+  /** What a task does that has not ended: phase, tool calls and last tool, or the question that it waits on; what is still done for one that has. */
   readonly detail?: string
 }
 
@@ -116,13 +122,18 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
     icon: ICONS[tone],
     title: oneLine(task.description),
     facts: [timeOf(task, now), ...(phase ? [] : [...teamTexts(task, all), ...callsText(seen, all)])].join(" · "),
-    detail: phase && detailOf(seen, phase, all),
+    detail: phase ? detailOf(seen, phase, all) : seen.fetches && BRINGING_HOME,
   }
 }
 
 /** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
 export const stateText = (seen: Seen, all: readonly Seen[], now: number): string =>
-  [agentName(seen.task), phaseIn(seen, all, now) ?? seen.task.status, ...teamTexts(seen.task, all)].join(", ")
+  [agentName(seen.task), ...stateIn(seen, all, now), ...teamTexts(seen.task, all)].join(", ")
+
+function stateIn(seen: Seen, all: readonly Seen[], now: number): readonly string[] {
+  const phase = phaseIn(seen, all, now)
+  return phase ? [phase] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
+}
 
 /** Of one that stands for several: what its parts have come to, as far as they are known. */
 function teamTexts(task: Task, all: readonly Seen[]): readonly string[] {

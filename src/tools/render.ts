@@ -5,7 +5,7 @@ import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { standText, standToModel, whenOf } from "../core/standstill.ts"
-import { type Ask, billedTokens, isActive, isUnmerged, type Task } from "../core/task.ts"
+import { type Ask, BRINGING_HOME, billedTokens, isActive, isUnmerged, type Task } from "../core/task.ts"
 import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -28,7 +28,6 @@ const MOST_NAME_CHARS = 60
 export const TOLD = "You will be told when it ends."
 /** What a task that has completed is doing until its work is home. */
 const MERGING = "its work is being checked and merged"
-const FETCHING = "bringing its work home"
 
 /** How a merge came out. */
 export function renderMerge(view: TaskView): ToolResult {
@@ -71,7 +70,7 @@ export const statusOf = (view: TaskView): string =>
 function stateOf(view: TaskView): string {
   const { task, phase, retry } = view
   if (phase === undefined)
-    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [FETCHING] : [])].join(", ")
+    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [BRINGING_HOME] : [])].join(", ")
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`
   const ask = view.asks[0]

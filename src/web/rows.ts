@@ -31,6 +31,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     stands: view.stand?.way,
     counts: view.counts && countsText(view.counts),
     merging: view.merging,
+    fetching: view.fetching,
     forked: task.fork !== undefined,
     place: task.place?.kind,
     unmerged: isUnmerged(task),

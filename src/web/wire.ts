@@ -34,6 +34,8 @@ export type AgentRow = {
   readonly counts?: string
   /** It has completed, and its work is checked once more and brought home: that can be stopped. */
   readonly merging?: true
+  /** It has ended on another machine, and what it changed is being fetched. */
+  readonly fetching?: true
   readonly forked: boolean
   /** 0 for the launch, n for resume #n. */
   readonly generation: number

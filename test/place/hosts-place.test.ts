@@ -22,6 +22,8 @@ let reaches: boolean
 let fails: RegExp | undefined
 let lists: boolean
 let hasSession: boolean
+/** What the screen is told of its work's way home. */
+let fetching: boolean[]
 
 const run = (line: string, options?: RunOptions): Promise<Ran> =>
   fails?.test(line) ? Promise.reject(new Error("cut")) : runIn(far, line, options)
@@ -36,6 +38,7 @@ beforeEach(() => {
   fails = undefined
   lists = true
   hasSession = true
+  fetching = []
   const task = {
     id: ID,
     sessionID: "ses_1",
@@ -73,6 +76,7 @@ beforeEach(() => {
     tell: () => {},
     keep: async () => {},
     rest: () => Object.assign(stub, { live: false }),
+    fetches: (_stub: Stub, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
 })
@@ -197,4 +201,17 @@ test("without contact nothing is taken for done", async () => {
   expect(stub.live).toBe(true)
   reaches = true
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+})
+
+test("that its work is brought home is shown while it is, and no longer where that fails", async () => {
+  await enter()
+  there().write("new", "x")
+  fails = /bundle create/
+  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
+  expect(fetching).toEqual([true, false])
+  fails = undefined
+  await place.putAway(ID, user.top)
+  expect(fetching).toEqual([true, false, true, false])
+  await place.putAway(ID, user.top)
+  expect(fetching).toHaveLength(4)
 })

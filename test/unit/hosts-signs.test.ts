@@ -1,6 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { Ask } from "../../src/core/task.ts"
+import type { Ask, Status } from "../../src/core/task.ts"
 import type { Question } from "../../src/host/person.ts"
 import { decodeRequest, encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record/codec.ts"
 import { decodeSigns, encodeSigns, SIGNS_KEY, type Signs } from "../../src/host/record/signs.ts"
@@ -8,7 +8,7 @@ import { ScreenSigns } from "../../src/place/host/screen-signs.ts"
 import type { Stub } from "../../src/place/host/stub.ts"
 import { createActions } from "../../src/terminal/actions.ts"
 import { createSource } from "../../src/terminal/source.ts"
-import { stateText } from "../../src/terminal/view-model.ts"
+import { rowOf, stateText } from "../../src/terminal/view-model.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
@@ -69,11 +69,15 @@ describe("what is written for the screen", () => {
     signs.show(one)
     await clock.advance(1000)
     expect(written.at(-1)).toMatchObject({ away: "big" })
+    Object.assign(one, { lost: false, asks: [], fetches: true })
+    signs.show(one)
+    await clock.advance(1000)
+    expect(written.at(-1)).toEqual({ fetches: true, asks: [] })
     one.live = false
     signs.show(one)
     await clock.advance(1000)
     expect(written.at(-1)).toBeUndefined()
-    expect(written).toHaveLength(3)
+    expect(written).toHaveLength(4)
   })
 
   test("is written again where that failed, and a question that is gone by then is left out", async () => {
@@ -135,11 +139,15 @@ describe("the screen", () => {
 
   const PARENT = "ses_parent"
   const place = { kind: "big", folder: "/p", merge: false }
-  const rowWith = (signs: Signs | undefined) => ({
+  const rowWith = (signs: Signs | undefined, status: Status = "running") => ({
     id: "ses_child",
     parentID: PARENT,
     metadata: {
-      [RECORD_KEY]: encodeRecord(taskOf({ parentID: PARENT, sessionID: "ses_child", place }), ownerOf("ours"), SIGNER),
+      [RECORD_KEY]: encodeRecord(
+        taskOf({ parentID: PARENT, sessionID: "ses_child", place, status }),
+        ownerOf("ours"),
+        SIGNER,
+      ),
       ...(signs && { [SIGNS_KEY]: signs }),
     },
   })
@@ -169,8 +177,8 @@ describe("the screen", () => {
       },
       ui: { toast: vi.fn() },
     } as unknown as TuiPluginApi
-    const emit = (signs: Signs | undefined) =>
-      listeners.get("session.updated")?.({ type: "session.updated", properties: { info: rowWith(signs) } })
+    const emit = (signs: Signs | undefined, status?: Status) =>
+      listeners.get("session.updated")?.({ type: "session.updated", properties: { info: rowWith(signs, status) } })
     return { api, session, emit, reply }
   }
 
@@ -190,6 +198,22 @@ describe("the screen", () => {
     expect(source.tasksOf(PARENT)[0]?.progress?.asks).toEqual(asks)
     emit(undefined)
     expect(state()).toEqual([expect.stringContaining("working")])
+  })
+
+  test("shows in /tasks and the sidebar that the work of one that has ended is brought home, until it is", async () => {
+    const { api, emit } = setUp()
+    const source = createSource(api)
+    await source.load(PARENT)
+    const shown = () => {
+      const [seen] = source.tasksOf(PARENT)
+      return seen && [stateText(seen, [seen], Date.now()), rowOf(seen, [seen], Date.now()).detail]
+    }
+    emit({ fetches: true, asks: [] }, "completed")
+    expect(shown()).toEqual(["general on big, completed, bringing its work home", "bringing its work home"])
+    emit({ fetches: true, asks: [] }, "error")
+    expect(shown()).toEqual(["general on big, error, bringing its work home", "bringing its work home"])
+    emit(undefined, "completed")
+    expect(shown()).toEqual(["general on big, completed", undefined])
   })
 
   test("answers what is asked there by its request, and asks this host nothing", async () => {

@@ -12,6 +12,8 @@ export type Signs = {
   /** The machine with which there is no contact. */
   readonly away?: string
   readonly preparing?: Preparing
+  /** It has ended, and what it changed is being fetched. */
+  readonly fetches?: true
   readonly asks: readonly FarAsk[]
 }
 
@@ -21,6 +23,7 @@ const texts = z.array(text).max(50)
 const SignsSchema = z.object({
   away: z.string().max(64).optional(),
   preparing: z.string().max(100).regex(PREPARING).optional(),
+  fetches: z.literal(true).optional(),
   asks: z
     .array(
       z.object({
@@ -59,13 +62,13 @@ export function decodeSigns(metadata: unknown): Signs | undefined {
 }
 
 /** As it is written; undefined where there is nothing to be known, or it is too much to be kept. */
-export function encodeSigns({ away, preparing, asks }: Signs): Signs | undefined {
-  if (away === undefined && preparing === undefined && asks.length === 0) return undefined
+export function encodeSigns({ away, preparing, fetches, asks }: Signs): Signs | undefined {
+  if (away === undefined && preparing === undefined && !fetches && asks.length === 0) return undefined
   // Without what is only for those who can ask for it.
   const plain = asks.map(({ offers, ...ask }) => ({
     ...ask,
     offers: offers.kind === "permission" ? { ...offers, diff: undefined } : offers,
   }))
-  const read = SignsSchema.safeParse({ away, preparing, asks: plain })
+  const read = SignsSchema.safeParse({ away, preparing, fetches, asks: plain })
   return read.success ? (read.data as Signs) : undefined
 }

@@ -154,14 +154,17 @@ export class HostPlace implements Place {
     if (!link.contact) link.use(taskID, true)
     const there = await this.#there(folder)
     const far = folderIn(there.rooms, taskID)
-    const nested = await this.#machine.inTurn(async () => {
-      const home = await this.#fetch(there, await checkoutOf(folder), taskID)
-      if (!home) return []
-      if (home.nested.length > 0) return home.nested
-      await server.leave(far)
-      await removeThere(there, taskID)
-      return []
-    })
+    this.#hosts.fetches(stub, true)
+    const nested = await this.#machine
+      .inTurn(async () => {
+        const home = await this.#fetch(there, await checkoutOf(folder), taskID)
+        if (!home) return []
+        if (home.nested.length > 0) return home.nested
+        await server.leave(far)
+        await removeThere(there, taskID)
+        return []
+      })
+      .finally(() => this.#hosts.fetches(stub, false))
     await this.#hosts.keep(stub)
     this.#hosts.rest(stub)
     link.release(taskID)

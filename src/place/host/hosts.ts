@@ -16,6 +16,7 @@ import type { Reach } from "./reach.ts"
 import { ScreenSigns } from "./screen-signs.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
 import { type FarPlace, type Stub, stubOf } from "./stub.ts"
+import { commandOf } from "./transport.ts"
 
 /** How long a relay stays without a sign of this side, in ms: packets may be dropped, and nobody tells it. */
 const PATIENCE_MS = 30_000
@@ -85,6 +86,12 @@ export class Hosts {
     if (news.type === "preparing") stub.preparing = news.what
     else stub.lost = news.lost !== undefined
     this.#hear(stub.taskID, news)
+    this.show(stub)
+  }
+
+  /** What a task that has ended has changed there is being brought home, or that is over. */
+  fetches(stub: Stub, fetches: boolean): void {
+    stub.fetches = fetches
     this.show(stub)
   }
 
@@ -280,18 +287,6 @@ export class Hosts {
     }
   }
 }
-
-/** The transport: a command that gets one more argument, a line for a shell, and runs it there. */
-export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command">): readonly string[] =>
-  command ?? [
-    "ssh",
-    "-T",
-    ...["BatchMode=yes", "ConnectTimeout=8", "ServerAliveInterval=5", "ServerAliveCountMax=2"].flatMap((option) => [
-      "-o",
-      option,
-    ]),
-    ssh ?? "",
-  ]
 
 /** What a host's clock is ahead, now. */
 export const skewNow = (contact: Contact | undefined): number => contact?.skew ?? 0

@@ -65,9 +65,14 @@ export class ScreenSigns {
     }
   }
 
-  async #signsOf({ host, asks, lost, preparing }: Stub, { offers }: Shown): Promise<Signs | undefined> {
+  async #signsOf({ host, asks, lost, preparing, fetches }: Stub, { offers }: Shown): Promise<Signs | undefined> {
     const known = await Promise.all(asks.map((ask) => this.#offered(ask, offers)))
-    return encodeSigns({ away: lost ? host : undefined, preparing, asks: known.flatMap((ask) => ask ?? []) })
+    return encodeSigns({
+      away: lost ? host : undefined,
+      preparing,
+      fetches: fetches || undefined,
+      asks: known.flatMap((ask) => ask ?? []),
+    })
   }
 
   async #offered(ask: Ask, known: Map<string, Question>): Promise<FarAsk | undefined> {

@@ -37,6 +37,8 @@ export type Stub = {
   asks: readonly Ask[]
   /** What the screen is told of it beside that. */
   preparing?: Preparing
+  /** What it changed is being fetched. */
+  fetches?: boolean
   lost?: boolean
   /** The run of its host's server that was asked last. */
   server?: string

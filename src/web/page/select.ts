@@ -1,4 +1,5 @@
 import { DAY_MS } from "../../core/bill.ts"
+import { BRINGING_HOME } from "../../core/task.ts"
 import type { AgentRow, TaskRow } from "../wire.ts"
 
 /** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
@@ -110,9 +111,16 @@ function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
-  if (agent.status === "completed") return { tone: "done", text: agent.merging ? "completed, merging" : "completed" }
-  return agent.status === "error" ? { tone: "fail", text: "failed" } : { tone: "rest", text: "canceled" }
+  const { tone, text } = ENDS[agent.status === "completed" || agent.status === "error" ? agent.status : "cancelled"]
+  if (agent.merging) return { tone, text: `${text}, merging` }
+  return { tone, text: agent.fetching ? `${text}, ${BRINGING_HOME}` : text }
 }
+
+const ENDS = {
+  completed: { tone: "done", text: "completed" },
+  error: { tone: "fail", text: "failed" },
+  cancelled: { tone: "rest", text: "canceled" },
+} as const
 
 export type Tone = "run" | "needs" | "done" | "fail" | "rest"
 
