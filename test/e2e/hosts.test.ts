@@ -1,10 +1,12 @@
 import { execFileSync } from "node:child_process"
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Far, listensAt, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
 /** Tasks on another machine, played by a second home: the real OpenCode on both sides. */
@@ -66,6 +68,17 @@ const nothingLeft = () => {
 
 const list = async () => (await tool("superagents_list", {})).output ?? ""
 
+/** What the screen was told of the host since this was called. */
+const toastsOfHost = () => {
+  const before = host.events.all.length
+  return () =>
+    host.events.all
+      .slice(before)
+      .flatMap(({ type, properties }) =>
+        type === "tui.toast.show" && properties.title?.startsWith("big:") ? [properties.title] : [],
+      )
+}
+
 /** A task there that runs a command, once that has begun. */
 const working = async (prompt: string, command: string) => {
   agent(prompt, [command])
@@ -116,6 +129,7 @@ test("a task works on another machine in what its parent sees, and its work come
 
 test("contact lost in a run is a phase and no end: it goes on there, and is read when the host answers", async () => {
   const { id } = await working("LOSS", "sleep 6; echo made > made.txt")
+  const toasts = toastsOfHost()
   far.cut()
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
   expect((await tool("superagents_task", { tell: id, prompt: "MORE" })).error).toContain(
@@ -131,12 +145,33 @@ test("contact lost in a run is a phase and no end: it goes on there, and is read
   expect(more).toEqual([])
   expect(await output(id)).toContain("made.txt")
   nothingLeft()
+  // One for the loss, however often it was tried, and one for the contact.
+  expect(toasts()).toEqual(["big: no contact", "big: contact again"])
 }, 180_000)
+
+test("one toast tells of a loss, however many tasks are there, and each loss has its own", async () => {
+  await working("FIRST", "sleep 600")
+  await working("SECOND", "sleep 600")
+  const toasts = toastsOfHost()
+  const expected: string[] = []
+  for (let nth = 0; nth < 2; nth++) {
+    far.cut()
+    expected.push("big: no contact", "big: contact again")
+    await eventually(async () => ((await list()).match(/no contact with big/g) ?? []).length === 2, LONG)
+    far.set("open")
+    await eventually(async () => !(await list()).includes("no contact"), LONG)
+  }
+  await eventually(() => toasts().length >= expected.length, LONG)
+  await tool("superagents_clear", {})
+  await eventually(async () => far.folders().length === 0, LONG)
+  expect(toasts()).toEqual(expected)
+}, 240_000)
 
 test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
   const { id } = await working("RESTART", "sleep 8; echo made > made.txt")
   await host.kill("SIGKILL")
   await host.restart()
+  const toasts = toastsOfHost()
   await eventually(async () => (await list()).includes(id), LONG)
   const [{ hidden } = { hidden: "" }, ...more] = await told()
   expect(hidden).toContain("done: RESTART")
@@ -144,6 +179,8 @@ test("a restart of OpenCode here in mid-run goes on with the same run, and tells
   expect(await output(id)).toContain("made.txt")
   nothingLeft()
   expect(model.requests.filter(({ firstUser }) => firstUser.startsWith("RESTART"))).toHaveLength(2)
+  // Nothing was lost.
+  expect(toasts()).toEqual([])
 }, 180_000)
 
 test("what is cancelled without contact is stopped when the host answers, and what it changed is fetched", async () => {
@@ -161,6 +198,30 @@ test("what is cancelled without contact is stopped when the host answers, and wh
   expect(await output(id)).not.toContain("still on big")
   nothingLeft()
 }, 180_000)
+
+test("what is cancelled without contact is stopped when the host answers, also by the next OpenCode", async () => {
+  const pid = join(far.root, "cancelled.pid")
+  const { id } = await working("STOPPED", `echo made > made.txt; echo $$ > '${pid}'; sleep 600`)
+  const works = () => existsSync(`/proc/${readFileSync(pid, "utf8").trim()}`)
+  await eventually(() => existsSync(pid) && works(), LONG)
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  await tool("superagents_cancel", { task_id: id })
+  await host.kill("SIGKILL")
+  await host.restart()
+  await eventually(async () => (await output(id)).includes("still on big"), LONG)
+  expect([works(), far.folders().includes(id)]).toEqual([true, true])
+  const before = await notifications(host, session)
+  const toasts = toastsOfHost()
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, LONG)
+  await eventually(async () => (await output(id)).includes("made.txt"), LONG)
+  await eventually(() => !works(), LONG)
+  expect(await output(id)).not.toContain("still on big")
+  expect(await notifications(host, session)).toEqual(before)
+  expect(toasts()).toEqual([])
+  nothingLeft()
+}, 240_000)
 
 test("what is cleared without contact is stopped and removed when the host answers", async () => {
   await working("CLEAR", "echo made > made.txt; sleep 600")

@@ -22,6 +22,8 @@ let reaches: boolean
 let fails: RegExp | undefined
 let lists: boolean
 let hasSession: boolean
+/** Whether it was stopped while its folder was there. */
+let stops: boolean[]
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
@@ -39,6 +41,7 @@ beforeEach(() => {
   lists = true
   hasSession = true
   fetching = []
+  stops = []
   const task = {
     id: ID,
     sessionID: "ses_1",
@@ -76,6 +79,7 @@ beforeEach(() => {
     tell: () => {},
     keep: async () => {},
     rest: () => Object.assign(stub, { live: false }),
+    regain: async ({ owesAbort }: Stub) => void stops.push(owesAbort && existsSync(folder())),
     fetches: (_stub: Stub, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
@@ -214,4 +218,12 @@ test("that its work is brought home is shown while it is, and no longer where th
   expect(fetching).toEqual([true, false, true, false])
   await place.putAway(ID, user.top)
   expect(fetching).toHaveLength(4)
+  expect(stops).toEqual([true, true])
+})
+
+test("one that this process has begun is not stopped once more", async () => {
+  Object.assign(stub, { rules: [] })
+  await enter()
+  await place.putAway(ID, user.top)
+  expect(stops).toEqual([false])
 })

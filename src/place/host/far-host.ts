@@ -113,7 +113,7 @@ export class FarHost {
   async #prompt(prompt: Prompt): Promise<void> {
     const stub = this.#hosts.stub(prompt.sessionID)
     if (!stub) return this.#near.prompt(prompt)
-    stub.live = true
+    Object.assign(stub, { live: true, owesAbort: false })
     await this.#stored(prompt)
     const machine = this.#hosts.machine(stub.host)
     machine.link.use(stub.taskID)

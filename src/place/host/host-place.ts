@@ -154,6 +154,9 @@ export class HostPlace implements Place {
     if (!link.contact) link.use(taskID, true)
     const there = await this.#there(folder)
     const far = folderIn(there.rooms, taskID)
+    // Whoever has ended its run in an earlier process may not have reached its host.
+    if (!stub.rules) stub.owesAbort = true
+    await this.#hosts.regain(stub)
     this.#hosts.fetches(stub, true)
     const nested = await this.#machine
       .inTurn(async () => {

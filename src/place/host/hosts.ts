@@ -62,6 +62,8 @@ export class Hosts {
   /** Puts away what a task has left there that nobody knows any more. */
   putAway: (stub: Stub) => Promise<unknown> = async () => {}
   readonly #owed = new Set<Stub>()
+  /** Hosts of whose loss the user was told: so he is of their return. */
+  readonly #toldLost = new Set<string>()
   readonly #signs: ScreenSigns
   #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
   #answered: (host: string) => void = () => {}
@@ -242,22 +244,15 @@ export class Hosts {
 
   /** There is contact: what an earlier process has begun is found again, and what was owed is done, before that is told. */
   async #arrive(name: string, here: readonly Stub[]): Promise<void> {
-    const machine = this.machine(name)
-    const { link, server } = machine
+    const { link } = this.machine(name)
     for (const stub of here) {
       try {
-        const { contact } = link
-        if (!contact) return
+        if (!link.contact) return
         if (!stub.asked) continue
-        stub.far ??= await this.#find(stub, contact.cache, server)
-        if (stub.owesAbort && stub.far) await server.abort(stub.far.session.id)
-        stub.owesAbort = false
+        await this.regain(stub)
         this.tell(stub, { type: "contact", lost: undefined })
       } catch (error) {
-        this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, {
-          host: name,
-          task: stub.taskID,
-        })
+        this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, { task: stub.taskID })
       }
     }
     if (!link.contact) return
@@ -272,17 +267,30 @@ export class Hosts {
     return session && { folder, session }
   }
 
+  /** Finds a task's session there where an earlier process has made it, and stops it where that is owed. */
+  async regain(stub: Stub): Promise<void> {
+    const { link, server } = this.machine(stub.host)
+    if (!link.contact) return
+    stub.far ??= await this.#find(stub, link.contact.cache, server)
+    if (stub.owesAbort && stub.far) await server.abort(stub.far.session.id)
+    stub.owesAbort = false
+  }
+
   #changed(name: string, now: Reach, before: Reach): void {
     const { toast, log } = this.#ports
     log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
     const here = this.live().filter(({ host }) => host === name)
+    if (now.phase === "idle") this.#toldLost.delete(name)
     if (now.phase === "contact") {
-      if (before.phase === "no contact" && here.length > 0) toast(`${name}: contact again`, "")
+      if (this.#toldLost.delete(name)) toast(`${name}: contact again`, "")
       void this.#arrive(name, here)
     }
     if (now.phase === "no contact" || now.phase === "ended") {
       const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()
-      if (before.phase === "contact" && here.length > 0) toast(`${name}: no contact`, "Its agents go on there.")
+      if (before.phase === "contact" && here.length > 0) {
+        this.#toldLost.add(name)
+        toast(`${name}: no contact`, "Its agents go on there.")
+      }
       for (const stub of here) if (stub.asked) this.tell(stub, { type: "contact", lost })
     }
   }
