@@ -207,6 +207,16 @@ test("without contact nothing is taken for done", async () => {
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
 })
 
+test("what an agent stashes is not brought home, of which it is told, and stays in the store there", async () => {
+  const { told } = await enter()
+  expect(told).toContain("Do not use git stash: what is in it is not brought back.")
+  there().write("a", "stashed\n").git("stash", "push", "-q", "-m", "mine")
+  there().write("b", "kept\n")
+  expect((await place.putAway(ID, user.top)).files).toEqual(["b"])
+  const store = new Repository(roomsIn(join(far, "cache"), "key").store, false)
+  expect(store.git("log", "-g", "--format=%gs", "refs/stash")).toContain("mine")
+})
+
 test("that its work is brought home is shown while it is, and no longer where that fails", async () => {
   await enter()
   there().write("new", "x")

@@ -283,5 +283,5 @@ function welcome(host: string, folder: string, again: boolean, begun?: Begun): s
   const has = again
     ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
     : "what the agent that asks you sees, uncommitted work included"
-  return `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but not what git ignores. What you change is brought back when you are done, committed or not.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
+  return `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but not what git ignores. What you change is brought back when you are done, committed or not. Do not use git stash: what is in it is not brought back.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
 }
