@@ -229,7 +229,7 @@ test("what is cleared without contact is stopped and removed when the host answe
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
   expect((await tool("superagents_clear", {})).error).toBeUndefined()
   far.set("open")
-  await eventually(async () => far.folders().length === 0, LONG)
+  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
   nothingLeft()
 }, 180_000)
 
