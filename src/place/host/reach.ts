@@ -105,7 +105,7 @@ const ADVICE: readonly (readonly [RegExp, (name: string) => string])[] = [
 ]
 
 /** Why a command ended, in its own last words, and what to do about that where it is known. */
-export function whyEnded(complaint: string, name: string): string {
+function whyEnded(complaint: string, name: string): string {
   const line = oneLine(lastLine(complaint))
   const advice = ADVICE.find(([fits]) => fits.test(complaint))?.[1](name)
   return advice === undefined ? line : `${line.replace(/[.]?$/, ".")}${advice}`
