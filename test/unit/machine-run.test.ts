@@ -15,10 +15,10 @@ const STAGES = Object.keys(TABLE) as Stage[]
 const reply = () => {}
 
 describe("a run that is made", () => {
-  const run = newRun(taskOf({ run: { generation: 2 } }), "making", NOW)
+  const made = () => newRun(taskOf({ run: { generation: 2 } }), "making", NOW)
 
   test("is its task's, and nothing was heard of it, said to it or asked by it", () => {
-    expect(run).toEqual({
+    expect(made()).toEqual({
       taskID: "bg_aaaaaaaa",
       sessionID: "ses_child",
       generation: 2,
@@ -49,7 +49,7 @@ describe("a run that is made", () => {
   })
 
   test("shows that nothing was done yet", () => {
-    expect(progressOf(run)).toEqual({
+    expect(progressOf(made())).toEqual({
       toolCalls: 0,
       recentTools: [],
       lastText: "",
