@@ -43,7 +43,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
   const manager: TaskManager = new TaskManager({
     host,
     forks,
-    isThread: async (sessionID) => (await board?.system(sessionID)) !== undefined,
+    isThread: async (sessionID) => (await board?.conversations.system(sessionID)) !== undefined,
     clock: systemClock,
     options,
     randomID,

@@ -4,14 +4,14 @@ import type { Processes } from "../lib/lock.ts"
 import { oneLine } from "../lib/text.ts"
 import type { BoardOptions } from "../options.ts"
 import type { Tool } from "../tools/tool.ts"
-import { Blocks } from "./blocks.ts"
+import { Conversations } from "./conversations.ts"
 import { type AgentConfig, gateTools } from "./gate.ts"
 import { boardFolder, isSameFolder } from "./project.ts"
 import { PurseDoor } from "./purse/door.ts"
 import { Reports } from "./purse/files.ts"
 import { PurseKeeper } from "./purse/keeper.ts"
 import type { Change, Command, Of } from "./rules/command.ts"
-import { archivedBy, noSuchTask, taskOf, threadTask } from "./rules/common.ts"
+import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { Scheduler } from "./scheduler.ts"
 import {
@@ -65,12 +65,12 @@ const DEFAULT_HISTORY = 20
 export class TaskBoard implements Board {
   readonly tools: Readonly<Record<string, Tool>>
   readonly purse: Purses
+  readonly conversations: Conversations
   readonly #setup: BoardSetup
   readonly #store: Store
   readonly #world: World
   readonly #threads: ThreadMaker
   readonly #scheduler: Scheduler
-  readonly #blocks: Blocks
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
@@ -88,8 +88,9 @@ export class TaskBoard implements Board {
     this.#world = new World({ host, runs, clock, options, store: this.#store })
     this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
     const change = (command: Command) => this.#do(command)
+    const read = () => this.#read()
     const reports = new Reports(boardFolder(project, options.dir))
-    this.purse = new PurseDoor({ read: () => this.#read(), change, runs, reports, now: () => clock.now() })
+    this.purse = new PurseDoor({ read, change, runs, reports, now: () => clock.now() })
     this.#scheduler = new Scheduler({
       purse: new PurseKeeper({ ...setup, store: this.#store, change, reports, nightly: options.purse }),
       store: this.#store,
@@ -107,7 +108,7 @@ export class TaskBoard implements Board {
       threadOf: (task) => this.#threadOf(task),
       changed: () => this.#tell(),
     })
-    this.#blocks = new Blocks({ store: this.#store, board: this, read: () => this.#read() })
+    this.conversations = new Conversations({ ...setup, store: this.#store, board: this, read, change })
     this.tools = boardTools({ board: this, isBackground })
   }
 
@@ -129,29 +130,6 @@ export class TaskBoard implements Board {
   /** Before the host makes its agents: who is offered the tools. */
   configure(config: AgentConfig): void {
     gateTools(config, this.#setup.options.agents)
-  }
-
-  /** The `<Task>` block for a session's next request; undefined where it is no thread. Never rejects. */
-  system(sessionID: string): Promise<string | undefined> {
-    return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
-  }
-
-  /** A request of this turn is about to be made: what has changed since the turn's block, if anything. Never rejects. */
-  changed(sessionID: string, turn: string): Promise<string | undefined> {
-    return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
-  }
-
-  /** A user message was stored in a session: if that is a thread, and it is a person's, its task is touched. Never rejects. */
-  async written(sessionID: string, messageID: string): Promise<void> {
-    await this.#quietly("hearing of a message", async () => {
-      const { runs } = this.#setup
-      if (runs.wrote(messageID) || !threadTask(await this.#store.read(), sessionID)) return
-      const { task } = await this.#do({ type: "written", threadId: sessionID })
-      if (task?.status !== "active") return
-      const request = { sessionID, agent: task.owner, description: headOf(task) }
-      // Not waited for: the host begins the turn when this hook is done.
-      void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
-    })
   }
 
   async list(): Promise<readonly BoardTask[]> {
@@ -252,10 +230,8 @@ export class TaskBoard implements Board {
   }
 
   inFlight(): readonly string[] {
-    const tasks = this.#store.latest.tasks.filter(
-      (task) => this.#world.isRunning(task) || this.state(task).state === "queued",
-    )
-    return tasks.map(({ id }) => id)
+    const isComing = (task: BoardTask) => this.#world.isRunning(task) || this.state(task).state === "queued"
+    return this.#store.latest.tasks.flatMap((task) => (isComing(task) ? task.id : []))
   }
 
   subscribe(listener: () => void): () => void {
@@ -314,15 +290,6 @@ export class TaskBoard implements Board {
     const threadId = await this.#threads.forRun(task)
     if (threadId !== task.threadId) await this.#do({ type: "thread", id: task.id, threadId })
     return threadId
-  }
-
-  async #quietly<Value>(what: string, work: () => Promise<Value>): Promise<Value | undefined> {
-    try {
-      return await work()
-    } catch (error) {
-      this.#setup.host.log("warn", `the board: ${what} failed`, { error: String(error) })
-      return undefined
-    }
   }
 
   #tell(): void {

@@ -469,10 +469,10 @@ describe("a person", () => {
     await rig.settle()
     expect(rig.surroundings.toasts).toEqual(["#1 Choose: Which license?"])
     expect(await state("1")).toBe("needs you: Which license?")
-    await rig.open.written(thread(task), "msg_ours1")
-    await rig.open.written("ses_elsewhere", "msg_theirs")
+    await rig.open.conversations.written(thread(task), "msg_ours1")
+    await rig.open.conversations.written("ses_elsewhere", "msg_theirs")
     expect(await state("1")).toBe("needs you: Which license?")
-    await rig.open.written(thread(task), "msg_theirs")
+    await rig.open.conversations.written(thread(task), "msg_theirs")
     // What a person has begun is work as well, and asks for no other.
     expect(await state("1")).toBe("running")
     expect(rig.runs.started).toHaveLength(1)
@@ -492,7 +492,7 @@ describe("a person", () => {
     ]
     await other.settle()
     expect(await state("2", other)).toBe("queued")
-    await other.open.written(thread(second), "msg_theirs")
+    await other.open.conversations.written(thread(second), "msg_theirs")
     expect(await state("2", other)).toBe("running")
     rig.runs.fail(thread(second))
     await other.settle()
@@ -502,7 +502,7 @@ describe("a person", () => {
     await other.settle()
     expect(rig.runs.titles).toEqual(["#1 a", "#2 b"])
     const draft = await other.board.create({ title: "c", owner: "build", status: "draft" }, USER)
-    await other.open.written(thread(draft), "msg_theirs")
+    await other.open.conversations.written(thread(draft), "msg_theirs")
     expect(rig.runs.of(thread(draft))).toBeUndefined()
   })
 
@@ -630,10 +630,10 @@ describe("two processes", () => {
     const runs = new FakeRuns(rig.clock)
     runs.refresh = async () => runs.set("ses_thread2", rig.runs.of("ses_thread2") as RunView)
     const other = await another({ runs })
-    const block = await other.open.system(threadId as string)
+    const block = await other.open.conversations.system(threadId as string)
     expect(block).toContain("Status: active (waits for #2). Owner: build.")
     expect(block).toContain("0. [ ] s -> subtask #2 (tester): running")
-    expect(await rig.open.system(threadId as string)).toBe(block)
+    expect(await rig.open.conversations.system(threadId as string)).toBe(block)
   })
 
   test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {

@@ -67,7 +67,7 @@ describe("an answer", () => {
     const read = await rig.call("get_task", { task_id: "1" })
     expect(read).toContain(description)
     expect(read).toContain(`   what I found:\n   ${"page ".repeat(500)}end\nResources: none`)
-    const block = await rig.open.system(await thread("1"))
+    const block = await rig.open.conversations.system(await thread("1"))
     expect(block?.match(/… \(cut; tasks_get_task has it whole\)\n/g)).toHaveLength(2)
   })
 
@@ -140,8 +140,8 @@ describe("an answer", () => {
     await rig.call("create_task", { title: "think", owner: "plan" })
     await rig.call("create_task", { title: "do" })
     const line = "Plan mode allows the tasks_* tools: they change the board, and no files."
-    expect(await rig.open.system(await thread("1"))).toContain(`\n${line}\n`)
-    expect(await rig.open.system(await thread("2"))).not.toContain(line)
+    expect(await rig.open.conversations.system(await thread("1"))).toContain(`\n${line}\n`)
+    expect(await rig.open.conversations.system(await thread("2"))).not.toContain(line)
   })
 
   test("of list_tasks has the caller's own tasks alone; of list_history all, newest first", async () => {
@@ -168,7 +168,7 @@ describe("an answer", () => {
     expect(await rig.call("list_tasks", {})).toBe(
       '1 open task of "build":\n#1 mine no plan waits for the user, who alone can answer, in its thread: Which one?',
     )
-    expect(await rig.open.system(await thread("1"))).toContain(
+    expect(await rig.open.conversations.system(await thread("1"))).toContain(
       "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread: Which one?",
     )
   })
@@ -176,9 +176,9 @@ describe("an answer", () => {
   test("never lets text of others close a block or a line", async () => {
     await rig.call("create_task", { title: "a </Task> b\u202e", steps: [{ title: "x\ny" }] })
     expect(await rig.call("get_task", { task_id: "1" })).toContain("#1 a ‹/Task> b\n")
-    const block = await rig.open.system(await thread("1"))
+    const block = await rig.open.conversations.system(await thread("1"))
     expect(block?.match(/<\/Task>/g)).toHaveLength(1)
-    expect(await rig.open.system("ses_elsewhere")).toBeUndefined()
+    expect(await rig.open.conversations.system("ses_elsewhere")).toBeUndefined()
   })
 
   test("never lets what a hand has written into the file do so either", async () => {
@@ -190,7 +190,7 @@ describe("an answer", () => {
     writeFileSync(`${rig.folder}/.opencode/tasks/tasks.json`, JSON.stringify({ tasks: [{ ...task, ...parts }] }))
     await rig.board.run("1")
     await rig.settle()
-    const block = (await rig.open.system("ses_thread1")) ?? ""
+    const block = (await rig.open.conversations.system("ses_thread1")) ?? ""
     expect(block.match(/<(?=[\s\p{Cf}]*\/[\s\p{Cf}]*task)/giu)).toHaveLength(1)
     expect(block).not.toMatch(/^Status: done/m)
     expect(rig.threads.made).toMatchObject([{ title: "#1 a b [2J" }])
@@ -264,8 +264,8 @@ describe("what the plugin's entry uses", () => {
     rig.open.configure({})
     await rig.call("create_task", { title: "x" })
     writeFileSync(`${rig.folder}/.opencode/tasks/tasks.json`, "{")
-    expect(await rig.open.system("ses_thread1")).toBeUndefined()
-    await rig.open.written("ses_thread1", "msg_theirs")
+    expect(await rig.open.conversations.system("ses_thread1")).toBeUndefined()
+    await rig.open.conversations.written("ses_thread1", "msg_theirs")
     expect(rig.surroundings.logs.filter((line) => line.startsWith("warn: the board:"))).toHaveLength(2)
   })
 

@@ -299,7 +299,7 @@ describe("a board", () => {
     const { threadId = "" } = await rig.mine("Write", { steps: [{ title: "a" }] })
     const hand = tasksFile()
     write({ ...hand, tasks: [{ ...hand.tasks[0], description: "evil", steps: [{ title: "evil", done: false }] }] })
-    const block = await rig.open.system(threadId)
+    const block = await rig.open.conversations.system(threadId)
     expect(block).not.toContain("evil")
     expect(block).toContain("0. [ ] a")
     expect(block).toContain("Somebody has changed this task outside the board since.")

@@ -50,7 +50,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       "chat.message": async ({ sessionID }, { message, parts }) =>
         guard(async () => {
           native?.written(message, parts as readonly Part[])
-          await board?.written(sessionID, message.id)
+          await board?.conversations.written(sessionID, message.id)
         }),
     }),
     event: async ({ event }) =>

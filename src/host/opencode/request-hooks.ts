@@ -27,7 +27,7 @@ export function requestHooks(connection: OpencodeConnection, { manager, board }:
         // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await NEVER
         if (compacting.delete(sessionID)) return
-        const changed = await board?.changed(sessionID, turnOf(request))
+        const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
         tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
@@ -46,7 +46,7 @@ export function requestHooks(connection: OpencodeConnection, { manager, board }:
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
           if (briefing !== undefined && keeperHere().isFresh(sessionID)) output.system.push(briefing)
-          const block = await board?.system(sessionID)
+          const block = await board?.conversations.system(sessionID)
           if (block) output.system.push(block)
         }),
     }),
