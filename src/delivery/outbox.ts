@@ -3,7 +3,7 @@ import { isOwed, type Task } from "../core/task.ts"
 import { persistently } from "../lib/retry.ts"
 import type { Notice } from "./compose.ts"
 import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
-import { isUnread, promptOf } from "./message.ts"
+import { promptOf } from "./message.ts"
 import { Pauses } from "./pauses.ts"
 import { Sender, type SenderPorts } from "./sender.ts"
 
@@ -71,8 +71,7 @@ export class Outbox {
 
   /** A batch is over of which nothing has woken its parent: what it was told of this task does. */
   rouse(task: Task): void {
-    const { parentID } = task
-    const lane = this.#lane(parentID)
+    const lane = this.#lane(task.parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
     if (item) item.wake = true
     else if (isOwed(task)) lane.roused.add(task.id)
@@ -91,8 +90,8 @@ export class Outbox {
 
   /** True while something is still to be told to this session. */
   owes(parentID: string): boolean {
-    const lane = this.#lanes.get(parentID)
-    return lane !== undefined && (lane.state !== "resting" || lane.items.length > 0)
+    const { state = "resting", items = [] } = this.#lanes.get(parentID) ?? {}
+    return state !== "resting" || items.length > 0
   }
 
   /**
@@ -157,14 +156,9 @@ export class Outbox {
 
   /** Waits until another has ended that may wake the parent instead, or for a moment. */
   async #gather(task: Task, lane: Lane): Promise<void> {
-    for (let waited = 0; this.#isOpen(task.parentID, lane) && lane.items.length === 1; ) {
-      if (waited >= this.#ports.gatherMs(task)) break
-      const isOver = await this.#pauses.for(GATHER_STEP_MS, (release) => {
-        lane.release = release
-      })
-      if (isOver) waited += GATHER_STEP_MS
-    }
-    lane.release = () => {}
+    let waited = 0
+    while (this.#isOpen(task.parentID, lane) && lane.items.length === 1 && waited < this.#ports.gatherMs(task))
+      if (await this.#pauses.in(lane, GATHER_STEP_MS)) waited += GATHER_STEP_MS
   }
 
   #forget(parentID: string, lane: Lane): void {
@@ -237,11 +231,8 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pauses.for(HELD_LOOK_MS, (release) => {
-        lane.release = release
-      })
+      await this.#pauses.in(lane, HELD_LOOK_MS)
       lane.state = "sending"
-      lane.release = () => {}
     }
   }
 
@@ -290,21 +281,18 @@ export class Outbox {
   }
 
   #checkSoon(parentID: string, lane: Lane): void {
-    if (lane.waking) this.#ports.run("check the parent's answer", () => this.#checkAnswered(parentID, lane))
+    const { waking } = lane
+    if (waking) this.#ports.run("check the parent's answer", () => this.#checkAnswered(parentID, lane, waking))
   }
 
-  async #checkAnswered(parentID: string, lane: Lane): Promise<void> {
-    const { waking } = lane
-    if (!waking) return
-    const { prompt, task, nudges } = waking
-    const since = await this.#ports.host.messagesSince(parentID, prompt.messageID)
-    const nudge =
-      isUnread(since) && nudges < MOST_NUDGES && this.#ports.mayWake(task) && !(await this.#sender.isReverted(parentID))
+  async #checkAnswered(parentID: string, lane: Lane, waking: Required<Lane>["waking"]): Promise<void> {
+    const { nudges } = waking
+    const nudge = lane.waking === waking && nudges < MOST_NUDGES && (await this.#sender.isIgnored(waking))
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.nudges !== nudges) return
     if (nudge) {
       waking.nudges++
       waking.isPassed = false
-      return this.#sender.start({ prompt, task }, lane)
+      return this.#sender.start(waking, lane)
     }
     lane.waking = undefined
     if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)

@@ -1,4 +1,5 @@
 import type { Clock } from "../core/ports.ts"
+import type { Lane } from "./lane.ts"
 
 /** Waits that end with the plugin. */
 export class Pauses {
@@ -12,6 +13,15 @@ export class Pauses {
     stopped.addEventListener("abort", () => {
       for (const end of this.#open) end()
     })
+  }
+
+  /** Waits `ms`, or until the lane is released. Resolves with whether the time passed. */
+  async in(lane: Lane, ms: number): Promise<boolean> {
+    const passed = await this.for(ms, (release) => {
+      lane.release = release
+    })
+    lane.release = () => {}
+    return passed
   }
 
   /** Waits `ms`, or until the function that `cancellable` is handed is called. Resolves with whether the time passed. */

@@ -52,6 +52,13 @@ export class Sender {
     return promptOf(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
   }
 
+  /** True where a message that was to start its parent's model is there and was never read, and may still start it. */
+  async isIgnored({ prompt, task }: Waking): Promise<boolean> {
+    const { host, mayWake } = this.#ports
+    const since = await host.messagesSince(task.parentID, prompt.messageID)
+    return isUnread(since) && mayWake(task) && !(await this.isReverted(task.parentID))
+  }
+
   /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
   async persona(parentID: string, attempt: number): Promise<Persona | undefined> {
     const { host } = this.#ports
