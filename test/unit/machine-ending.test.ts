@@ -128,7 +128,12 @@ describe("an end", () => {
       wordOf({ id: "msg_3", held: true }),
     ]
     const { commands } = at("prompting", { run: { words } }).takes(end())
-    expect(commands.filter((each) => each.do === "answer")).toEqual([{ do: "answer", reply: mine, with: "ended" }])
+    expect(commands.slice(1)).toEqual([
+      { do: "close", asks: [], read: true },
+      { do: "write", later: false },
+      { do: "answer", reply: mine, with: "ended" },
+      { do: "ended", silent: false },
+    ])
   })
 
   test("that a limit brings about is a failure, for that limit", () => {
