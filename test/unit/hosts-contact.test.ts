@@ -201,6 +201,7 @@ test("while what it changed is fetched, a task that has ended there says so, and
       isMerging: () => false,
       left: () => NO_FIGURES,
       ofParent: () => [],
+      active: () => [],
     }) as unknown as TaskStore
   const state = (stage: string, kind: string) =>
     statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), store(stage), NOW))
