@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, readFileSync } from "node:fs"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
@@ -79,6 +79,12 @@ const toastsOfHost = () => {
       )
 }
 
+/** What a command there waits for, until the test lets it go. */
+const going = (name: string) => {
+  const file = join(far.root, `${name}.go`)
+  return { wait: `until [ -e '${file}' ]; do sleep 0.1; done`, go: () => writeFileSync(file, "") }
+}
+
 /** A task there that runs a command, once that has begun. */
 const working = async (prompt: string, command: string) => {
   agent(prompt, [command])
@@ -128,7 +134,8 @@ test("a task works on another machine in what its parent sees, and its work come
 }, 180_000)
 
 test("contact lost in a run is a phase and no end: it goes on there, and is read when the host answers", async () => {
-  const { id } = await working("LOSS", "sleep 6; echo made > made.txt")
+  const { wait, go } = going("LOSS")
+  const { id } = await working("LOSS", `${wait}; echo made > made.txt`)
   const toasts = toastsOfHost()
   far.cut()
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
@@ -136,6 +143,7 @@ test("contact lost in a run is a phase and no end: it goes on there, and is read
     `big cannot be reached now: nothing was said to ${id}.`,
   )
   expect(await output(id)).toContain("no contact with big")
+  go()
   far.set("open")
   const back = performance.now()
   await eventually(async () => !(await list()).includes("no contact"), LONG)
@@ -168,9 +176,11 @@ test("one toast tells of a loss, however many tasks are there, and each loss has
 }, 240_000)
 
 test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
-  const { id } = await working("RESTART", "sleep 8; echo made > made.txt")
+  const { wait, go } = going("RESTART")
+  const { id } = await working("RESTART", `${wait}; echo made > made.txt`)
   await host.kill("SIGKILL")
   await host.restart()
+  go()
   const toasts = toastsOfHost()
   await eventually(async () => (await list()).includes(id), LONG)
   const [{ hidden } = { hidden: "" }, ...more] = await told()
