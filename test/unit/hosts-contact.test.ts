@@ -197,7 +197,6 @@ describe("the option hosts", () => {
 test("while what it changed is fetched, a task that has ended there says so, and one in a worktree here does not", () => {
   const store = (stage: string) =>
     ({
-      active: () => [],
       run: () => ({ stage }),
       isMerging: () => false,
       left: () => NO_FIGURES,
