@@ -1,6 +1,6 @@
 import { type Ask, isActive, type Task } from "../../src/core/task.ts"
 import { STEP_USD } from "./kinds.ts"
-import { says, type Watch } from "./watch.ts"
+import { isToldAs, says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
 
 const MINUTE = 60_000
@@ -57,9 +57,6 @@ async function calm(world: World): Promise<void> {
   }
 }
 
-/** An agent that stopped at a refusal is cancelled, with a mark of its own. */
-const MARKS: Readonly<Record<string, readonly string[]>> = { completed: ["✓"], error: ["✗"], cancelled: ["⊘", "⊖"] }
-
 function checkTask(world: World, task: Task): void {
   const { watch, story } = world
   const name = story.nameOf(task.id)
@@ -72,9 +69,7 @@ function checkTask(world: World, task: Task): void {
   const isForgotten = watch.forgotten.has(task.id) || watch.undone.has(task.parentID)
   if (isForgotten || !world.hasSession(task.parentID)) return
   if (task.delivery.state === "confirmed" && !last) watch.breach(`${name} counts as told, and its parent has no news`)
-  const marks = MARKS[task.status] ?? []
-  if (last && !marks.some((mark) => last.visible.startsWith(mark)))
-    watch.breach(`${name} is ${task.status} and was told as ${last.visible}`)
+  if (last && !isToldAs(task, last.visible)) watch.breach(`${name} is ${task.status} and was told as ${last.visible}`)
   // A resume that comes before the run before it was told takes the place of that run's record: a crash just then
   // loses what its caller knows already.
   const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1

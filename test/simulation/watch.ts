@@ -130,7 +130,9 @@ export class Watch {
       const record = session && host.database.recordIn(session)
       // Of a resume that was not written down either, the record is the run's before it.
       const isOlder = record !== undefined && record.task.run.generation < seen.run.generation
-      if (!record || isActive(record.task) || isOlder) this.#seen.delete(id)
+      // An end that was neither written nor told is none: another process has settled it otherwise meanwhile.
+      const isOthers = record !== undefined && record.task.status !== seen.status && !this.#isTold(seen)
+      if (!record || isActive(record.task) || isOlder || isOthers) this.#seen.delete(id)
     }
   }
 
@@ -232,8 +234,6 @@ export class Watch {
     const before = this.#seen.get(task.id)
     this.#seen.set(task.id, task)
     if (!before || isActive(before) || before.status === task.status) return
-    // A clear that a crash cuts off has written no end: what another process made of it meanwhile is what counts.
-    if (this.forgotten.has(task.id)) return
     if (task.run.generation > before.run.generation) return
     this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
   }
@@ -255,10 +255,22 @@ export class Watch {
     return this.#world.rig.notices(parentID).filter((notice) => notice.id.includes(`${id.slice("bg_".length)}N`))
   }
 
+  /** Its parent has been told of the run's end, and as this one. */
+  #isTold(task: Task): boolean {
+    return this.told(task).some((notice) => notice.id === this.noticeID(task) && isToldAs(task, notice.visible))
+  }
+
   noticeID({ id, run }: Task): string {
     return messageID("notification", id, run.generation, run.createdAt)
   }
 }
+
+/** An agent that stopped at a refusal is cancelled, with a mark of its own. */
+const MARKS: Readonly<Record<string, readonly string[]>> = { completed: ["✓"], error: ["✗"], cancelled: ["⊘", "⊖"] }
+
+/** Whether this is what is said of an end like that. */
+export const isToldAs = ({ status }: Task, visible: string): boolean =>
+  (MARKS[status] ?? []).some((mark) => visible.startsWith(mark))
 
 /** Whether it has this text in it. */
 export const says = ({ parts }: Pick<StoredMessage, "parts">, text: string): boolean =>
