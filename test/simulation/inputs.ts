@@ -128,7 +128,10 @@ const CALLS: readonly Input[] = [
   calls(
     "its parent merges it",
     1,
-    (world, { id, parentID }) => world.manager.merge(id, world.rig.callerIn(parentID)),
+    (world, { id, parentID }) => {
+      world.watch.mergedByHand.add(id)
+      return world.manager.merge(id, world.rig.callerIn(parentID))
+    },
     ended,
   ),
   {
@@ -187,7 +190,16 @@ const MODEL: readonly Input[] = [
   answers("its model asks for permission", { tools: [{ name: "bash", args: {} }] }),
 ]
 
-const unpark = async (world: World, id: string) => world.manager.unpark(id, world.task(id)?.parentID ?? "")
+/** Only where a life is to have it: each that all have is another life for each seed. */
+export const OTHER_MODEL: Input = {
+  name: "it is tried with another model",
+  weight: 3,
+  can: (_world, { run }) => run.parked !== undefined,
+  give: (world, { id }) => world.track("unpark", unpark(world, id, "scripted/beta")),
+}
+
+const unpark = async (world: World, id: string, model?: string) =>
+  world.manager.unpark(id, world.task(id)?.parentID ?? "", model)
 
 const asked = (world: World, { sessionID }: Task) => world.host.questions.some((ask) => ask.sessionID === sessionID)
 const firstAsk = (world: World, { sessionID }: Task) => world.host.questions.find((ask) => ask.sessionID === sessionID)

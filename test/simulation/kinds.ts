@@ -28,11 +28,15 @@ const KINDS = {
   planning: { tools: [{ name: "todowrite", args: { todos: [{ content: "one", status: "pending" }] } }] },
   launching: { tools: [{ name: TOOL, args: { prompt: "DO slow" } }] },
   "launching twice": { tools: [1, 2].map((number) => ({ name: TOOL, args: { prompt: "DO quick", number } })) },
+  valid: { text: '{"found": 1}', delay: 200 },
   outgrowing: { tools: [{ name: "read", args: {} }], usage: { input: 70_000 } },
 } satisfies Record<string, Reply>
 
 export type Kind = keyof typeof KINDS
-export const ALL_KINDS = Object.keys(KINDS) as readonly Kind[]
+/** In tasks without a schema it would be like any other answer. */
+export const ALL_KINDS = (Object.keys(KINDS) as readonly Kind[]).filter((kind) => kind !== "valid")
+/** What a task is asked for that has one. */
+export const SCHEMA = { type: "object", required: ["found"] }
 
 /** What an agent does when it is asked for its last word. */
 export const LAST_WORDS = {
@@ -45,6 +49,7 @@ export const LAST_WORDS = {
 export type LastWord = keyof typeof LAST_WORDS
 
 const ASKED = "Answer at once"
+const INVALID = "Your answer is not valid"
 /** How often an agent that works calls its tools. */
 const STEPS = 5
 
@@ -53,6 +58,7 @@ export const modelOf =
   (lastWord: LastWord): FakeScript =>
   ({ lastUser, prompt, toolResults }) => {
     if (lastUser.includes(ASKED)) return LAST_WORDS[lastWord]
+    if (lastUser.includes(INVALID)) return KINDS.valid
     // Behind the answers that it waited for, if it did; before what its place is like.
     const kind = /(?:^|\n)DO ([a-z ]+)$/m.exec(prompt.split("Your task:\n\n").at(-1) ?? "")?.[1] as Kind | undefined
     const reply: Reply | undefined = kind && KINDS[kind]

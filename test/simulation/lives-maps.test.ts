@@ -1,3 +1,4 @@
-import { mapsTests } from "./many.ts"
+import { checksTests, mapsTests } from "./many.ts"
 
 mapsTests()
+checksTests()

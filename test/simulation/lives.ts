@@ -1,8 +1,9 @@
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
-import { FAILURES, INPUTS, kindsFor } from "./inputs.ts"
-import { LAST_WORDS, type LastWord } from "./kinds.ts"
+import { FAILURES, INPUTS, type Input, kindsFor, OTHER_MODEL } from "./inputs.ts"
+import { LAST_WORDS, type LastWord, SCHEMA } from "./kinds.ts"
+import { CHECKS } from "./places.ts"
 import { Random } from "./random.ts"
 import { rest } from "./rest.ts"
 import { type Circumstances, World } from "./world.ts"
@@ -19,6 +20,7 @@ export class BrokenLife extends Error {
 }
 
 const MAP_CHANCE = 0.15
+const CHECKED_CHANCE = 0.25
 const PASSING = [0, 1, 5, 20, 300, 2500, 12_000]
 const LAST_WORD_KINDS = Object.keys(LAST_WORDS) as LastWord[]
 
@@ -29,8 +31,9 @@ const WEATHER = [
   { weight: 1, calls: 0.15, events: 0.2, holds: 0.1 },
 ]
 
-function circumstancesOf(random: Random): Circumstances {
+function circumstancesOf(random: Random, kind: Kind): Circumstances {
   const budget = random.pick([0, 0, 0, 0.02, 0.055])
+  const retries = () => ({ checkRetries: random.pick([0, 2]), schemaRetries: random.pick([0, 2]) })
   return {
     options: {
       maxDepth: 2,
@@ -45,6 +48,7 @@ function circumstancesOf(random: Random): Circumstances {
       maxCostPerSession: budget,
       wake: random.pick(["each", "each", "last", "never"] as const),
       resumable: ["completed", "error", "cancelled"],
+      ...(kind === "checks" && { ...retries(), checkTimeout: random.pick([0, 5000]) }),
     },
     lastWord: random.pick(LAST_WORD_KINDS),
     strangers: random.chance(0.1),
@@ -67,8 +71,11 @@ export const sum = (one: Figures, other: Figures): Figures => ({
   requests: one.requests + other.requests,
 })
 
-/** What a life has beside what each may have: `maps`, tasks that stand for several. */
-export type Kind = "plain" | "maps"
+/**
+ * What a life has beside what each may have: `maps`, tasks that stand for several; `checks`, tasks with a check or a
+ * schema, and parked ones that are tried with another model.
+ */
+export type Kind = "plain" | "maps" | "checks"
 
 /** What happens in the life of this seed, in words. */
 export const storyOf = async (seed: number, kind: Kind = "plain"): Promise<string> =>
@@ -99,13 +106,14 @@ export async function stillTime<Result>(work: () => Promise<Result>): Promise<Re
 
 async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World> {
   const random = new Random(seed)
-  const world = new World(circumstancesOf(random), isTold)
+  const world = new World(circumstancesOf(random, kind), isTold)
   const held = weather(world, random)
   const kinds = kindsFor(world.circumstances.options.maxCostPerSession !== 0)
   await world.clock.advance(20)
   for (let left = 3 + random.below(20); left > 0; left--) {
     if (kind === "maps" && random.chance(MAP_CHANCE)) void world.launch(mapOf(random, kinds))
-    else await step(world, random, kinds)
+    else if (kind === "checks" && random.chance(CHECKED_CHANCE)) void world.launch(checkedOf(random, kinds))
+    else await step(world, random, kinds, kind === "checks" ? [...INPUTS, OTHER_MODEL] : INPUTS)
     await world.rig.settle()
     if (world.host.isDead) await world.restart()
     for (const release of [...held]) if (random.chance(0.4)) release()
@@ -118,13 +126,13 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   return world
 }
 
-async function step(world: World, random: Random, kinds: readonly string[]): Promise<void> {
+async function step(world: World, random: Random, kinds: readonly string[], inputs: readonly Input[]): Promise<void> {
   const what = random.next()
   if (what < 0.35) return world.clock.advance(random.pick(PASSING))
   const { tasks } = world
   if (what < 0.55 || tasks.length === 0) return void world.launch(requestOf(world, random, kinds))
   const task = random.pick(tasks)
-  const possible = INPUTS.filter(({ can }) => can?.(world, task) ?? true)
+  const possible = inputs.filter(({ can }) => can?.(world, task) ?? true)
   const input = random.weighed(possible)
   world.story.tell(() => `${world.story.nameOf(task.id)}: ${input.name}`)
   world.watch.figures.inputs++
@@ -149,6 +157,16 @@ function mapOf(random: Random, kinds: readonly string[]): Partial<LaunchRequest>
     each: Array.from({ length: 1 + random.below(4) }, (_, index) => index),
     ...(random.chance(0.3) && { timeout: 5000 }),
     ...(random.chance(0.3) && { batch: "one" }),
+  }
+}
+
+function checkedOf(random: Random, kinds: readonly string[]): Partial<LaunchRequest> {
+  const isPlaced = random.chance(0.7)
+  return {
+    prompt: `DO ${random.pick(kinds)}`,
+    ...(random.chance(0.2) && { timeout: 5000 }),
+    ...(isPlaced && { place: "worktree", check: random.pick(CHECKS), merge: random.chance(0.5) }),
+    ...((!isPlaced || random.chance(0.3)) && { schema: SCHEMA }),
   }
 }
 

@@ -1,19 +1,34 @@
 import { CallError } from "../../src/core/errors.ts"
-import type { EnterRequest, MergeResult, PutAway, Ready, Shown } from "../../src/place/place.ts"
+import type { EnterRequest, MergeResult, PutAway, Ready, RunLimits, Shown } from "../../src/place/place.ts"
+import type { CommandResult } from "../../src/place/run-command.ts"
 
 export type PlacePorts = {
   /** Carries out a call as far as what it meets lets it. */
-  readonly carryOut: <Result>(method: string, taskID: string, work: () => Result) => Promise<Result>
+  readonly carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) => Promise<Result>
   /** A promise was broken. */
   readonly breach: (what: string) => void
+  /** Resolves when so much time has passed, or this fires. */
+  readonly wait: (ms: number, signal: AbortSignal) => Promise<void>
+  /** Somebody has asked for this task's work. */
+  readonly isAskedFor: (taskID: string) => boolean
   /** Where the task's session lies. */
   readonly folderOf: (taskID: string) => string
 }
 
 const WORK = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
-/** What each task has: its state is kept, or its place is open. */
-export type Kept = Map<string, "kept" | "open">
+/** What a check does; one that fails once passes from its second time on. */
+export const CHECKS = ["pass", "fail", "fail once", "hang"] as const
+const CHECK_MS = 40
+
+/**
+ * What each task has: its state is kept, or its place is open; and of its checks, how often one ran, whether the last one
+ * passed, and whether one has in its last run: before a merge there may be another.
+ */
+export type Kept = {
+  readonly states: Map<string, "kept" | "open">
+  readonly checks: Map<string, { readonly times: number; readonly passed: boolean; readonly everPassed: boolean }>
+}
 
 /**
  * Places of tasks without files: what is asked of them is what is asked of worktrees, and in the same order. `kept` is
@@ -30,20 +45,23 @@ export class SimulatedPlaces {
 
   /** The tasks whose place is open. */
   get open(): readonly string[] {
-    return [...this.#kept].flatMap(([id, state]) => (state === "open" ? [id] : []))
+    return [...this.#kept.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
   }
 
   capture(taskID: string): Promise<void> {
     return this.#do("place.capture", taskID, () => {
-      if (!this.#kept.has(taskID)) this.#kept.set(taskID, "kept")
+      if (!this.#kept.states.has(taskID)) this.#kept.states.set(taskID, "kept")
     })
   }
 
   enter({ taskID, signal }: EnterRequest): Promise<Ready> {
     return this.#do("place.ready", taskID, () => {
       if (signal?.aborted) throw new CallError("It was stopped.")
-      if (!this.#kept.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
-      this.#kept.set(taskID, "open")
+      if (!this.#kept.states.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
+      this.#kept.states.set(taskID, "open")
+      const { times = 0 } = this.#kept.checks.get(taskID) ?? {}
+      // What passed before says nothing of the work of this run.
+      if (times > 0) this.#kept.checks.set(taskID, { times, passed: false, everPassed: false })
       return { directory: `/places/${taskID}`, told: "You work there." }
     })
   }
@@ -51,20 +69,46 @@ export class SimulatedPlaces {
   putAway(taskID: string): Promise<PutAway> {
     return this.#do("place.putAway", taskID, () => {
       const { folderOf, breach } = this.#ports
-      const isOpen = this.#kept.get(taskID) === "open"
+      const isOpen = this.#kept.states.get(taskID) === "open"
       if (isOpen && folderOf(taskID).startsWith("/places")) breach("a place was put away before its session came home")
-      this.#kept.set(taskID, "kept")
+      this.#kept.states.set(taskID, "kept")
       return WORK
     })
   }
 
   bringIn(taskID: string): Promise<MergeResult> {
-    return this.#do("place.bringIn", taskID, () => ({ kind: "nothing" }))
+    const found: MergeResult = { kind: "merged", files: ["b"], submodules: [] }
+    return this.#do("place.bringIn", taskID, () => (this.#kept.checks.has(taskID) ? found : { kind: "nothing" }))
+  }
+
+  /** The check of a task: its command is one of `CHECKS`. */
+  run(taskID: string, command: string, { timeLimit, signal }: RunLimits): Promise<CommandResult> {
+    return this.#do("place.run", taskID, async () => {
+      const { times = 0, everPassed = false } = this.#kept.checks.get(taskID) ?? {}
+      this.#kept.checks.set(taskID, { times: times + 1, passed: false, everPassed })
+      const limit = timeLimit || Number.POSITIVE_INFINITY
+      await this.#ports.wait(command === "hang" ? limit : Math.min(limit, CHECK_MS), signal)
+      if (signal.aborted) return { why: "stopped", output: "" }
+      if (command === "hang") return { why: "time", output: "" }
+      const passed = command === "pass" || (command === "fail once" && times > 0)
+      this.#kept.checks.set(taskID, { times: times + 1, passed, everPassed: everPassed || passed })
+      return { exitCode: passed ? 0 : 1, output: "what it says" }
+    })
+  }
+
+  /** Whether a check of this task's last run has passed. */
+  hasPassed(taskID: string): boolean {
+    return this.#kept.checks.get(taskID)?.everPassed === true
   }
 
   /** One merge after the other is the kind's own duty: it has a lock for that. */
   merge(taskID: string): Promise<MergeResult> {
-    return this.#do("place.merge", taskID, () => ({ kind: "merged", files: ["a"], submodules: [] }))
+    return this.#do("place.merge", taskID, () => {
+      const { breach, isAskedFor } = this.#ports
+      if (this.#kept.checks.get(taskID)?.passed === false && !isAskedFor(taskID))
+        breach("work was merged by itself whose check had not passed")
+      return { kind: "merged", files: ["a"], submodules: [] }
+    })
   }
 
   isUntouched(taskID: string): Promise<boolean> {
@@ -82,7 +126,7 @@ export class SimulatedPlaces {
   sweep(_folder: string, isBusy: (taskID: string) => boolean) {
     return this.#do("place.sweep", "", () => {
       const left = this.open.filter((id) => !isBusy(id))
-      for (const id of left) this.#kept.set(id, "kept")
+      for (const id of left) this.#kept.states.set(id, "kept")
       return left.map((taskID) => ({ taskID, what: "its state was kept" }))
     })
   }
@@ -91,7 +135,7 @@ export class SimulatedPlaces {
     return []
   }
 
-  async #do<Result>(method: string, taskID: string, work: () => Result): Promise<Result> {
+  async #do<Result>(method: string, taskID: string, work: () => Result | Promise<Result>): Promise<Result> {
     try {
       return await this.#ports.carryOut(method, taskID, work)
     } catch (error) {

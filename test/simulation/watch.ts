@@ -20,6 +20,8 @@ export class Watch {
   readonly forgotten = new Set<string>()
   /** Tasks whose end somebody waited for with a call. */
   readonly waitedFor = new Set<string>()
+  /** Tasks that their parent has merged itself. */
+  readonly mergedByHand = new Set<string>()
   /** Words that a task was told, by the task and its run, and by the text. */
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
@@ -233,9 +235,20 @@ export class Watch {
   #checkChange(task: Task): void {
     const before = this.#seen.get(task.id)
     this.#seen.set(task.id, task)
+    if (task.status === "completed") this.#checkWorth(task)
     if (!before || isActive(before) || before.status === task.status) return
     if (task.run.generation > before.run.generation) return
     this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
+  }
+
+  /** What has completed is as good as was asked for. */
+  #checkWorth({ id, run, outcome, delivery }: Task): void {
+    const { story, places } = this.#world
+    if (run.check !== undefined && !places.hasPassed(id))
+      this.breach(`${story.nameOf(id)} has completed, and its check has not passed`)
+    // What its answer is worth is known of it when it is closed.
+    if (run.schema && delivery.state === "confirmed" && !outcome?.value?.valid)
+      this.breach(`${story.nameOf(id)} has completed without a valid value`)
   }
 
   #checkAfter({ id, run }: Task): void {

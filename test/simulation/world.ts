@@ -5,6 +5,9 @@ import type { Place } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
+import "../../src/place/run-command.ts"
+import "../../src/receipt/command.ts"
+import "../../src/results/given.ts"
 import "../../src/results/items.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
@@ -54,7 +57,7 @@ export class World {
   constructor(circumstances: Circumstances, isTold = false) {
     const { options, lastWord, strangers = false } = circumstances
     this.circumstances = circumstances
-    const kept: Kept = new Map()
+    const kept: Kept = { states: new Map(), checks: new Map() }
     this.places = this.#placesOf(() => this.rig, kept)
     const ledgers = new KeptLedgers()
     this.rig = new Rig({ options, ledgers, worktrees: async () => this.places satisfies Place })
@@ -186,9 +189,20 @@ export class World {
   #placesOf(rig: () => Rig, kept: Kept): SimulatedPlaces {
     const sessionOf = (taskID: string) => rig().manager.overview.get(taskID)?.task.sessionID ?? ""
     const ports = {
-      carryOut: <Result>(method: string, taskID: string, work: () => Result) =>
+      carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) =>
         rig().host.carryOut(method, sessionOf(taskID), work),
       breach: (what: string) => this.watch.breach(what),
+      wait: (ms: number, signal: AbortSignal) =>
+        new Promise<void>((resolve) => {
+          const over = () => {
+            cancel()
+            resolve()
+          }
+          const cancel = ms < Number.POSITIVE_INFINITY ? rig().host.clock.after(ms, over) : () => {}
+          if (signal.aborted) over()
+          else signal.addEventListener("abort", over, { once: true })
+        }),
+      isAskedFor: (taskID: string) => this.watch.mergedByHand.has(taskID),
       folderOf: (taskID: string) => rig().host.folderOf(sessionOf(taskID)),
     }
     return new SimulatedPlaces(ports, kept)
