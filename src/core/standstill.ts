@@ -25,6 +25,9 @@ const STORED = {
 export type Way = keyof typeof STORED
 export const WAYS = Object.keys(STORED) as readonly Way[]
 
+/** What a task is that stands still, in words. */
+export const ANY_WAY = WAYS.join(" or ")
+
 type Shapes = { readonly [In in Way]: Readonly<z.output<(typeof STORED)[In]>> }
 
 /** What a run has of its standing still in one way. */

@@ -57,16 +57,16 @@ const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] =
   const when = whenOf(closed, at)
   const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
   if (closed.until !== undefined)
-    return [`${closed.behind} is at its limit${time}: the task is parked and begins by itself then.`]
+    return [`${closed.behind} is at its limit${time}: the task is ${closed.way} and begins by itself then.`]
   return [
-    `${closed.behind} is at its limit${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
+    `${closed.behind} is at its limit${time && `,${time}`}: the task is ${closed.way} and begins by itself when it opens.`,
   ]
 }
 
 export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.way}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
     ...closedLines(view, closed),
     ...termLines(task, allowance, place),

@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import { ANY_WAY } from "../core/standstill.ts"
 import { HERE } from "../place/here.ts"
 
 /**
@@ -39,7 +40,7 @@ const MODES = {
   unpark: {
     needs: [],
     takes: ["model"],
-    because: "it only tries a parked task now",
+    because: `it only tries a ${ANY_WAY} task now`,
   },
   merge: {
     needs: [],

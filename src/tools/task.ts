@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
+import { ANY_WAY } from "../core/standstill.ts"
 import { defaultsOf } from "../engine/launch/checks.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -155,7 +156,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional(),
     tell: id.optional(),
-    unpark: id.optional().describe("Id of a parked task: try it now."),
+    unpark: id.optional().describe(`Id of a ${ANY_WAY} task: try it now.`),
     model: text(200).optional().describe("provider/model or provider/model#variant."),
     ...workArguments(kinds),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),

@@ -1,5 +1,5 @@
 import { CallError } from "../../core/errors.ts"
-import { type Standstills, type Stored, standOf, WAYS, type Way } from "../../core/standstill.ts"
+import { ANY_WAY, type Standstills, type Stored, standOf, WAYS, type Way } from "../../core/standstill.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 
 /** What has runs stand still in one way, and lets them go on: by delivering `opened`, and having the queue looked at. */
@@ -43,7 +43,7 @@ export class Keepers {
   /** Somebody wants it tried now. Throws a `CallError` where the task does not stand still. */
   tryNow(task: Task, doing: string = task.status, model?: Model): { readonly model: string; readonly others: number } {
     const stand = isActive(task) ? standOf(task.run) : undefined
-    if (!stand) throw new CallError(`${task.id} is not ${WAYS.join(" or ")}: it is ${doing}.`)
+    if (!stand) throw new CallError(`${task.id} is not ${ANY_WAY}: it is ${doing}.`)
     return this.#tryNow(task, task.run, stand.way, model)
   }
 
