@@ -4,7 +4,7 @@ import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
 import { receiptLine } from "./receipt.ts"
-import { isOfModel, stoodIn } from "./standstill.ts"
+import { inAccount, stoodIn } from "./standstill.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
 import { chosenIn, type TeamResult } from "./team.ts"
 import { triesLine } from "./tries.ts"
@@ -72,8 +72,7 @@ function stoodLines({ model, run }: Task): string[] {
   const own = run.model ?? model
   const name = own && switches.length === 0 ? ` (${oneLine(modelKey(own))})` : ""
   return stoodIn(run).map(
-    ({ way, ms, times }) =>
-      `${capital(way)} ${count(times, "time")}, ${duration(ms)} in all${isOfModel(way) ? name : ""}.`,
+    ({ way, ms, times }) => `${capital(way)} ${count(times, "time")}, ${duration(ms)} in all${inAccount(way, name)}.`,
   )
 }
 

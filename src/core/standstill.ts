@@ -70,8 +70,10 @@ export type Stand = Standing & { readonly at: number; readonly why: string }
 
 type Row<In extends Way> = {
   readonly stand: (stored: Stored<In>) => Omit<Stand, "way">
-  /** It waits for its model: what is known of one is known of all that wait for the same, and its account names it. */
-  readonly ofModel: boolean
+  /** Whether what is known of the one is known of the other. */
+  readonly isSame: (one: Standing, other: Standing) => boolean
+  /** Behind how often and for how long a run has stood so. `model`: as ` (mock/one)`, empty where it had several. */
+  readonly inAccount: (model: string) => string
   /** Why it stands still and how it goes on, for the model that launched it. */
   readonly toModel: (stand: Stand, taskID: string) => string
   /** Why it stood still, where it was stopped so. `until`: as ` until 07:12`, empty where nobody knows. */
@@ -83,16 +85,14 @@ type Row<In extends Way> = {
 const ROWS: { readonly [In in Way]: Row<In> } = {
   parked: {
     stand: ({ model, ...stored }) => ({ ...stored, behind: model }),
-    ofModel: true,
+    isSame: (one, other) => one.behind === other.behind,
+    inAccount: (model) => model,
     toModel: ({ behind, why }, taskID) =>
       `${behind} says "${oneLine(why)}". It goes on by itself; superagents_task(unpark: "${taskID}") tries now.`,
     atItsEnd: ({ behind }, until) => `${behind} is at its limit${until}.`,
     whatever: "whatever its provider's limit",
   },
 }
-
-/** Whether it is its model that a run waits for. */
-export const isOfModel = (way: Way): boolean => ROWS[way].ofModel
 
 const standIn = <In extends Way>(run: Partial<Shapes>, way: In): Stand | undefined => {
   const stored = run[way]
@@ -108,12 +108,12 @@ export function standOf(run: Standstills): Stand | undefined {
   return undefined
 }
 
-/** What is known by now of one that stands: of those behind the same, the one that came last has the newest. */
+/** What is known by now of one that stands: of those that share it, the one that came last has the newest. */
 export function newestOf(stand: Stand, others: Iterable<Stand>): Stand {
   let newest = stand
-  if (isOfModel(stand.way))
-    for (const other of others)
-      if (other.way === stand.way && other.behind === stand.behind && other.at > newest.at) newest = other
+  const { isSame } = ROWS[stand.way]
+  for (const other of others)
+    if (other.way === stand.way && isSame(stand, other) && other.at > newest.at) newest = other
   return newest
 }
 
@@ -140,6 +140,9 @@ export const standToModel = (stand: Stand, taskID: string): string => ROWS[stand
 /** Why it stood still when it was stopped. */
 export const standAtItsEnd = (standing: Standing, now: number): string =>
   ROWS[standing.way].atItsEnd(standing, standing.until === undefined ? "" : ` until ${moment(standing.until, now)}`)
+
+/** What stands behind how often and for how long a run has stood so. */
+export const inAccount = (way: Way, model: string): string => ROWS[way].inAccount(model)
 
 /** What `Go on now` passes over. */
 export const whateverOf = ({ way }: Standing): string => ROWS[way].whatever
