@@ -5,11 +5,12 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { decodeSigns } from "../../src/host/record/signs.ts"
 import { createActions } from "../../src/terminal/actions.ts"
-import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { callsOf } from "../support/calls.ts"
+import { eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
+import { startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 import { freePort } from "../support/server-process.ts"
 import { askPage } from "../support/web-host.ts"
@@ -57,12 +58,7 @@ beforeEach(async () => {
   session = await openSession(host)
 })
 
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
-const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
-  launchedFrom(await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big", ...args }))
-const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
-const list = async () => (await tool("superagents_list", {})).output ?? ""
-const told = () => notified(host, session, 1, 90_000)
+const { tool, launch, output, list, told } = callsOf(() => ({ host, model, session }), "big")
 
 /** The agent whose prompt begins so: what it calls, one after the other; then it says what the last one said. */
 const agent = (prompt: string, ...calls: { name: string; args: object }[]) =>

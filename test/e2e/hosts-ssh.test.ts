@@ -2,7 +2,8 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { callTool, eventually, openSession } from "../support/drive.ts"
+import { callsOf } from "../support/calls.ts"
+import { eventually, openSession } from "../support/drive.ts"
 import { type Far, listensAt, socketsOf, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -49,9 +50,7 @@ beforeEach(async ({ skip }) => {
 })
 
 const LONG = { timeout: 90_000 }
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
-const list = async () => (await tool("superagents_list", {})).output ?? ""
-const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
+const { tool, list, output } = callsOf(() => ({ host, model, session }), "big")
 
 /** A task there that works until it is let go; `begun` once it does. */
 const launched = async (prompt: string) => {

@@ -2,11 +2,12 @@ import { execFileSync } from "node:child_process"
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { callTool, eventually, openSession } from "../support/drive.ts"
+import { callsOf } from "../support/calls.ts"
+import { eventually, openSession } from "../support/drive.ts"
 import { type Far, listensAt, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { notifications, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
 /** Tasks on another machine, played by a second home: the real OpenCode on both sides. */
@@ -43,12 +44,7 @@ beforeEach(async () => {
   session = await openSession(host)
 })
 
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
-const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
-  launchedFrom(await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "big", ...args }))
-const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
-const merge = async (id: string) => (await tool("superagents_task", { merge: id })).output ?? ""
-const told = (count = 1) => notified(host, session, count, 90_000)
+const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "big")
 
 const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 
@@ -65,8 +61,6 @@ const nothingLeft = () => {
   expect(far.folders()).toEqual([])
   expect(user.worktrees()).toBe(1)
 }
-
-const list = async () => (await tool("superagents_list", {})).output ?? ""
 
 /** What the screen was told of the host since this was called. */
 const toastsOfHost = () => {

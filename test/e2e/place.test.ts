@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { callsOf } from "../support/calls.ts"
 import { callTool, callTools, eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
@@ -45,15 +46,7 @@ const text = (changed: Record<number, string> = {}) => LINES.map((line, at) => `
 const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
 const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}/' shared.txt`
 
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
-const launch = async (prompt: string, args: Record<string, unknown> = {}) =>
-  launchedFrom(
-    await tool("superagents_task", { description: prompt, prompt, agent: "general", place: "worktree", ...args }),
-  )
-const output = async (id: string) => (await tool("superagents_output", { task_id: id })).output ?? ""
-const list = async () => (await tool("superagents_list", {})).output ?? ""
-const merge = async (id: string) => (await tool("superagents_task", { merge: id })).output ?? ""
-const told = (count = 1) => notified(host, session, count, 90_000)
+const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "worktree")
 
 const bash = (command: string, timeout?: number) => ({
   tools: [{ name: "bash", args: { command, description: "works", ...(timeout && { timeout }) } }],
