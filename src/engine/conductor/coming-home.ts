@@ -5,7 +5,7 @@ import type { Place, SharedPlaces } from "../../place/place.ts"
 import { standsOn } from "../../receipt/stands-on.ts"
 import type { Parts } from "../parts.ts"
 import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/work.ts"
-import { goHome, homeOf } from "./home.ts"
+import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "./home.ts"
 import type { Left, Merging, Places } from "./places.ts"
 
 /** Where tries work: each begins with what their team began with, and the work of one comes home. */
@@ -93,10 +93,7 @@ export class ComingHome {
 
   /** Why it is not merged by itself: what was changed meanwhile is brought into a place with its work, and checked there. */
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
-    if (signal.aborted) throw new CallError("it was stopped before that")
-    const folder = homeOf(this.#parts, task)
-    if (folder !== task.place?.folder)
-      throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
+    const folder = homeAsAsked(this.#parts, task, signal)
     if (await shared.isCurrent(task.id, folder)) return undefined
     const timeLimit = task.team?.timeout ?? 0
     const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
@@ -104,10 +101,7 @@ export class ComingHome {
       const brought = await place.bringIn(task.id, folder)
       if (brought.kind === "conflict") return mergeOf(brought)
       if (brought.kind === "nothing") return undefined
-      const result = await check(task, directory)
-      if (!result) throw new CallError("its second check was stopped")
-      if (!result.passed)
-        throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
+      refuseUnpassed(await check(task, directory))
       return undefined
     } finally {
       await place.putAway(task.id, folder)

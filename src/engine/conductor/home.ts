@@ -1,3 +1,5 @@
+import { CallError } from "../../core/errors.ts"
+import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import type { Parts } from "../parts.ts"
 import { stopSession } from "./stopping.ts"
@@ -15,6 +17,21 @@ export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string
   const parent = store.bySession(task.parentID)
   if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
   return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
+}
+
+/** The same for work that is merged by itself: throws where its parent is not where it asked for that, or it was stopped. */
+export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): string {
+  if (signal.aborted) throw new CallError("it was stopped before that")
+  const folder = homeOf(parts, task)
+  if (folder === task.place?.folder) return folder
+  throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
+}
+
+/** Throws unless the check has passed that a task's work went through with what its parent's folder holds by now. */
+export function refuseUnpassed(result: CheckResult | undefined): void {
+  if (!result) throw new CallError("its second check was stopped")
+  if (!result.passed)
+    throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
 }
 
 /** Moves a task's session back to where its parent works, once it does nothing any more. */

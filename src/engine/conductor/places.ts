@@ -7,7 +7,7 @@ import { type Place, PlaceError, type PlaceKind, type RunLimits } from "../../pl
 import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/work.ts"
-import { goHome, homeOf } from "./home.ts"
+import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "./home.ts"
 
 /** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
 export type Merging = {
@@ -173,10 +173,7 @@ export class Places {
    * asked is gone, or its check does not pass with what was merged since.
    */
   async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
-    if (signal.aborted) throw new CallError("it was stopped before that")
-    const folder = homeOf(this.#parts, task)
-    if (folder !== task.place?.folder)
-      throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
+    const folder = homeAsAsked(this.#parts, task, signal)
     if (task.run.check === undefined) return undefined
     // Brought home after a crash: in its place nothing can be checked any more. A session that stands for one on another
     // machine never leaves this folder.
@@ -186,10 +183,7 @@ export class Places {
     // In the parent's files it may go together: but nobody could have checked it so.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
-    const result = await check(task)
-    if (!result) throw new CallError("its second check was stopped")
-    if (!result.passed)
-      throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
+    refuseUnpassed(await check(task))
     return undefined
   }
 
