@@ -340,20 +340,14 @@ export const DEFAULTS: Options = Object.freeze(OptionsSchema.parse({}))
 /** Options as somebody wrote them: those alone that are there and right. */
 export type Given = Readonly<Record<string, unknown>>
 
-/**
- * Reads the options a user wrote. A wrong value or an unknown key is told in `problems`, one line each, and its
- * default is used; the others stay as they are.
- */
-export function parseOptions(input: unknown): { options: Options; problems: string[] } {
-  const { given, problems } = readOptions(input)
-  return { options: complete(given), problems }
-}
-
 /** With the defaults for all that is not given. */
 export const complete = (given: Given): Options =>
   Object.keys(given).length === 0 ? DEFAULTS : OptionsSchema.parse(given)
 
-/** The same without the defaults. `own`: what is used where a value is wrong, to be told; else the default is. */
+/**
+ * Reads the options a user wrote, without the defaults. A wrong value or an unknown key is told in `problems`, one line
+ * each; the others stay as they are. `own`: what is used where a value is wrong, to be told; else the default is.
+ */
 export function readOptions(input: unknown, own?: Options): { given: Given; problems: string[] } {
   if (input === undefined || input === null) return { given: {}, problems: [] }
   if (!isPlainObject(input))

@@ -6,7 +6,7 @@ import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
-import { type Options, parseOptions } from "../../src/options.ts"
+import type { Options } from "../../src/options.ts"
 import { placeKinds } from "../../src/place/kinds.ts"
 import type { Place, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
@@ -17,6 +17,7 @@ import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
 import { FakeHost } from "./fake-host.ts"
 import type { FakeScript } from "./fake-turn.ts"
+import { parseOptions } from "./options.ts"
 
 const REAL_LIMIT_MS = 50_000
 const LOOK_MS = 10

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { meet } from "../../src/option-sources.ts"
-import { DEFAULTS, parseOptions } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options.ts"
 import type { Place } from "../../src/place/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
+import { parseOptions } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
 const PLACES = {

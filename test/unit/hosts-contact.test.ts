@@ -11,10 +11,11 @@ import { nextDue } from "../../src/engine/run/due.ts"
 import type { TaskStore } from "../../src/engine/tasks/store.ts"
 import { viewOf } from "../../src/engine/tasks/view.ts"
 import { meet } from "../../src/option-sources.ts"
-import { OptionsSchema, parseOptions } from "../../src/options.ts"
+import { OptionsSchema } from "../../src/options.ts"
 import type { PlaceKind } from "../../src/place/place.ts"
 import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
+import { parseOptions } from "../support/options.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 /** A run whose machine cannot be reached: a phase, and no end. */

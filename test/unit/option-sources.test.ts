@@ -7,7 +7,8 @@ import { optionsFrom, usersOptions } from "../../src/host/opencode/user-config.t
 import { isNews } from "../../src/host/record/told.ts"
 import { parseJsonc } from "../../src/lib/jsonc.ts"
 import { meet } from "../../src/option-sources.ts"
-import { DEFAULTS, parseOptions } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options.ts"
+import { parseOptions } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS, parseOptions } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options.ts"
+import { parseOptions } from "../support/options.ts"
 
 describe("options", () => {
   test("have the defaults that are promised", () => {

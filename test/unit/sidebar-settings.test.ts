@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS, parseOptions } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options.ts"
 import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/terminal/settings.ts"
+import { parseOptions } from "../support/options.ts"
 
 type Config = Parameters<typeof serverOptions>[0]
 const NONE = { problems: [] }

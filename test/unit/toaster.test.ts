@@ -1,8 +1,8 @@
 import { expect, test } from "vitest"
 import type { Host, Toast } from "../../src/core/ports.ts"
 import { Toaster } from "../../src/delivery/toaster.ts"
-import { parseOptions } from "../../src/options.ts"
 import { FakeClock } from "../support/fake-clock.ts"
+import { parseOptions } from "../support/options.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const setUp = (toasts = true) => {
