@@ -3,6 +3,7 @@ import { receiptLine } from "../core/receipt.ts"
 import type { Standing } from "../core/standstill.ts"
 import { isActive, isQueued, isUnattended, type Usage } from "../core/task.ts"
 import { neverBegan } from "../core/verdict.ts"
+import type { UnattendedRequest } from "../engine/launch/unattended.ts"
 import type { Purse } from "../engine/limits/ledger.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -36,13 +37,6 @@ export type RunView = {
 
 export type RunAccount = { readonly receipt: string; readonly lastWord?: string }
 
-export type RunRequest = {
-  readonly sessionID: string
-  readonly agent: string
-  readonly description: string
-  readonly prompt: string
-}
-
 /**
  * Runs in threads, as the manager of background tasks has them: judged, watched, limited and counted there. What they
  * say goes to nobody.
@@ -55,9 +49,9 @@ export interface Runs {
   /** The thread's newest run that is known. */
   of(sessionID: string): RunView | undefined
   /** Begins a run; rejects, with nothing begun, where that is refused. */
-  start(request: RunRequest): Promise<void>
+  start(request: UnattendedRequest): Promise<void>
   /** A person has written this message in a thread: that is a run as well, unless one goes on there. Never rejects. */
-  adopt(request: Omit<RunRequest, "prompt">, messageID: string): Promise<void>
+  adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void>
   /**
    * Why no run may begin in a thread now, or in one that is still to be made, by the limits on what is spent; undefined
    * where one may. Never rejects.
@@ -111,11 +105,11 @@ export class ManagerRuns implements Runs {
     return toRun({ ...view, stand }, this.#manager.overview.isForeign(id), !this.#manager.standing.wrote(run.promptID))
   }
 
-  async start(request: RunRequest): Promise<void> {
+  async start(request: UnattendedRequest): Promise<void> {
     await this.#manager.standing.run(request)
   }
 
-  async adopt(request: Omit<RunRequest, "prompt">, messageID: string): Promise<void> {
+  async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     await this.#manager.standing.adopt(request, messageID)
   }
 

@@ -1,6 +1,5 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { createSignal } from "solid-js"
 import { type BoardTask, headOf } from "../board/task.ts"
 import { count, oneLine } from "../lib/text.ts"
 import type { Address } from "../web/address.ts"
@@ -10,6 +9,7 @@ import { progressOf, textOf } from "./board-view.ts"
 import { showPageLink } from "./page-link.tsx"
 import { purseChoices } from "./purse-choices.tsx"
 import { openAsk } from "./tasks-dialog.tsx"
+import { askForWords } from "./words-dialog.tsx"
 
 const NO_TASK = "There is no open task on the board."
 const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
@@ -155,32 +155,9 @@ function showText(api: TuiPluginApi, task: BoardTask): void {
   api.ui.dialog.setSize("xlarge")
 }
 
-/** Stays open until the words are on their way: what could not be sent can be sent again. */
-function openWords({ api, board }: BoardCompanion, task: BoardTask): void {
-  const [busy, setBusy] = createSignal(false)
-  let open = true
-  const send = async (text: string) => {
-    setBusy(true)
-    const sent = await board.say(task, text)
-    if (!sent) setBusy(false)
-    else if (open) api.ui.dialog.clear()
-  }
-  api.ui.dialog.replace(
-    () => (
-      <api.ui.DialogPrompt
-        title={`Say to: ${headOf(task)}`}
-        placeholder="Its owner reads it in its thread"
-        busy={busy()}
-        busyText="Sending …"
-        onCancel={() => api.ui.dialog.clear()}
-        onConfirm={(value) => {
-          const text = value.trim()
-          if (text !== "") void send(text)
-        }}
-      />
-    ),
-    () => {
-      open = false
-    },
-  )
-}
+const openWords = ({ api, board }: BoardCompanion, task: BoardTask): void =>
+  askForWords(api, {
+    title: `Say to: ${headOf(task)}`,
+    placeholder: "Its owner reads it in its thread",
+    send: (text) => board.say(task, text),
+  })

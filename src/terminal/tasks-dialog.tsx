@@ -1,6 +1,5 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { createSignal } from "solid-js"
 import { standOf, whateverOf } from "../core/standstill.ts"
 import { type Ask, isActive } from "../core/task.ts"
 import type { Actions } from "./actions.ts"
@@ -10,6 +9,7 @@ import { askQuestions } from "./question-dialog.tsx"
 import type { Settings } from "./settings.ts"
 import type { Source } from "./source.ts"
 import { inOrder, rowOf, type Seen, stateText } from "./view-model.ts"
+import { askForWords } from "./words-dialog.tsx"
 
 export type Companion = {
   readonly api: TuiPluginApi
@@ -134,7 +134,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
     const tell = {
       title: "Say something",
       description: "it reads it at its next step",
-      run: () => openPrompt(companion, seen, TELL),
+      run: () => openPrompt(companion, seen, "tell"),
     }
     const stand = standOf(task.run)
     const goOn = stand && {
@@ -156,7 +156,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   return [
     read,
     open,
-    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openPrompt(companion, seen, RESUME) }] : []),
+    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openPrompt(companion, seen, "resume") }] : []),
     {
       title: "Clear it from the list",
       description: "its session stays",
@@ -193,40 +193,14 @@ async function readAnswer({ api, actions }: Companion, seen: Seen) {
   api.ui.dialog.setSize("xlarge")
 }
 
-/** What somebody can write to an agent, and what is asked of the server half with it. */
-type Words = { readonly action: "resume" | "tell"; readonly title: string; readonly placeholder: string }
-
-const RESUME: Words = { action: "resume", title: "Resume", placeholder: "What it shall do next" }
-const TELL: Words = { action: "tell", title: "Say to", placeholder: "What it shall know now" }
-
-/** Stays open until the words are on their way: what could not be sent can be sent again. */
-function openPrompt({ api, actions }: Companion, { task }: Seen, { action, title, placeholder }: Words) {
-  const [busy, setBusy] = createSignal(false)
-  let open = true
-  const send = async (prompt: string) => {
-    setBusy(true)
-    const sent = await actions.request(task.sessionID, { action, prompt })
-    if (!sent) setBusy(false)
-    else if (open) api.ui.dialog.clear()
-  }
-  api.ui.dialog.replace(
-    () => (
-      <api.ui.DialogPrompt
-        title={`${title}: ${task.description}`}
-        placeholder={placeholder}
-        busy={busy()}
-        busyText="Sending …"
-        onCancel={() => api.ui.dialog.clear()}
-        onConfirm={(value) => {
-          const prompt = value.trim()
-          if (prompt !== "") void send(prompt)
-        }}
-      />
-    ),
-    () => {
-      open = false
-    },
-  )
+function openPrompt({ api, actions }: Companion, { task }: Seen, action: "resume" | "tell"): void {
+  const [title, placeholder] =
+    action === "resume" ? ["Resume", "What it shall do next"] : ["Say to", "What it shall know now"]
+  askForWords(api, {
+    title: `${title}: ${task.description}`,
+    placeholder,
+    send: (prompt) => actions.request(task.sessionID, { action, prompt }),
+  })
 }
 
 function goTo(api: TuiPluginApi, sessionID: string) {

@@ -209,14 +209,8 @@ export function timeOf(task: Task, now: number): string {
 
 /** Cut to so many columns, with an ellipsis where something went; the text keeps to one line. */
 export function cut(text: string, columns: number): string {
-  let used = 0
-  let kept = ""
-  for (const { segment } of SEGMENTER.segment(text)) {
-    used += columnsOf(segment)
-    if (used > columns) return columns < 1 ? "" : `${trimTo(kept, columns - 1)}…`
-    kept += segment
-  }
-  return kept
+  if (columnsOf(text) <= columns) return text
+  return columns < 1 ? "" : `${trimTo(text, columns - 1)}…`
 }
 
 /** What an agent wrote, in its lines, without what a terminal would act upon: the host writes it out as it is. */

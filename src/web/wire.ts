@@ -1,20 +1,12 @@
 import type { BoardAgent, PurseView } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Way } from "../core/standstill.ts"
-import type { Merge, Phase, ReasonCode, Status } from "../core/task.ts"
+import type { Ask, Merge, Phase, ReasonCode, Status } from "../core/task.ts"
 import type { Conversation, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { Limits } from "./ports.ts"
 
 /** What goes over the wire, for the routes and the page alike. All times are milliseconds since the epoch. */
-
-type AskRow = {
-  readonly id: string
-  readonly sessionID: string
-  readonly kind: "permission" | "question"
-  readonly what: string
-  readonly askedAt: number
-}
 
 /** A background task: what the list has of it, and where to find it. */
 export type AgentRow = {
@@ -65,7 +57,7 @@ export type AgentRow = {
   /** What itself cost in the last 24 hours, as the day's budget counts it. */
   readonly dayCost: number
   readonly dayAtLeast: boolean
-  readonly asks: readonly AskRow[]
+  readonly asks: readonly Ask[]
   readonly retry?: string
   /** Why it ended in anything but a plain success. */
   readonly reason?: string

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { type BoardSetup, TaskBoard } from "../../src/board/board.ts"
-import type { RunAccount, RunRequest, Runs, RunView } from "../../src/board/runs.ts"
+import type { RunAccount, Runs, RunView } from "../../src/board/runs.ts"
 import type { Actor } from "../../src/board/service.ts"
 import type { BoardState } from "../../src/board/state.ts"
 import { formatBoard } from "../../src/board/store/format.ts"
@@ -11,6 +11,7 @@ import type { BoardTask } from "../../src/board/task.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/board/threads.ts"
 import type { Clock, Prompt } from "../../src/core/ports.ts"
 import { NO_USAGE, type Usage } from "../../src/core/task.ts"
+import type { UnattendedRequest } from "../../src/engine/launch/unattended.ts"
 import type { Purse } from "../../src/engine/limits/ledger.ts"
 import { messageID } from "../../src/host/opencode/ids.ts"
 import { FakeClock } from "./fake-clock.ts"
@@ -21,7 +22,7 @@ const DONE: Result = { status: "completed", begun: true, refused: [] }
 
 /** Runs that go on until the test ends them. Several boards may share one: processes that see each other's. */
 export class FakeRuns implements Runs {
-  readonly started: RunRequest[] = []
+  readonly started: UnattendedRequest[] = []
   readonly stopped: string[] = []
   /** Rejects the next starts with this text. */
   refuses?: string
@@ -42,7 +43,7 @@ export class FakeRuns implements Runs {
     return this.#views.get(sessionID)
   }
 
-  async start(request: RunRequest): Promise<void> {
+  async start(request: UnattendedRequest): Promise<void> {
     if (this.refuses !== undefined) throw new Error(this.refuses)
     const before = this.#views.get(request.sessionID)
     if (before && before.state !== "ended") throw new Error(`two runs at once in ${request.sessionID}`)

@@ -31,18 +31,22 @@ export function Files(props: { changed: readonly string[]; diff: readonly FileDi
               </li>
             )}
           </For>
-          <For each={plain()}>
-            {(name) => (
-              <li>
-                <code>{name}</code>
-              </li>
-            )}
-          </For>
+          <Names of={plain()} />
         </ul>
       </section>
     </Show>
   )
 }
+
+const Names = (props: { of: readonly string[] }) => (
+  <For each={props.of}>
+    {(name) => (
+      <li>
+        <code>{name}</code>
+      </li>
+    )}
+  </For>
+)
 
 /** What else changed in its folder while it worked: nobody can tell by whom. */
 export function Meanwhile(props: { files: readonly string[] }) {
@@ -51,13 +55,7 @@ export function Meanwhile(props: { files: readonly string[] }) {
       <details>
         <summary>{plural(props.files.length, "other file")} changed in its folder meanwhile, perhaps by others</summary>
         <ul class="u-plain file-list receipt">
-          <For each={props.files}>
-            {(name) => (
-              <li>
-                <code>{name}</code>
-              </li>
-            )}
-          </For>
+          <Names of={props.files} />
         </ul>
       </details>
     </Show>
