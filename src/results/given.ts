@@ -1,9 +1,9 @@
-import { readFile, realpath } from "node:fs/promises"
-import { join, sep } from "node:path"
+import { readFile } from "node:fs/promises"
 import { CallError } from "../core/errors.ts"
 import type { Schema } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 import { problemIn } from "./examine.ts"
+import { fileIn } from "./file.ts"
 
 /** The schema of a call: itself, or a `.json` file of the project. Throws a `CallError` where it is not usable. */
 export async function schemaGiven(given: Schema | string, folder: string): Promise<Schema> {
@@ -19,9 +19,7 @@ async function inFile(name: string, folder: string): Promise<unknown> {
   const shown = oneLine(name)
   if (!name.endsWith(".json"))
     throw refused(`a JSON Schema was expected, or the name of a .json file with one. Got "${shown}".`)
-  const [root, file] = await Promise.all([realpath(folder), realpath(join(folder, name)).catch(() => undefined)])
-  if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
-  if (!file.startsWith(root + sep)) throw refused(`${shown} lies outside of ${root}.`)
+  const { file } = await fileIn(folder, name, refused)
   try {
     return JSON.parse(await readFile(file, "utf8"))
   } catch (error) {

@@ -1,7 +1,7 @@
-import { readFile, realpath } from "node:fs/promises"
-import { join, sep } from "node:path"
+import { readFile } from "node:fs/promises"
 import { CallError } from "../core/errors.ts"
 import { count, oneLine } from "../lib/text.ts"
+import { fileIn } from "./file.ts"
 
 /** The items of a map, and the prompt that each is asked with. */
 
@@ -35,10 +35,8 @@ async function inFile(
   mayRead: (file: string) => Promise<void>,
 ): Promise<readonly unknown[]> {
   const shown = oneLine(name)
-  const [root, file] = await Promise.all([realpath(folder), realpath(join(folder, name)).catch(() => undefined)])
-  if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
-  if (!file.startsWith(root + sep)) throw refused(`${shown} lies outside of ${root}.`)
-  await mayRead(file.slice(root.length + 1))
+  const { file, within } = await fileIn(folder, name, refused)
+  await mayRead(within)
   const text = await readFile(file, "utf8").catch((error) => {
     throw refused(`${shown} cannot be read: ${oneLine(String((error as Error).message))}.`)
   })

@@ -7,12 +7,12 @@ import { type Model, NO_FIGURES, type Run, type Task, type TaskDraft } from "../
 import type { Team } from "../../core/team.ts"
 import { withDigest } from "../../core/tries.ts"
 import { withSchema } from "../../core/value.ts"
-import { PATIENT_MS, persistently } from "../../lib/retry.ts"
 import type { ComingHome } from "../conductor/coming-home.ts"
 import type { Parts } from "../parts.ts"
 import { membersOf } from "../tasks/members.ts"
 import { deniedAt, rulesFor } from "./checks.ts"
 import type { Queue } from "./queue.ts"
+import { sweepUp } from "./sweep.ts"
 
 export type FieldPorts = {
   readonly home: Pick<ComingHome, "share" | "capture" | "giveBack">
@@ -77,7 +77,7 @@ export class Field {
       began(part)
     } catch (error) {
       queue.release(reserved)
-      if (!store.get(draft.id)) background.run("sweep up after a part", () => this.#sweep(draft.id, under))
+      if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#parts, draft.id, under))
       throw error
     }
   }
@@ -161,16 +161,6 @@ export class Field {
       },
       delivery: { state: "none" },
     }
-  }
-
-  /** Deletes what a part that could not be made may have left: a call that failed can have done its work. */
-  async #sweep(id: string, under: string): Promise<void> {
-    const { host, clock, stopped } = this.#parts
-    const sweep = async () => {
-      const left = (await host.recordsOf(under)).find(({ task }) => task.id === id)
-      if (left) await host.deleteSession(left.task.sessionID)
-    }
-    await persistently(clock, stopped, sweep, PATIENT_MS)
   }
 }
 

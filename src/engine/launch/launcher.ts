@@ -6,7 +6,6 @@ import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../fork/fork.ts"
 import type { ForkHost } from "../../fork/ports.ts"
-import { PATIENT_MS, persistently } from "../../lib/retry.ts"
 import type { Options } from "../../options.ts"
 import type { PlaceKind } from "../../place/place.ts"
 import type { Ledgers } from "../../results/ledger.ts"
@@ -34,6 +33,7 @@ import { itemsOf, permitItems, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
 import { checkOf, isPlain, type LaunchRequest, schemaOf, withDefaults } from "./request.ts"
 import { Siblings } from "./siblings.ts"
+import { sweepUp } from "./sweep.ts"
 import { resolveAfter } from "./waiting.ts"
 
 type Rules = readonly Rule[]
@@ -177,7 +177,8 @@ export class Launcher {
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
       queue.release(reserved)
-      if (!store.get(reserved.id)) background.run("sweep up after a launch", () => this.#sweep(reserved))
+      if (!store.get(reserved.id))
+        background.run("sweep up after a launch", () => sweepUp(this.#parts, reserved.id, reserved.parentID))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
   }
@@ -187,16 +188,6 @@ export class Launcher {
     const parent = this.#parts.store.bySession(parentID)
     const run = parent && this.#parts.store.run(parent.id)
     return run !== undefined && hasEnded(run) && run.calls > 0
-  }
-
-  /** Deletes what a failed launch may have left: a call that failed can have done its work. */
-  async #sweep({ id, parentID }: TaskDraft): Promise<void> {
-    const { host, clock, stopped } = this.#parts
-    const sweep = async () => {
-      const left = (await host.recordsOf(parentID)).find(({ task }) => task.id === id)
-      if (left) await host.deleteSession(left.task.sessionID)
-    }
-    await persistently(clock, stopped, sweep, PATIENT_MS)
   }
 
   async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
