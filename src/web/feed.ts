@@ -228,9 +228,9 @@ export class Feed {
   /** A `Snapshot` as text, put together from the rows' texts: thousands are not read to be written again. */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
-    const { board, threads, person } = source()
+    const { board, pages, person } = source()
     const problem = this.#problem === "" ? undefined : this.#problem
-    const small = { project, now: clock.now(), threadBase: await threads?.base(), limits: person?.limits }
+    const small = { project, now: clock.now(), threadBase: await pages?.(), limits: person?.limits }
     const boardText = object({
       tasks: list(this.#tasks),
       agents: this.#owners || "[]",

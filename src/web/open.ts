@@ -28,7 +28,7 @@ export function openPage(setup: PageSetup): () => Promise<void> {
     agents: agentsOf(setup),
     person: personOf(setup),
     board,
-    threads: { base: () => connection.pages() },
+    pages: () => connection.pages(),
   }
   const log = host.log.bind(host)
   return serve({ worktree, directory, options: web, source, clock, log })

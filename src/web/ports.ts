@@ -1,7 +1,7 @@
 import type { Board } from "../board/service.ts"
 import type { AgentInfo } from "../core/ports.ts"
 import type { Usage } from "../core/task.ts"
-import type { TaskView } from "../engine/tasks/view.ts"
+import type { Overview } from "../engine/overview.ts"
 import type { Hand, StoryRun } from "../host/person.ts"
 import type { FileDiff } from "../lib/patch.ts"
 
@@ -11,24 +11,12 @@ import type { FileDiff } from "../lib/patch.ts"
  */
 
 /** The background tasks of all sessions. */
-export interface Agents {
-  /** Oldest first, those of other processes included. */
-  list(): readonly TaskView[]
-  get(id: string): TaskView | undefined
-  /** True where another OpenCode process runs the task: it can be looked at, and no more. */
-  isForeign(id: string): boolean
-  /** Finds what other processes have launched. Must not reject. */
-  refresh(): Promise<void>
-  /** The text of the task's last run; of a running one what it wrote last. Does not count as the parent's look. */
-  answer(id: string): Promise<string>
+export interface Agents
+  extends Pick<Overview, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
   /** What its last run changed, file by file; empty where that is not known. */
   diff(id: string): Promise<readonly FileDiff[]>
   /** Its runs, oldest first, as its session tells them. */
   story(id: string): Promise<readonly StoryRun[]>
-  /** Stops a running task for the person at the page. False where it had ended by then. */
-  cancel(id: string): Promise<boolean>
-  /** Calls back with the id of a task that may look different now; returns the end of it. */
-  subscribe(listener: (id: string) => void): () => void
 }
 
 /** What a call of `superagents_task` came to: the task, and what the tool says. */
@@ -69,12 +57,6 @@ export interface Person extends Omit<Hand, "story"> {
   spentToday(): Usage | undefined
 }
 
-/** How a person gets to a session: a page of OpenCode's own where its server listens, else a command. */
-interface Threads {
-  /** The address that a session's id completes, or undefined where nothing listens. */
-  base(): Promise<string | undefined>
-}
-
 export type Log = (level: "info" | "warn" | "error", message: string, fields?: Record<string, string>) => void
 
 /** What one instance of the plugin has to show. */
@@ -84,5 +66,6 @@ export type Source = {
   readonly agents: Agents
   readonly person?: Person
   readonly board?: Board
-  readonly threads?: Threads
+  /** The address of OpenCode's own page that a session's id completes; undefined where no server of it listens. */
+  readonly pages?: () => Promise<string | undefined>
 }

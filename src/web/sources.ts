@@ -18,7 +18,7 @@ export function joined(sources: readonly Source[]): Source {
     agents: joinedAgents(sources.map(({ agents }) => agents)),
     person: first?.person && joinedPerson(first.person, sources),
     board: sources.find(({ board }) => board !== undefined)?.board,
-    threads: sources.find(({ threads }) => threads !== undefined)?.threads,
+    pages: sources.find(({ pages }) => pages !== undefined)?.pages,
   }
 }
 

@@ -42,7 +42,7 @@ export const addressOf = (url: string, boot = "boot-one"): Address => ({ url, to
 /** The page as it is shipped, on a real server, with agents and a board that the test puts there. */
 export async function startWeb(setup: WebSetup = {}) {
   const { board = new FakeBoard(), agents = new FakeAgents(), person = new FakePerson(), clock = systemClock } = setup
-  const source = () => ({ agents, person, board: board ?? undefined, threads: { base: async () => THREADS } })
+  const source = () => ({ agents, person, board: board ?? undefined, pages: async () => THREADS })
   const feed = new Feed({ project: "beans", source, clock, log: () => {} })
   const page = () => readFileSync(PAGE, "utf8")
   const folder = temporary()

@@ -27,8 +27,8 @@ test("several instances are shown as one; a task that two know is that of the on
 })
 
 test("what none of them knows is nothing", async () => {
-  const { agents, board, threads } = joined([])
-  expect([agents.list(), agents.get("x"), agents.isForeign("x"), board, threads]).toEqual([
+  const { agents, board, pages } = joined([])
+  expect([agents.list(), agents.get("x"), agents.isForeign("x"), board, pages]).toEqual([
     [],
     undefined,
     false,
