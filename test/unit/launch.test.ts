@@ -32,7 +32,7 @@ describe("a launch", () => {
     expect(session.messages[0]).toMatchObject({ id: task.run.promptID, agent: "general", model: task.model })
     expect(session.messages[0]?.parts).toEqual([expect.objectContaining({ text: "FIND it", synthetic: false })])
     expect(rig.view(task.id)).toMatchObject({ phase: "working", elapsed: 100 })
-    await rig.clock.advance(300)
+    await rig.clock.advance(1000)
     expect(rig.host.toasts).toEqual([
       { title: "Background agent launched", message: "find it (general)", variant: "info" },
     ])
