@@ -190,13 +190,16 @@ const MODEL: readonly Input[] = [
   answers("its model asks for permission", { tools: [{ name: "bash", args: {} }] }),
 ]
 
-/** Only where a life is to have it: each that all have is another life for each seed. */
-export const OTHER_MODEL: Input = {
-  name: "it is tried with another model",
-  weight: 3,
-  can: (_world, { run }) => run.parked !== undefined,
-  give: (world, { id }) => world.track("unpark", unpark(world, id, "scripted/beta")),
-}
+/** Only where a life is to have them: each that all have is another life for each seed. */
+const OTHER_MODEL: readonly Input[] = [
+  {
+    name: "it is tried with another model",
+    weight: 10,
+    can: (_world, { run }) => run.parked !== undefined,
+    give: (world, { id }) => world.track("unpark", unpark(world, id, "scripted/beta")),
+  },
+  { ...limit("its provider is at its limit for half a minute", 30_000, true), weight: 4 },
+]
 
 const unpark = async (world: World, id: string, model?: string) =>
   world.manager.unpark(id, world.task(id)?.parentID ?? "", model)
@@ -368,6 +371,9 @@ const PROCESSES: readonly Input[] = [
 
 /** All that can come. */
 export const INPUTS: readonly Input[] = [...CALLS, ...SCREEN, ...MODEL, ...PEOPLE, ...TIME, ...EVENTS, ...PROCESSES]
+
+/** The same where tasks have checks. */
+export const INPUTS_WITH_CHECKS: readonly Input[] = [...INPUTS, ...OTHER_MODEL]
 
 /** The kinds of tasks that a life may launch; money is counted by the step. */
 export const kindsFor = (hasBudget: boolean): readonly Kind[] =>

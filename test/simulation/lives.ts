@@ -1,7 +1,7 @@
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
-import { FAILURES, INPUTS, type Input, kindsFor, OTHER_MODEL } from "./inputs.ts"
+import { FAILURES, INPUTS, INPUTS_WITH_CHECKS, type Input, kindsFor } from "./inputs.ts"
 import { LAST_WORDS, type LastWord, SCHEMA } from "./kinds.ts"
 import { CHECKS } from "./places.ts"
 import { Random } from "./random.ts"
@@ -73,7 +73,7 @@ export const sum = (one: Figures, other: Figures): Figures => ({
 
 /**
  * What a life has beside what each may have: `maps`, tasks that stand for several; `checks`, tasks with a check or a
- * schema, and parked ones that are tried with another model.
+ * schema, several tries at one thing, and parked tasks that are tried with another model.
  */
 export type Kind = "plain" | "maps" | "checks"
 
@@ -113,7 +113,7 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   for (let left = 3 + random.below(20); left > 0; left--) {
     if (kind === "maps" && random.chance(MAP_CHANCE)) void world.launch(mapOf(random, kinds))
     else if (kind === "checks" && random.chance(CHECKED_CHANCE)) void world.launch(checkedOf(random, kinds))
-    else await step(world, random, kinds, kind === "checks" ? [...INPUTS, OTHER_MODEL] : INPUTS)
+    else await step(world, random, kinds, kind === "checks" ? INPUTS_WITH_CHECKS : INPUTS)
     await world.rig.settle()
     if (world.host.isDead) await world.restart()
     for (const release of [...held]) if (random.chance(0.4)) release()
@@ -165,6 +165,7 @@ function checkedOf(random: Random, kinds: readonly string[]): Partial<LaunchRequ
   return {
     prompt: `DO ${random.pick(kinds)}`,
     ...(random.chance(0.2) && { timeout: 5000 }),
+    ...(isPlaced && random.chance(0.4) && { tries: random.pick([2, 3, ["scripted/alpha", "scripted/beta"]]) }),
     ...(isPlaced && { place: "worktree", check: random.pick(CHECKS), merge: random.chance(0.5) }),
     ...((!isPlaced || random.chance(0.3)) && { schema: SCHEMA }),
   }

@@ -1,5 +1,14 @@
 import { CallError } from "../../src/core/errors.ts"
-import type { EnterRequest, MergeResult, PutAway, Ready, RunLimits, Shown } from "../../src/place/place.ts"
+import type {
+  Aside,
+  EnterRequest,
+  MergeResult,
+  PutAway,
+  Ready,
+  RunLimits,
+  SharedPlaces,
+  Shown,
+} from "../../src/place/place.ts"
 import type { CommandResult } from "../../src/place/run-command.ts"
 
 export type PlacePorts = {
@@ -17,8 +26,8 @@ export type PlacePorts = {
 
 const WORK = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
-/** What a check does; one that fails once passes from its second time on. */
-export const CHECKS = ["pass", "fail", "fail once", "hang"] as const
+/** What a check does; one that fails once passes from its second time on, every other one of all that ran passes. */
+export const CHECKS = ["pass", "fail", "fail once", "every other", "hang"] as const
 const CHECK_MS = 40
 
 /**
@@ -26,6 +35,8 @@ const CHECK_MS = 40
  * passed, and whether one has in its last run: before a merge there may be another.
  */
 export type Kept = {
+  /** Of teams of tries, whose work came home. */
+  readonly winners: Map<string, string>
   readonly states: Map<string, "kept" | "open">
   readonly checks: Map<string, { readonly times: number; readonly passed: boolean; readonly everPassed: boolean }>
 }
@@ -90,9 +101,42 @@ export class SimulatedPlaces {
       await this.#ports.wait(command === "hang" ? limit : Math.min(limit, CHECK_MS), signal)
       if (signal.aborted) return { why: "stopped", output: "" }
       if (command === "hang") return { why: "time", output: "" }
-      const passed = command === "pass" || (command === "fail once" && times > 0)
+      const all = [...this.#kept.checks.values()].reduce((sum, each) => sum + each.times, 0)
+      const passed =
+        command === "pass" || (command === "fail once" && times > 0) || (command === "every other" && all % 2 === 0)
       this.#kept.checks.set(taskID, { times: times + 1, passed, everPassed: everPassed || passed })
       return { exitCode: passed ? 0 : 1, output: "what it says" }
+    })
+  }
+
+  readonly shared: SharedPlaces = {
+    beginAs: (taskID, from) => this.#goOn("place.beginAs", taskID, from),
+    goOnAs: (taskID, teamID) => this.#goOn("place.goOnAs", taskID, teamID),
+    settle: (_folder, teamID, winner, others) => this.#settle(teamID, winner, others),
+    changedIn: (taskID) => this.#do("place.changedIn", taskID, () => ({ files: [], named: [] })),
+    isCurrent: (taskID) => this.#do("place.isCurrent", taskID, () => true),
+  }
+
+  #goOn(method: string, taskID: string, from: string): Promise<void> {
+    return this.#do(method, taskID, () => {
+      if (!this.#kept.states.has(from)) this.#ports.breach("a try was to begin with what nobody had kept")
+      this.#kept.states.set(taskID, "kept")
+    })
+  }
+
+  /** The work of one comes home, and of one that has passed. */
+  #settle(teamID: string, winner: string | undefined, others: readonly Aside[]): Promise<ReadonlyMap<string, string>> {
+    return this.#do("place.settle", teamID, () => {
+      const { breach } = this.#ports
+      const { winners, checks } = this.#kept
+      if (winner !== undefined) {
+        if (!this.hasPassed(winner)) breach("a try has won whose check has not passed")
+        if ((winners.get(teamID) ?? winner) !== winner) breach("two tries of one team have won")
+        if (others.some(({ taskID }) => taskID === winner)) breach("the work of the try that won was put aside")
+        winners.set(teamID, winner)
+        checks.set(teamID, { times: 0, passed: true, everPassed: true })
+      }
+      return new Map(others.map(({ taskID, name }) => [taskID, name]))
     })
   }
 

@@ -242,9 +242,11 @@ export class Watch {
   }
 
   /** What has completed is as good as was asked for. */
-  #checkWorth({ id, run, outcome, delivery }: Task): void {
+  #checkWorth({ id, run, outcome, delivery, team }: Task): void {
     const { story, places } = this.#world
-    if (run.check !== undefined && !places.hasPassed(id))
+    // Of several tries it is that of the one that won.
+    const checked = team?.kind === "tries" ? (team.winner ?? id) : id
+    if (run.check !== undefined && !places.hasPassed(checked))
       this.breach(`${story.nameOf(id)} has completed, and its check has not passed`)
     // What its answer is worth is known of it when it is closed.
     if (run.schema && delivery.state === "confirmed" && !outcome?.value?.valid)

@@ -5,16 +5,20 @@ import type { Place } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
-import "../../src/place/run-command.ts"
-import "../../src/receipt/command.ts"
-import "../../src/results/given.ts"
-import "../../src/results/items.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
 import { type Kept, SimulatedPlaces } from "./places.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
 import { Watch } from "./watch.ts"
+
+// What the engine loads when it is first needed is there before: to load it takes a time of the machine's.
+await Promise.all([
+  import("../../src/place/run-command.ts"),
+  import("../../src/receipt/command.ts"),
+  import("../../src/results/given.ts"),
+  import("../../src/results/items.ts"),
+])
 
 export type Circumstances = {
   readonly options: NonNullable<RigOptions["options"]>
@@ -57,7 +61,7 @@ export class World {
   constructor(circumstances: Circumstances, isTold = false) {
     const { options, lastWord, strangers = false } = circumstances
     this.circumstances = circumstances
-    const kept: Kept = { states: new Map(), checks: new Map() }
+    const kept: Kept = { states: new Map(), checks: new Map(), winners: new Map() }
     this.places = this.#placesOf(() => this.rig, kept)
     const ledgers = new KeptLedgers()
     this.rig = new Rig({ options, ledgers, worktrees: async () => this.places satisfies Place })
