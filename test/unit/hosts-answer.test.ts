@@ -29,6 +29,7 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
   }
   const link = { contact: { skew: 0 } as object | undefined }
   const near = {
+    activity: async () => new Map(),
     messageID: () => "msg_000000000003abcdefghA00001",
     messagesSince: async () => session,
     async prompt({ messageID, parts }: Prompt) {
@@ -36,17 +37,21 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
       session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
     },
   } as unknown as Host
-  const folder = async () => ({ activity: new Map(), asks: [] })
+  let looks = 0
+  const folder = async () => {
+    looks++
+    return { activity: new Map(), asks: [] }
+  }
   const messagesSince = async () => {
     if (!link.contact) throw new NoContact("cut")
     return there
   }
   const hosts = {
     stub: () => stub,
-    live: () => [],
+    live: () => [stub],
     machine: () => ({ link, server: { messagesSince, folder } }),
   } as unknown as Hosts
-  return { host: FarHost.over(near, hosts), stub, link, session }
+  return { host: FarHost.over(near, hosts), stub, link, session, looks: () => looks }
 }
 
 const textsOf = (messages: readonly Message[]) =>
@@ -88,4 +93,14 @@ test("a server that died while OpenCode here was restarted is told as that; one 
     const last = (await host.messagesSince("ses_1", SINCE)).at(-1)
     expect(last?.error?.message).toBe(ending)
   }
+})
+
+test("two looks in a moment are one, unless something has happened in between", async () => {
+  const { host, stub, looks } = start([question])
+  await Promise.all([host.activity(), host.activity()])
+  expect(looks()).toBe(1)
+  // As a hint does.
+  stub.look = undefined
+  await host.activity()
+  expect(looks()).toBe(2)
 })

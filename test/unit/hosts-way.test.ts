@@ -1,10 +1,10 @@
 import { PassThrough } from "node:stream"
 import { describe, expect, test } from "vitest"
 import { LINE, opening } from "../../src/place/host/bootstrap.ts"
-import { Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
+import { type CallOptions, Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
 import { bytesOf, encode, Frames, inFrames, MARKER, MOST_BODY_BYTES, textOf } from "../../src/place/host/frames.ts"
 import { Link } from "../../src/place/host/link.ts"
-import type { Pong, Served } from "../../src/place/host/orders.ts"
+import type { Hint, Pong, Served } from "../../src/place/host/orders.ts"
 import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "../../src/place/host/reach.ts"
 import { serve } from "../../src/place/host/relay/serve.ts"
 import { movedID, movedMessage, skewOfIDs } from "../../src/place/host/stub.ts"
@@ -177,7 +177,14 @@ describe("a connection", () => {
     connectTimeout = 5000,
   ) => {
     const clock = new FakeClock()
-    const lines: { ports: ChannelPorts; closed: boolean; pong?: (pong: Pong) => void; orders: string[] }[] = []
+    const lines: {
+      ports: ChannelPorts
+      closed: boolean
+      pong?: (pong: Pong) => void
+      orders: string[]
+      listening?: CallOptions
+    }[] = []
+    const heard: (Hint | undefined)[] = []
     const phases: string[] = []
     const settings = { name: "big", command: ["x"], opencode: "", connectTimeout, relay }
     const link = new Link(settings, {
@@ -185,7 +192,7 @@ describe("a connection", () => {
       script,
       log: () => {},
       changed: ({ phase }) => void phases.push(phase),
-      heard: () => {},
+      heard: (hint) => void heard.push(hint),
       open(ports) {
         const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
         lines.push(line)
@@ -193,7 +200,9 @@ describe("a connection", () => {
           call: async (order, options) => {
             line.orders.push(order.do)
             if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
-            return {}
+            if (order.do !== "listen") return {}
+            line.listening = options
+            return new Promise(() => {})
           },
           ping: (answered) => {
             line.pong = answered
@@ -208,7 +217,7 @@ describe("a connection", () => {
       lines[at]?.ports.opened({ now: clock.now() + 7000, cache: "/far/.cache", pid: 1 })
       await clock.advance(0)
     }
-    return { clock, link, lines, phases, opened }
+    return { clock, link, lines, phases, opened, heard }
   }
 
   test("is made when somebody needs it, and measures the other clock", async () => {
@@ -400,6 +409,31 @@ describe("a connection", () => {
     lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
     await clock.advance(60_000)
     expect([link.reach.phase, lines.length]).toEqual(["idle", 1])
+  })
+
+  test("tells what happens there while somebody needs it, and nobody counts on that without contact", async () => {
+    const { clock, link, lines, opened, heard } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    expect(link.hears).toBe(false)
+    const hint = { session: "ses_1", urgent: true }
+    const tells = (nth: number) => {
+      lines[nth]?.listening?.receiver?.head?.("{}")
+      lines[nth]?.listening?.receiver?.data?.(bytesOf(JSON.stringify(hint)))
+    }
+    tells(0)
+    expect([link.hears, heard]).toEqual([true, [undefined, hint]])
+    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    expect(link.hears).toBe(false)
+    await clock.advance(0)
+    await opened()
+    tells(1)
+    expect([link.hears, heard.length]).toEqual([true, 4])
+    link.release("a")
+    expect([link.hears, lines[1]?.listening?.signal?.aborted]).toEqual([false, true])
+    tells(1)
+    expect(heard).toHaveLength(4)
   })
 
   test("is kept for a while when nobody needs it, and then let go", async () => {
