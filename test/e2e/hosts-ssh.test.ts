@@ -83,6 +83,13 @@ const launched = async (prompt: string) => {
   }
 }
 
+/** The titles of what the screen was told since this was called. */
+const toastsOf = ({ events }: Host) => {
+  const before = events.all.length
+  return () =>
+    events.all.slice(before).flatMap(({ type, properties }) => (type === "tui.toast.show" ? [properties.title] : []))
+}
+
 const hasContact = async () => !/no contact|connecting/.test(await list())
 
 test("a task works where the user's own ssh leads, and nothing listens that did not before", async () => {
@@ -115,17 +122,21 @@ test("a dead line is noticed within 15 s, and contact is there again within 15 s
   const task = await launched("DEAD")
   await task.begun()
   await eventually(hasContact, LONG)
+  const toasts = toastsOf(host)
   sshd.set("dropped")
   const lost = performance.now()
-  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  // By what the screen is told: a list is a whole turn of a model, which takes a busy machine seconds.
+  await eventually(() => toasts().includes("big: no contact"), LONG)
   const noticed = performance.now() - lost
+  expect(await list()).toContain("no contact with big")
   task.goes()
   await eventually(task.isDone, LONG)
   await sleep(10_000)
   sshd.set("open")
   const back = performance.now()
-  await eventually(hasContact, LONG)
+  await eventually(() => toasts().includes("big: contact again"), LONG)
   const again = performance.now() - back
+  await eventually(hasContact, LONG)
   console.log(
     `dropped packets (${sshd.hasNetwork ? "a network of its own" : "loopback"}): noticed after ${seconds(noticed)}, contact ${seconds(again)} after the line was back`,
   )
