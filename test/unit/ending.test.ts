@@ -40,9 +40,10 @@ describe("a run completes", () => {
 
   test("by events alone when polling is off", async () => {
     const rig = new Rig({ options: { pollInterval: 0, taskTimeout: 0, stallTimeout: 0 } })
-    rig.onPrompt("FIND", { text: "done", delay: 1000 })
+    rig.onPrompt("FIND", { text: "done", delay: 3000 })
     const task = await rig.launch()
-    await rig.clock.advance(500)
+    // The toast of its launch is shown by then.
+    await rig.clock.advance(1500)
     // That others are told now and then that it is looked after.
     expect(rig.timers.pending).toBe(1)
     expect((await rig.ended(task.id)).status).toBe("completed")
