@@ -24,7 +24,7 @@ export type Lane = {
   readonly items: Item[]
   /** The parent became idle since the last send began. */
   idled: boolean
-  /** Tasks whose news is to wake the parent, which is not there yet. */
+  /** Tasks whose news is to wake the parent, which is not there yet: the lane stays for it. */
   readonly roused: Set<string>
   /** Ends the wait of a lane that may not send now. */
   release: () => void

@@ -162,7 +162,7 @@ export class Outbox {
   }
 
   #forget(parentID: string, lane: Lane): void {
-    if (this.#lanes.get(parentID) === lane) this.#lanes.delete(parentID)
+    if (this.#lanes.get(parentID) === lane && lane.roused.size === 0) this.#lanes.delete(parentID)
   }
 
   /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */

@@ -542,3 +542,20 @@ test("a parent's user stops what woke it, and writes before that is seen to: wha
   await rig.clock.advance(MINUTE)
   expect(seen.texts(rig.parent)).toContain("HELLO")
 })
+
+test("the last of a batch is handed over to a call, and what ended beside it is long in coming home: that wakes the parent", async () => {
+  const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
+  world.meets = ({ site }) => (site === "place.putAway" ? { slow: 20_000 } : undefined)
+  const { rig, manager, parent } = world
+  await world.launch({ prompt: "DO quick", batch: "one" })
+  await world.launch({ prompt: "DO quick", place: "worktree" })
+  await world.launch({ prompt: "DO slow" })
+  const last = world.tasks.at(-1)
+  const answer = manager.output(last?.id ?? "", rig.caller, MINUTE)
+  await world.clock.advance(100)
+  world.host.conclude(last?.sessionID ?? "", { text: "done" })
+  await world.clock.advance(MINUTE)
+  await answer
+  expect(rig.notices()).toHaveLength(3)
+  expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
+})
