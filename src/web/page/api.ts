@@ -1,4 +1,5 @@
 import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
+import type { NewTask, TaskPatch } from "../../board/task.ts"
 import type { Conversation, Question, Reply } from "../../host/person.ts"
 import type { AgentDetail, AgentRow, Choices, Done, Ended, PurseState, TaskList, TaskRow } from "../wire.ts"
 import { type Entry, Stranger } from "./pass.ts"
@@ -14,14 +15,6 @@ export const useEntry = (given: Entry): void => {
 const ENTRY_MS = 10_000
 const NOBODY = "OpenCode does not answer. Try again when the page is live."
 const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
-
-export type NewTask = {
-  readonly title: string
-  readonly owner: string
-  readonly description?: string
-  readonly status?: "draft" | "active"
-  readonly steps?: readonly { readonly title: string }[]
-}
 
 /** Arguments of `superagents_task`, and the conversation in which it is called; without one, in a new one. */
 export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
@@ -48,8 +41,7 @@ export const api = {
   task: (id: string) => call<TaskRow>("GET", `/api/tasks/${id}`),
   history: (limit: number) => call<{ tasks: readonly TaskRow[] }>("GET", `/api/tasks/history?limit=${limit}`),
   create: (task: NewTask) => call<TaskRow>("POST", "/api/tasks", task),
-  update: (id: string, patch: Partial<Pick<TaskRow, "title" | "description" | "owner" | "status">>) =>
-    call<Ended>("PATCH", `/api/tasks/${id}`, patch),
+  update: (id: string, patch: TaskPatch) => call<Ended>("PATCH", `/api/tasks/${id}`, patch),
   complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
   cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
   run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
