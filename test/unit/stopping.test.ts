@@ -185,7 +185,7 @@ describe("clearing", () => {
     await rig.settle()
     await rig.manager.clear(rig.parent)
     expect((await waiting).view.task.status).toBe("cancelled")
-    await rig.clock.advance(500)
+    await rig.clock.advance(1000)
     expect(rig.timers.pending).toBe(0)
   })
 
