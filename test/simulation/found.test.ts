@@ -559,3 +559,15 @@ test("the last of a batch is handed over to a call, and what ended beside it is 
   expect(rig.notices()).toHaveLength(3)
   expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
+
+test("another process knows the tries of a team for as long as they are at work", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  await world.launch({ prompt: "DO hanging", tries: 2, place: "worktree", check: "pass" })
+  await world.clock.advance(100)
+  await world.other.manager.ready(world.parent)
+  const tries = [...world.host.activityNow.keys()]
+  const known = () => tries.map((session) => world.other.manager.taskIn(session)?.task.status)
+  expect(known()).toEqual(["running", "running"])
+  await world.clock.advance(MINUTE / 2)
+  expect(known()).toEqual(["running", "running"])
+})

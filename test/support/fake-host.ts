@@ -17,7 +17,7 @@ import {
   type Unbelieved,
 } from "../../src/core/ports.ts"
 import type { Answer } from "../../src/core/refusal.ts"
-import { type Ask, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
+import { type Ask, hostParentOf, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
 import { messageID, taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { callOf, errorOf, finishOf } from "../../src/host/opencode/words.ts"
 import {
@@ -264,7 +264,7 @@ export class FakeHost extends FakeProcess implements Host {
 
   recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
     return this.carryOut("recordsOf", parentID, async () =>
-      (await this.#records(() => true)).filter(({ task }) => task.parentID === parentID),
+      (await this.#records(() => true)).filter(({ task }) => hostParentOf(task) === parentID),
     )
   }
 

@@ -1,5 +1,5 @@
 import type { Message, TaskRecord } from "../../core/ports.ts"
-import { type Ending, isActive, type Reason, standsStill, type Task } from "../../core/task.ts"
+import { type Ending, hostParentOf, isActive, type Reason, standsStill, type Task } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
@@ -117,7 +117,7 @@ export class Recovery {
   async #recordOf(task: Task): Promise<TaskRecord | undefined> {
     const { host } = this.#parts
     if (!task.place) return (await host.session(task.sessionID))?.record
-    return (await host.recordsOf(task.parentID)).find((record) => record.task.id === task.id)
+    return (await host.recordsOf(hostParentOf(task))).find((record) => record.task.id === task.id)
   }
 
   async #load(parentID: string): Promise<void> {
