@@ -3,6 +3,7 @@ import { HostError } from "../../src/core/ports.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { KeptLedgers } from "./ledgers.ts"
+import { live } from "./lives.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
 import { World } from "./world.ts"
 
@@ -570,4 +571,9 @@ test("another process knows the tries of a team for as long as they are at work"
   expect(known()).toEqual(["running", "running"])
   await world.clock.advance(MINUTE / 2)
   expect(known()).toEqual(["running", "running"])
+})
+
+test("the machine slept while a task was parked that goes on as it wakes: that time is taken off its limit once", async () => {
+  // Its life by its seed: what wakes first decides it.
+  await live(9066, "checks")
 })

@@ -1,4 +1,5 @@
 import { type Activity, LEASE_MS } from "../../core/ports.ts"
+import { stoodMs } from "../../core/standstill.ts"
 import { isQueued, standsStill, type Task } from "../../core/task.ts"
 import { Ticker } from "../../lib/ticker.ts"
 import type { Stirred } from "../../place/place.ts"
@@ -201,8 +202,8 @@ export class Timekeeper {
     this.#wokenAt = now
     this.#lapsed ||= now - this.#leasesRenewedAt >= LEASE_MS
     for (const { id, run } of store.active()) {
-      // One that has begun since it woke has slept through nothing.
-      const age = now - (run.startedAt ?? run.createdAt)
+      // One that has begun since it woke has slept through nothing; what stood still until then is not counted twice.
+      const age = now - (run.startedAt ?? run.createdAt) - stoodMs(run)
       this.#conductor.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }
   }
