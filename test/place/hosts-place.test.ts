@@ -149,7 +149,10 @@ test("a later run begins with what its parent sees by then, as in a worktree her
   there().write("a", "ONE\ntwo\nthree\n")
   await place.putAway(ID, user.top)
   user.write("b", "changed since\n")
+  Object.assign(stub, { asked: true })
   const { told } = await enter({ again: true, bringIn: true })
+  // Nobody looks at it before its prompt is sent: its folder was not there.
+  expect(stub.asked).toBe(false)
   expect(told).toContain(
     "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but not what git ignores.",
   )

@@ -57,6 +57,8 @@ export class HostPlace implements Place {
     const doing = (what: Preparing | undefined) => this.#hosts.tell(stub, { type: "preparing", what })
     const { name } = this.#machine
     stub.live = true
+    // Until its prompt is sent nobody looks there: a folder that is not made yet would get an instance of OpenCode's.
+    stub.asked = false
     try {
       doing(`connecting to ${name}`)
       const contact = await this.#contact(taskID, signal)
