@@ -1,5 +1,7 @@
 import { expect, test } from "vitest"
 import { fitting, type Offered, type Wanted } from "../../src/place/host/fitting.ts"
+// Loaded by the first map, in time that the clock of a test knows nothing of.
+import "../../src/results/items.ts"
 import { Rig } from "../support/rig.ts"
 
 const OWN = { provider: "far", id: "own" }
