@@ -142,25 +142,3 @@ test.each(["refused", "mute"] as const)(
   },
   180_000,
 )
-
-test("one task at work there costs at most 2 % of a core here", async () => {
-  await start("told", {})
-  const { wait, go } = going("COST")
-  await working("COST", wait)
-  await sleep(5000)
-  const [spent, from] = [processorOf(host.pid), performance.now()]
-  await sleep(30_000)
-  const share = (100 * (processorOf(host.pid) - spent)) / (performance.now() - from)
-  console.log(`one task at work on a host: ${share.toFixed(2)} % of a core here`)
-  expect(share).toBeLessThanOrEqual(2)
-  go()
-  await told("COST")
-}, 180_000)
-
-/** The processor time of a process so far, in ms, with that of the transports that it has started and that live. */
-const processorOf = (pid: number): number =>
-  [pid, ...far.transports()].reduce((sum, each) => {
-    const fields = readFileSync(`/proc/${each}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? []
-    // In hundredths of a second, on every Linux.
-    return sum + 10 * (Number(fields[11]) + Number(fields[12]))
-  }, 0)
