@@ -577,3 +577,17 @@ test("the machine slept while a task was parked that goes on as it wakes: that t
   // Its life by its seed: what wakes first decides it.
   await live(9066, "checks")
 })
+
+test("an agent that a crash ended is not set to work by what it had launched, and what was parked", async () => {
+  const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys", snapshotMs: 200 })
+  await world.launch({ prompt: "DO launching" })
+  // What it launches begins later than the last that its messages tell.
+  world.meets = ({ site }) => (site === "ask who calls" ? { slow: 300 } : undefined)
+  await world.clock.advance(200)
+  world.provider.close(8000, true)
+  await world.clock.advance(200)
+  await world.restart()
+  await world.clock.advance(MINUTE)
+  expect(world.tasks.map(({ status }) => status)).toEqual(["error", "completed"])
+  expect(world.watch.breaches).toEqual([])
+})

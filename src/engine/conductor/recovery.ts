@@ -8,7 +8,7 @@ import { persistently } from "../../lib/retry.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { askedOf, endOf, isUnclosed, mayBeElsewhere } from "../recover/orphan.ts"
+import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere } from "../recover/orphan.ts"
 import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
@@ -210,7 +210,7 @@ export class Recovery {
     const messages = await this.#untilTold(task, await host.messagesSince(task.sessionID, task.run.promptID))
     if (this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const found = endOf(task, messages, seenAt, this.#isWinner(task))
+    const found = endOf(task, messages, Math.max(seenAt, lastLaunchBy(task, this.#parts.store)), this.#isWinner(task))
     if (!found || !this.#own(task)) return
     const ending = await this.#validated(task, found, messages)
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }

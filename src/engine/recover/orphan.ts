@@ -3,6 +3,7 @@ import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { termsOf } from "../../core/terms.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
+import type { TaskStore } from "../tasks/store.ts"
 
 /** True where the session may lie in another folder: the task has a place, or its parent may have one. */
 export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
@@ -11,9 +12,13 @@ export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task
 export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
   (place !== undefined && outcome?.work === undefined) || (team !== undefined && outcome?.team === undefined)
 
+/** When the agent last launched a task, or had one go on: it was at work then, whatever its messages tell. 0: never. */
+export const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
+  Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
+
 /**
- * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that last wrote;
- * `hasWon`: that its check had passed stands in its team's record.
+ * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that is last
+ * known to have lived; `hasWon`: that its check had passed stands in its team's record.
  */
 export function endOf(task: Task, messages: readonly Message[], seenAt: number, hasWon: boolean): Ending | undefined {
   const judged = judge(messages, "orphaned")
