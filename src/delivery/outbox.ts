@@ -254,7 +254,8 @@ export class Outbox {
     // It may have been forgotten while all that was asked.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const isToWake = (wake || lane.owed !== undefined) && this.#ports.mayWake(task)
+    const { owed } = lane
+    const isToWake = (wake || owed !== undefined) && this.#ports.mayWake(task)
     // Asked only where the answer matters: to ask notes that the parent is to be woken when its model opens.
     const closed = isToWake && this.#ports.isClosed(task, persona)
     const wakes = isToWake && !closed
@@ -262,20 +263,13 @@ export class Outbox {
     if (closed) item.wake = false
     lane.idled = false
     const prompt = promptOf(host.messageID, task, notice, persona, !(last && wakes))
-    lane.isTelling = true
-    try {
-      if (prompt.noReply) await host.prompt(prompt)
-      else await this.#sender.start({ prompt, task }, lane)
-      await this.#sender.confirm(prompt)
-    } finally {
-      lane.isTelling = false
-    }
-    // It may have been stopped between the moment in which the host took this and that in which it began.
-    if (!prompt.noReply) await this.#sender.keepStopped({ prompt, task })
+    await this.#sender.send({ prompt, task }, lane)
     await told(task, "confirmed", notice.handsOver)
     // It may be to wake since it was sent.
     const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
-    lane.owed = owes ? { prompt, task } : undefined
+    // What came to be owed while this was on its way is so still, where this has woken nobody.
+    const later = prompt.noReply && !closed && lane.owed !== owed ? lane.owed : undefined
+    lane.owed = owes ? { prompt, task } : later
     if (last && wakes) lane.waking = { prompt, task, nudges: 0, isPassed: lane.idled }
     return true
   }

@@ -69,7 +69,7 @@ export class Sender {
   }
 
   /** Resolves when the parent holds the message; rejects where it does not show. */
-  async confirm(prompt: Prompt): Promise<void> {
+  async #confirm(prompt: Prompt): Promise<void> {
     // What starts no model is stored when the host has taken it.
     const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
     for (const delay of delays) {
@@ -79,19 +79,34 @@ export class Sender {
     throw new HostError("The host took the notification but does not show it.")
   }
 
+  /** Brings it to the parent, and waits until that holds it. */
+  async send(waking: Waking, lane: Lane): Promise<void> {
+    const { prompt } = waking
+    lane.isTelling = true
+    try {
+      if (prompt.noReply) await this.#ports.host.prompt(prompt)
+      else await this.start(waking, lane)
+      await this.#confirm(prompt)
+    } finally {
+      lane.isTelling = false
+    }
+    // It may have been stopped between the moment in which the host took this and that in which it began.
+    if (!prompt.noReply) await this.#keepStopped(waking)
+  }
+
   /** Starts the parent's model by a message. Where it was stopped meanwhile, it is stopped again. */
   async start({ prompt, task }: Waking, lane: Lane): Promise<void> {
     lane.isWaking = true
     try {
       await this.#ports.host.prompt(prompt)
     } finally {
-      await this.keepStopped({ prompt, task })
+      await this.#keepStopped({ prompt, task })
       lane.isWaking = false
     }
   }
 
   /** Stops a parent that was stopped while its model was being started; not what its user has begun since. */
-  async keepStopped({ prompt, task }: Waking): Promise<void> {
+  async #keepStopped({ prompt, task }: Waking): Promise<void> {
     const { host, mayWake, silence } = this.#ports
     if (mayWake(task)) return
     const [, ...since] = await host.messagesSince(prompt.sessionID, prompt.messageID).catch(() => [])

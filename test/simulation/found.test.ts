@@ -591,3 +591,21 @@ test("an agent that a crash ended is not set to work by what it had launched, an
   expect(world.tasks.map(({ status }) => status)).toEqual(["error", "completed"])
   expect(world.watch.breaches).toEqual([])
 })
+
+test("the last of a batch is cancelled while news of another are on their way: what was told before wakes the parent", async () => {
+  const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
+  const { rig, manager, parent } = world
+  await world.launch({ prompt: "DO slow" })
+  await world.launch({ prompt: "DO hanging" })
+  await world.launch({ prompt: "DO quick" })
+  const [slow, hanging] = world.tasks
+  await world.clock.advance(1000)
+  world.meets = ({ site }) => (site === "tell the parent its news, to be stored" ? { slow: 2000 } : undefined)
+  await world.clock.until(() => world.task(slow?.id ?? "")?.status === "completed")
+  await world.clock.advance(1000)
+  const cancelled = manager.cancel({ type: "task", reference: hanging?.id ?? "" }, rig.caller)
+  await world.clock.advance(MINUTE)
+  await cancelled
+  expect(rig.notices()).toHaveLength(3)
+  expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
+})
