@@ -192,7 +192,7 @@ describe("there", () => {
       const cut = bytes.indexOf("é") + 1
       stream?.write(bytes.subarray(0, cut))
       stream?.write(bytes.subarray(cut))
-      stream?.write(`data: ${event("session.idle", { sessionID: "ses_2" })}\n`)
+      stream?.write(`data: ${event("session.idle", { sessionID: "ses_2" })}\n\n`)
       await until(3)
       stream?.end()
       expect(await over).toEqual({})
@@ -208,8 +208,8 @@ describe("there", () => {
       const { streams, server, frames, call, until } = await start()
       const over = listen(call, server)
       await until(1)
-      streams[0]?.write(`data: ${event("session.idle", { sessionID: "ses_1", x: "x".repeat(3_000_000) })}\n`)
-      streams[0]?.write(`data: ${event("session.idle", { sessionID: "ses_2" })}\n`)
+      streams[0]?.write(`data: ${event("session.idle", { sessionID: "ses_1", x: "x".repeat(3_000_000) })}\n\n`)
+      streams[0]?.write(`data: ${event("session.idle", { sessionID: "ses_2" })}\n\n`)
       await until(2)
       streams[0]?.end()
       await over

@@ -1,5 +1,5 @@
+import { eventReader } from "../../lib/event-stream.ts"
 import { type Entry, Stranger } from "./pass.ts"
-import { eventReader } from "./sse.ts"
 
 /** Nothing for so long, in ms, and the connection counts as lost: the server says something every 15 s. */
 const SILENCE_MS = 40_000

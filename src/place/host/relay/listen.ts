@@ -1,3 +1,4 @@
+import { eventReader } from "../../../lib/event-stream.ts"
 import { bytesOf } from "../frames.ts"
 import type { CallEnd, CallHead, Hint } from "../orders.ts"
 import type { Call } from "./call.ts"
@@ -52,9 +53,12 @@ export async function listen(call: Call, server: Server, silentFor = SILENT_MS):
     if (Date.now() - heardAt >= silentFor) stop.abort()
   }, silentFor / 3)
   try {
-    for await (const text of eventsIn(answer.body as AsyncIterable<Uint8Array>, () => (heardAt = Date.now()))) {
-      const hint = hintOf(text)
-      if (hint) await call.send("data", bytesOf(JSON.stringify(hint)))
+    const decoder = new TextDecoder()
+    const read = eventReader(MOST_EVENT_CHARS)
+    for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
+      heardAt = Date.now()
+      const hints = read(decoder.decode(chunk, { stream: true })).flatMap(({ data }) => hintOf(data) ?? [])
+      for (const hint of hints) await call.send("data", bytesOf(JSON.stringify(hint)))
     }
     return {}
   } finally {
@@ -81,24 +85,5 @@ function readTold(text: string): Told {
     return (JSON.parse(text) ?? {}) as Told
   } catch {
     return {}
-  }
-}
-
-/** What stands behind `data:` in a stream of events. `heard` is called for whatever comes. */
-async function* eventsIn(body: AsyncIterable<Uint8Array>, heard: () => void): AsyncIterable<string> {
-  const decoder = new TextDecoder()
-  let rest = ""
-  let isTooLong = false
-  for await (const chunk of body) {
-    heard()
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n")
-    rest = lines.pop() ?? ""
-    for (const line of lines) {
-      if (!isTooLong && line.startsWith("data:")) yield line.slice("data:".length)
-      isTooLong = false
-    }
-    if (rest.length <= MOST_EVENT_CHARS) continue
-    rest = ""
-    isTooLong = true
   }
 }
