@@ -72,7 +72,7 @@ type Row<In extends Way> = {
   readonly stand: (stored: Stored<In>) => Omit<Stand, "way">
   /** Whether what is known of the one is known of the other. */
   readonly isSame: (one: Standing, other: Standing) => boolean
-  /** Behind how often and for how long a run has stood so. `model`: as ` (mock/one)`, empty where it had several. */
+  /** What follows on how often and for how long a run has stood so. `model`: as ` (mock/one)`, empty where it had several. */
   readonly inAccount: (model: string) => string
   /** Why it stands still and how it goes on, for the model that launched it. */
   readonly toModel: (stand: Stand, taskID: string) => string
@@ -141,7 +141,7 @@ export const standToModel = (stand: Stand, taskID: string): string => ROWS[stand
 export const standAtItsEnd = (standing: Standing, now: number): string =>
   ROWS[standing.way].atItsEnd(standing, standing.until === undefined ? "" : ` until ${moment(standing.until, now)}`)
 
-/** What stands behind how often and for how long a run has stood so. */
+/** What follows on how often and for how long a run has stood so. */
 export const inAccount = (way: Way, model: string): string => ROWS[way].inAccount(model)
 
 /** What `Go on now` passes over. */

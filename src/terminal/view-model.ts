@@ -2,8 +2,8 @@ import { waitsFor } from "../core/after.ts"
 import { batchName, batchProgress } from "../core/batch.ts"
 import { payer } from "../core/bill.ts"
 import { teamText } from "../core/items.ts"
-import { standAmong } from "../core/standing.ts"
 import { standText } from "../core/standstill.ts"
+import { standAmong } from "../core/still.ts"
 import {
   addUsage,
   agentName,

@@ -2,11 +2,12 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { callTool, eventually, openSession } from "../support/drive.ts"
+import { callsOf } from "../support/calls.ts"
+import { eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
-import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { notifications, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 import { BINARY } from "../support/server-process.ts"
 
@@ -64,8 +65,7 @@ const start = async (events: Events, options: Record<string, unknown>) => {
 }
 beforeEach(() => model.reset())
 
-const tool = (name: string, args: Record<string, unknown>) => callTool(host, model, session, name, args, LONG)
-const list = async () => (await tool("superagents_list", {})).output ?? ""
+const { tool, launch, list, told: news } = callsOf(() => ({ host, model, session }), "big")
 /** How often the far sessions were looked at so far. */
 const looks = () =>
   readFileSync(asked, "utf8")
@@ -80,13 +80,12 @@ const working = async (prompt: string, command: string) => {
     if (sinceUser.some(({ role }) => role === "tool")) return { text: `done: ${prompt}` }
     return { tools: [{ name: "bash", args: { command: `touch '${begun}'; ${command}`, description: "works" } }] }
   })
-  const args = { description: prompt, prompt, agent: "general", place: "big" }
-  const launched = launchedFrom(await tool("superagents_task", args))
+  const launched = await launch(prompt)
   if (!command.includes("rm ")) await eventually(() => existsSync(begun), { ...LONG, message: () => host.logs() })
   return launched
 }
 const told = async (prompt: string) => {
-  const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 90_000)
+  const [{ hidden } = { hidden: "" }] = await news()
   expect(hidden).toContain(`done: ${prompt}`)
   expect(await notifications(host, session)).toHaveLength(1)
   expect(far.folders()).toEqual([])

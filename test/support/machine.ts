@@ -28,7 +28,7 @@ const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, ...options },
   task,
   ownTasks: false,
-  ownParked: () => undefined,
+  ownStill: () => undefined,
   owed: false,
   spent: () => NOTHING_SPENT,
   members: () => [],

@@ -219,37 +219,37 @@ describe("what the host says of a limit that seemed to be passed", () => {
 
 describe("time that does not count", () => {
   const since = NOW - 800
-  const ownParked = (parked: number | undefined) => ({ ownTasks: true, ownParked: () => parked })
+  const ownStill = (parked: number | undefined) => ({ ownTasks: true, ownStill: () => parked })
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
 
   test("is that in which all it waits for is parked, from then on, or from its own last sign", () => {
-    const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: ownParked(since) }).takes({ type: "spent" })
+    const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: ownStill(since) }).takes({ type: "spent" })
     expect(still.commands).toEqual([{ do: "record", event: { type: "still", generation: 0, at: since }, write: true }])
-    const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: ownParked(since) }).takes(tick())
+    const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: ownStill(since) }).takes(tick())
     expect(recorded(later)?.event).toMatchObject({ type: "still", at: NOW - 300 })
-    const ahead = working({ idle: true }, { world: ownParked(NOW + 50) }).takes({ type: "spent" })
+    const ahead = working({ idle: true }, { world: ownStill(NOW + 50) }).takes({ type: "spent" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
   test("is only that of a run that rests, or leads", () => {
-    expect(working({ idle: false }, { world: ownParked(since) }).takes({ type: "spent" }).does).toEqual([])
-    const leading = at("leading", { world: ownParked(since) }).takes({ type: "spent" })
+    expect(working({ idle: false }, { world: ownStill(since) }).takes({ type: "spent" }).does).toEqual([])
+    const leading = at("leading", { world: ownStill(since) }).takes({ type: "spent" })
     expect(recorded(leading)?.event).toMatchObject({ type: "still" })
   })
 
   test("ends when one of them goes on, or it does itself", () => {
     const scene = { task: { run: { stillSince: since } } }
-    const goesOn = working({ idle: true }, { ...scene, world: ownParked(undefined) }).takes({ type: "spent" })
+    const goesOn = working({ idle: true }, { ...scene, world: ownStill(undefined) }).takes({ type: "spent" })
     expect(goesOn.commands).toEqual([
       { do: "record", event: { type: "counting", generation: 0, at: NOW }, write: true },
     ])
-    const itself = working({ idle: false }, { ...scene, world: ownParked(since) }).takes({ type: "spent" })
+    const itself = working({ idle: false }, { ...scene, world: ownStill(since) }).takes({ type: "spent" })
     expect(recorded(itself)?.event).toMatchObject({ type: "counting", at: NOW })
-    expect(working({ idle: true }, { ...scene, world: ownParked(since) }).takes({ type: "spent" }).does).toEqual([])
+    expect(working({ idle: true }, { ...scene, world: ownStill(since) }).takes({ type: "spent" }).does).toEqual([])
   })
 
   test("is out of its limits at once", () => {
-    const scene = { task: lasting(500), options: { lastWord: 0 }, world: ownParked(since) }
+    const scene = { task: lasting(500), options: { lastWord: 0 }, world: ownStill(since) }
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spent" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spent" }).stage).toBe("leaving")
@@ -261,7 +261,7 @@ describe("time that does not count", () => {
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spent" })
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: ownParked(NOW) })
+    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: ownStill(NOW) })
     expect(begins.takes({ type: "spent" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
     const on = at("parked", { task: { run: { parked } }, run: { lastWord, goesOn: true } }).takes({ type: "admitted" })

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest"
 import { accountOf } from "../../src/core/account.ts"
-import { allStillSince, standAmong } from "../../src/core/standing.ts"
 import {
   countWays,
   mayGoOnBefore,
@@ -15,6 +14,7 @@ import {
   whateverOf,
   whenOf,
 } from "../../src/core/standstill.ts"
+import { allStillSince, standAmong } from "../../src/core/still.ts"
 import { elapsed, standsStill, type Task } from "../../src/core/task.ts"
 import { transition } from "../../src/core/transition.ts"
 import { rowOf } from "../../src/terminal/view-model.ts"

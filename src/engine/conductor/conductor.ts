@@ -1,6 +1,6 @@
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
-import { allStillSince } from "../../core/standing.ts"
+import { allStillSince } from "../../core/still.ts"
 import { billedTokens, type Ending, elapsed, isActive, isPart, isUnattended, type Task } from "../../core/task.ts"
 import { stopsTime } from "../../core/transition.ts"
 import { answerText } from "../../core/verdict.ts"
@@ -135,7 +135,7 @@ export class Conductor {
       messageID: host.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
-      ownParked: () => allStillSince(store.ofParent(task.sessionID)),
+      ownStill: () => allStillSince(store.ofParent(task.sessionID)),
       owed: this.#ports.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => membersOf(this.#parts.store, task),

@@ -34,7 +34,7 @@ export class Keepers {
     return WAYS.some((way) => this.#all[way].holds(task))
   }
 
-  /** How a run that stands still is gone on with after a restart; undefined where it does not, or ends with its process. */
+  /** What has a run go on after a restart that stood still; undefined where it did not, or ended with its process. */
   afterRestart(run: Standstills): (() => void) | undefined {
     const stand = standOf(run)
     return stand && this.#afterRestart(run, stand.way)

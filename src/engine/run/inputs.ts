@@ -23,7 +23,7 @@ export type World = {
   /** Tasks that it launched are at work, or one's end is still to be told. */
   readonly ownTasks: boolean
   /** Since when all of those at work stand still, in ms; undefined where one is not, or none is at work. */
-  readonly ownParked: () => number | undefined
+  readonly ownStill: () => number | undefined
   /** Something is still to be told to its session. */
   readonly owed: boolean
   /** What has been spent by now, for the limits that several share. */

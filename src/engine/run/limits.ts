@@ -70,7 +70,7 @@ export const spent: Handler<"spent"> = (given, _input, world) =>
 function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: World) => Step): Step {
   const { task, now } = world
   const { stillSince, generation } = task.run
-  const since = given.idle || given.stage === "leading" ? world.ownParked() : undefined
+  const since = given.idle || given.stage === "leading" ? world.ownStill() : undefined
   if ((since === undefined) === (stillSince === undefined)) return next(given, world)
   const type = since === undefined ? "counting" : "still"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))

@@ -1,8 +1,8 @@
 import { waitsFor } from "../../core/after.ts"
 import { countItems, type ItemCounts } from "../../core/items.ts"
 import { placeInQueue } from "../../core/limits.ts"
-import { standAmong } from "../../core/standing.ts"
 import { type Stand, standText } from "../../core/standstill.ts"
+import { standAmong } from "../../core/still.ts"
 import {
   type Ask,
   addFigures,

@@ -16,8 +16,8 @@ export type EarPorts = {
 }
 
 /**
- * Hears of a host's server when something happens there that is worth a look. All of it are hints: where none comes, be
- * it that nothing can be heard, who polls finds out the same. Nothing wakes anybody while nothing happens.
+ * Hears of a host's server when something happens there that is worth a look. What it hears are hints: where none comes,
+ * say since nothing can be heard, polling finds out the same. Nothing wakes anybody while nothing happens.
  */
 export class Ear {
   readonly #ports: EarPorts

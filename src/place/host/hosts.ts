@@ -62,7 +62,7 @@ export class Hosts {
   /** Puts away what a task has left there that nobody knows any more. */
   putAway: (stub: Stub) => Promise<unknown> = async () => {}
   readonly #owed = new Set<Stub>()
-  /** Hosts of whose loss the user was told: so he is of their return. */
+  /** Hosts whose loss the user was told of: they are told of its return, too. */
   readonly #toldLost = new Set<string>()
   readonly #signs: ScreenSigns
   #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
