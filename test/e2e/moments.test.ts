@@ -9,6 +9,7 @@ import type { Host } from "../support/host.ts"
 import { fates } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
+import { isRunning } from "../support/process-id.ts"
 
 /** The host dies at named moments of the plugin's own work; what is left must be one end, told once. */
 
@@ -33,15 +34,6 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-const lives = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** A parent hands a job over, the host dies at this moment and comes back: what became of the job. */
 async function lifeThatDies(moment: Moment) {
   const orders = join(folder, "orders")
@@ -59,7 +51,7 @@ async function lifeThatDies(moment: Moment) {
   writeFileSync(orders, JSON.stringify(moment))
   const session = await openSession(host)
   await say(host, session, "hand it over").catch(() => {})
-  await eventually(() => !lives(pid), { timeout: 90_000, message: () => `the host dies ${host?.logs()}` })
+  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `the host dies ${host?.logs()}` })
   await host.restart()
   const children = await unwrap(host.client.session.children({ sessionID: session }))
   const ids = children.map(

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { isActive } from "../../src/core/task.ts"
 import { renderResume } from "../../src/tools/render-launch.ts"
 import { eventually } from "../support/eventually.ts"
+import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Checks are real commands; the host they run beside is the fake one. */
@@ -337,24 +338,15 @@ test("hangs, or cannot be started", async () => {
   expect(gone.outcome?.reason?.text).toContain("it could not be started")
 })
 
-function isGone(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return false
-  } catch {
-    return true
-  }
-}
-
 test("is stopped at the plugin's end, and another start tells that it had not passed", async () => {
   const rig = rigIn({ checkTimeout: 0 })
   const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
   const pid = await eventually(async () => {
     await rig.clock.advance(50)
-    return Number(readFileSync(join(folder, "pid"), "utf8"))
+    return pidIn(join(folder, "pid"))
   })
   rig.manager.stop()
-  await eventually(() => isGone(pid))
+  await eventually(() => !isRunning(pid))
   rig.restart()
   rig.host.folderOf = () => folder
   await rig.manager.recover()
@@ -366,11 +358,11 @@ test("is stopped with its run, and counts as life while it runs", async () => {
   const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
   const pid = await eventually(async () => {
     await rig.clock.advance(50)
-    return Number(readFileSync(join(folder, "pid"), "utf8"))
+    return pidIn(join(folder, "pid"))
   })
   await rig.clock.advance(5000)
   expect(rig.task(id).status).toBe("running")
   await rig.manager.cancel({ type: "all" }, rig.caller)
-  await eventually(() => isGone(pid))
+  await eventually(() => !isRunning(pid))
   expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "cancelled" } } })
 })

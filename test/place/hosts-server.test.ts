@@ -7,6 +7,7 @@ import { pathToFileURL } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { Server } from "../../src/place/host/relay/server.ts"
 import { eventually } from "../support/eventually.ts"
+import { killIfRunning, pidsOf } from "../support/process-id.ts"
 
 /** OpenCode's server on another machine, as the relay there starts it: its binary is a script that takes its time. */
 
@@ -38,18 +39,12 @@ setInterval(function () {
 })
 afterEach(() => {
   Object.assign(process.env, before)
-  for (const pid of starts()) {
-    try {
-      process.kill(pid, "SIGKILL")
-    } catch {
-      // It has ended.
-    }
-  }
+  for (const pid of starts()) killIfRunning(pid)
   rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
 })
 
 const starts = (): readonly number[] =>
-  existsSync(join(folder, "starts")) ? readFileSync(join(folder, "starts"), "utf8").trim().split("\n").map(Number) : []
+  existsSync(join(folder, "starts")) ? pidsOf(readFileSync(join(folder, "starts"), "utf8")) : []
 const ready = () => writeFileSync(join(folder, "ready"), "")
 
 test("is taken by the next who comes where the one who began it is gone, and is not started twice", async () => {

@@ -1,9 +1,10 @@
 import { spawnSync } from "node:child_process"
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { Server } from "../../src/place/host/relay/server.ts"
+import { killIfRunning, pidIn } from "../support/process-id.ts"
 
 /** OpenCode's server on a host, played by a script: it takes its time, and relays die while it starts. */
 
@@ -20,13 +21,11 @@ afterEach(() => {
   for (const name of ["XDG_STATE_HOME", "SUPERAGENTS_BINARY"])
     if (before[name] === undefined) delete process.env[name]
     else process.env[name] = before[name]
-  const pid = pidOf()
-  if (pid) process.kill(pid, "SIGKILL")
+  killIfRunning(pidOf())
   rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
 })
 
-const pidOf = (): number | undefined =>
-  existsSync(join(state, "pid")) ? Number(readFileSync(join(state, "pid"), "utf8")) || undefined : undefined
+const pidOf = () => pidIn(join(state, "pid"))
 
 const isAlive = (pid: number | undefined) => pid !== undefined && existsSync(`/proc/${pid}`)
 

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
@@ -6,6 +6,7 @@ import { CallError } from "../../src/core/errors.ts"
 import type { EnterRequest, MergeResult, Place, PutAway, Ready, Swept } from "../../src/place/place.ts"
 import { type Entered, welcome } from "../../src/place/worktree/welcome.ts"
 import { eventually } from "../support/eventually.ts"
+import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
 /** What is done with places, as the manager asks for it; git itself has tests of its own. */
@@ -185,23 +186,16 @@ describe("a task in a worktree", () => {
     const folder = mkdtempSync(join(tmpdir(), "check-"))
     rig.host.move = async () => {}
     rig.host.folderOf = () => folder
-    const pid = () => Number(readFileSync(join(folder, "pid"), "utf8"))
-    const runs = (id: number) => {
-      try {
-        return process.kill(id, 0)
-      } catch {
-        return false
-      }
-    }
+    const runs = () => isRunning(pidIn(join(folder, "pid")))
     let ran: boolean | undefined
     places.onPutAway = async () => {
-      ran = runs(pid())
+      ran = runs()
       return CHANGED
     }
     const { id } = await rig.launch({ ...IN_WORKTREE, check: "echo $$ > pid; exec sleep 60" })
     await eventually(async () => {
       await rig.clock.advance(50)
-      return runs(pid())
+      return runs()
     })
     await rig.manager.cancel({ type: "all" }, rig.caller)
     expect([rig.task(id).status, ran]).toEqual(["cancelled", false])

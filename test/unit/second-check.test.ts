@@ -1,9 +1,10 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Place } from "../../src/place/place.ts"
 import { eventually } from "../support/eventually.ts"
+import { isRunning, killIfRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
 /** A task that has completed, and whose check runs once more since its parent's files have changed meanwhile. */
@@ -32,14 +33,8 @@ const folder = (taskID: string) => join(root, taskID)
 const checkOf = (name: string) => PASSES_ONCE.replaceAll("$0", join(root, name))
 const MERGES = { place: "worktree", merge: true } as const
 
-const pid = () => Number(readFileSync(join(root, "second"), "utf8"))
-const lives = () => {
-  try {
-    return process.kill(pid(), 0)
-  } catch {
-    return false
-  }
-}
+const pid = () => pidIn(join(root, "second"))
+const lives = () => isRunning(pid())
 const comes = (state: () => boolean) =>
   eventually(async () => {
     await rig.clock.advance(50)
@@ -49,7 +44,7 @@ const comes = (state: () => boolean) =>
 /** One whose second check runs. */
 async function merging() {
   const task = await rig.launch({ ...MERGES, check: checkOf("a") })
-  await comes(() => existsSync(join(root, "second")) && lives())
+  await comes(lives)
   return task
 }
 
@@ -64,7 +59,7 @@ beforeEach(() => {
 })
 
 afterEach(() => {
-  if (existsSync(join(root, "second")) && lives()) process.kill(pid(), "SIGKILL")
+  killIfRunning(pid())
   rmSync(root, { recursive: true, force: true })
 })
 

@@ -1,0 +1,48 @@
+import { spawnSync } from "node:child_process"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import type { Machine } from "../../src/place/host/hosts.ts"
+import { runJob } from "../../src/place/host/jobs.ts"
+import { eventually } from "../support/eventually.ts"
+import { pidIn } from "../support/process-id.ts"
+
+/** A job on a host, with this machine's shell for the host; what it would kill is written down instead. */
+
+let root: string
+let folder: string
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "superagents-jobs-"))
+  folder = join(root, "work")
+  mkdirSync(folder)
+})
+afterEach(() => rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 }))
+
+const kills = () => (existsSync(join(root, "kills")) ? readFileSync(join(root, "kills"), "utf8") : "")
+const machine = {
+  run: async (line: string) => {
+    const noted = `kill() { echo "$*" >>'${root}/kills'; }\n${line}`
+    return { out: spawnSync("sh", ["-c", noted]).stdout, errors: "", code: 0 }
+  },
+} as unknown as Machine
+
+/** Runs a command that works until its folder is gone, and stops it once it has begun. */
+async function stopped(begin: string): Promise<void> {
+  const stop = new AbortController()
+  const command = `${begin}; touch ready; while [ -e ready ]; do sleep 0.02; done`
+  const ends = runJob(machine, { taskID: "bg_1", command, folder, timeLimit: 0, signal: stop.signal })
+  await eventually(() => existsSync(join(folder, "ready")))
+  stop.abort()
+  expect(await ends).toMatchObject({ why: "stopped" })
+}
+
+test("that is stopped goes with its group", async () => {
+  await stopped(`cp '${folder}.job/pid' pid`)
+  expect(kills()).toContain(`-- -${pidIn(join(folder, "pid"))}\n`)
+})
+
+test.each(["", "0", "1", "-1", "1 2"])("whose number somebody has made %j kills nothing", async (number) => {
+  await stopped(`printf '%s\\n' '${number}' >'${folder}.job/pid'`)
+  expect(kills()).toBe("")
+})

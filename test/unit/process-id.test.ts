@@ -1,0 +1,36 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { isRunning, killIfRunning, pidIn, pidsOf } from "../support/process-id.ts"
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-pid-"))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+test("a file that is there and not yet written names no process, least of all one's own group", () => {
+  const file = join(folder, "pid")
+  expect(pidIn(file)).toBeUndefined()
+  for (const text of ["", "\n", "0\n", "-1\n", "1x"]) {
+    writeFileSync(file, text)
+    expect(pidIn(file)).toBeUndefined()
+  }
+  writeFileSync(file, "4711\n")
+  expect(pidIn(file)).toBe(4711)
+  expect(pidsOf("12\n\n0\n13\n")).toEqual([12, 13])
+})
+
+test("nothing is sent to no process, to 0 and to all", async () => {
+  expect([undefined, 0, -1].map(isRunning)).toEqual([false, false, false])
+  for (const nobody of [undefined, 0, -1]) killIfRunning(nobody)
+  const child = spawn("sleep", ["600"])
+  expect(isRunning(child.pid)).toBe(true)
+  killIfRunning(child.pid)
+  await once(child, "exit")
+  expect(isRunning(child.pid)).toBe(false)
+  killIfRunning(child.pid)
+})
