@@ -57,6 +57,8 @@ type Rule = {
   readonly passed: "at" | "above"
   /** Time alone uses it up. */
   readonly byClock: boolean
+  /** It is the wall's time that does: it goes on whatever the run does, and a last word has no more of it. */
+  readonly isWalls?: true
   /** What is left of it when the last word comes, 0 for no last word. Absent where there never is one. */
   readonly reserve?: (gauge: Gauge, run: Watched) => number
   readonly text: (gauge: Gauge, run: Watched) => string
@@ -80,6 +82,7 @@ const PURSE_TIME: Rule = {
   gauge: ({ limits: { purse }, now }) => purse && gaugeOf(now - purse.openedAt, purse.until - purse.openedAt),
   passed: "at",
   byClock: true,
+  isWalls: true,
   reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
   text: ({ used, allowed }, { now }) =>
     `Stopped at the end of the board's purse, ${moment(now - used + allowed, now)}.`,
@@ -129,7 +132,7 @@ const CONTACT: Rule = {
 }
 
 /** Those that bind without contact: what is not heard of is not silence, and nobody could say a last word. */
-const AWAY_RULES: readonly Rule[] = [TIME, CONTACT]
+const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
 /** All limits of a run. Where several are passed, the first gives the reason. */
 const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
@@ -153,7 +156,7 @@ export function demandOf(run: Watched): Demand | undefined {
  * tool or waits before a question of its own, is interrupted instead, once.
  */
 function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): Demand | undefined {
-  const other = passed.find(({ reserve }) => !reserve)
+  const other = passed.find(endsLastWord)
   if (other) return { action: "stop", reason: reasonOf(other, run) }
   const { state, againAt, reason } = lastWord
   const isOver = run.now >= lastWordEnds(run, lastWord)
@@ -164,14 +167,16 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   return isOver || !isComing ? { action: "stop", reason: reasonInTheEnd(run, reason) } : undefined
 }
 
+/** No last word is asked for near it, or none has more time than it leaves. */
+const endsLastWord = ({ reserve, isWalls }: Rule): boolean => !reserve || isWalls === true
+
 /** Why a run that was asked for its last word has ended: what it was near then, and what that came to. */
 export const reasonInTheEnd = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
   atItsEnd(reason, limits, spent, { task, progress })
 
 /** When a run that was asked for its last word has had its time for it. */
 function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
-  // The wall's time, which is the purse's, does not stand still.
-  if (task.run.stillSince !== undefined && reason.code !== "purse") return Number.POSITIVE_INFINITY
+  if (task.run.stillSince !== undefined) return Number.POSITIVE_INFINITY
   if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS)
   const { startedAt = at, timeout } = task.run
   const timeEnds = timeout > 0 ? startedAt + timeout + uncounted(task.run) : Number.POSITIVE_INFINITY
@@ -193,8 +198,8 @@ function dueOf(rule: Rule, run: Watched): number | undefined {
   const gauge = rule.byClock ? rule.gauge(run) : undefined
   if (!gauge) return undefined
   const { lastWord, away } = run.progress
-  if (rule.reserve && lastWord && !away) return undefined
   const left = leftOf(gauge)
+  if (lastWord && !away) return endsLastWord(rule) ? run.now + left : undefined
   const near = left - reserveOf(rule, gauge, run)
   return run.now + (near > 0 ? near : left)
 }

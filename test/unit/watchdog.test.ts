@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NOTHING_SPENT } from "../../src/core/spending.ts"
+import { NOTHING_SPENT, type PurseLimit } from "../../src/core/spending.ts"
 import { type LastWord, NO_USAGE, type Progress, type Task, type Usage } from "../../src/core/task.ts"
 import { demandOf, dueAt, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../src/core/watchdog.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
@@ -40,17 +40,38 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 const demand = (given: Given = {}) => demandOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
-test("a last word's time stands still with its task's, but for the purse's: that is the wall's", () => {
-  const task = taskOf({ run: { startedAt: 1000, timeout: 0, stillSince: 1500 } })
-  const endOf = (code: "purse" | "budget") =>
+test("a last word's time stands still with its task's, but not the purse's: that is the wall's", () => {
+  const lastWord = { state: "told", at: 1200, reason: { code: "budget", text: "" } } as LastWord
+  const endOf = (purse?: PurseLimit) =>
     dueAt(
       watched({
-        task,
-        limits: { lastWord: 500 },
-        progress: { lastWord: { state: "told", at: 1200, reason: { code, text: "" } } as LastWord },
+        task: taskOf({ run: { startedAt: 1000, timeout: 0, stillSince: 1500 } }),
+        limits: { lastWord: 500, purse },
+        progress: { lastWord },
       }),
     )
-  expect([endOf("budget"), endOf("purse")]).toEqual([Number.POSITIVE_INFINITY, 1700])
+  expect([endOf(), endOf({ max: 1, openedAt: 0, until: 1700 })]).toEqual([Number.POSITIVE_INFINITY, 1700])
+})
+
+describe("the end of the board's purse", () => {
+  const purse = { max: 1, openedAt: 0, until: 10_000 }
+  const reason = { code: "purse", text: "" } as const
+  const limits = { lastWord: 3000, purse }
+  const stop = { action: "stop", reason: { code: "purse", text: expect.stringMatching(/^Stopped at the end of the/) } }
+
+  // Sleep, and standing still, move what a last word has.
+  test.each(["told", "speaking", "spoke"] as const)("stops a last word whose time was moved past it (%s)", (state) => {
+    const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
+    expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
+    expect(dueAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
+    expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
+  })
+
+  test("stops a run also without contact", () => {
+    const progress = { away: { host: "big", since: 5000, most: 0 } }
+    expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
+    expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
+  })
 })
 
 describe("a run is stopped", () => {
