@@ -130,6 +130,19 @@ export function promptContract(driver: Driver): void {
       expect(answers).toEqual([first.messageID, second.messageID])
     })
 
+    test("that comes just before its busy session is stopped is stored, and begins no turn", async () => {
+      driver.world.onPrompt("LONG", { hang: true, text: "so far" })
+      const sessionID = await driver.child()
+      await driver.send(sessionID, "LONG")
+      await driver.heard(sessionID, "text-delta")
+      const { messageID } = await driver.send(sessionID, "just before")
+      await driver.host.abort(sessionID)
+      await driver.world.pause()
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      const since = await driver.host.messagesSince(sessionID, messageID)
+      expect(since.map(({ role }) => role)).toEqual(["user"])
+    })
+
     test("comes last, and is answered, although its id is of an earlier time", async () => {
       const sessionID = await driver.child()
       const first = await driver.send(sessionID, "the first")

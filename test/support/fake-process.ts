@@ -115,10 +115,11 @@ export class FakeProcess {
   }
 
   abortByUser(sessionID: string): void {
+    // What was accepted comes before the stop: it is stored, and goes with the turn.
+    for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
     const turn = this.#turns.get(sessionID)
     this.#turns.delete(sessionID)
     if (turn) return turn.abort()
-    for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
     const session = this.database.sessions.get(sessionID)
     this.#beginning.get(sessionID)?.()
     const begins = this.working.delete(sessionID)
