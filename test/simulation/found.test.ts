@@ -609,3 +609,12 @@ test("the last of a batch is cancelled while news of another are on their way: w
   expect(rig.notices()).toHaveLength(3)
   expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
+
+test("an agent launches in the process that it works in: a task of its own is no other process's", async () => {
+  const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
+  const { other } = world
+  const { sessionID } = await other.launch({ prompt: "DO launching" })
+  await world.clock.advance(1000)
+  const own = other.manager.list(sessionID).map(({ task }) => other.manager.overview.isForeign(task.id))
+  expect(own).toEqual([false])
+})

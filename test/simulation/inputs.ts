@@ -359,12 +359,12 @@ const PROCESSES: readonly Input[] = [
   {
     name: "another process looks",
     weight: 1,
-    give: (world) => world.track("the other's look", world.other.manager.ready(world.parent)),
+    give: (world) => world.track("the other's look", world.other.manager.ready(world.parent), world.other),
   },
   {
     name: "another process looks at the clock",
     weight: 1,
-    give: (world) => world.track("the other's tick", world.other.manager.tick()),
+    give: (world) => world.track("the other's tick", world.other.manager.tick(), world.other),
   },
   { name: "another process dies and comes back", weight: 1, give: (world) => world.restartOther() },
 ]

@@ -18,7 +18,7 @@ export async function rest(world: World): Promise<void> {
     answerUsers(world)
     await world.clock.advance(MINUTE / 10)
   }
-  for (const { manager } of [world.other, world.rig]) world.track("be ready", manager.ready(world.parent))
+  for (const rig of [world.other, world.rig]) world.track("be ready", rig.manager.ready(world.parent), rig)
   await world.clock.advance(10 * MINUTE)
   // What another machine had parked goes on when its lease is over.
   if (world.circumstances.strangers && world.tasks.some(isActive)) await world.clock.advance(10 * MINUTE)

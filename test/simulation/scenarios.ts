@@ -266,7 +266,7 @@ function takeBack(world: World): void {
 }
 
 function launchThere(world: World): void {
-  world.track("the other's launch", world.other.launch({ prompt: "DO slow" }, world.parent))
+  world.track("the other's launch", world.other.launch({ prompt: "DO slow" }, world.parent), world.other)
 }
 
 function look(world: World): void {
@@ -280,5 +280,5 @@ function stopLaunch(world: World): void {
     if (type === "created") stop.abort()
     return undefined
   }
-  void world.launch({ prompt: "DO slow" }, world.parent, stop.signal).catch(() => {})
+  void world.launch({ prompt: "DO slow" }, world.parent, { abort: stop.signal }).catch(() => {})
 }

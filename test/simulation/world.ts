@@ -53,7 +53,7 @@ export class World {
   /** What the story last said of each task. */
   readonly #shown = new Map<string, string>()
   /** Calls of the tools that have not come back. */
-  readonly #open = new Map<object, string>()
+  readonly #open = new Map<object, { readonly what: string; readonly rig: Rig }>()
   /** How often something was launched. */
   launches = 0
   #words = 0
@@ -82,7 +82,7 @@ export class World {
       rig.script(({ sessionID }) => (this.isParent(sessionID) ? undefined : this.provider.refusal))
       this.#arm(rig)
     }
-    this.track("look back", this.other.manager.recover())
+    this.track("look back", this.other.manager.recover(), this.other)
   }
 
   get clock() {
@@ -124,26 +124,30 @@ export class World {
     return this.host.database.sessions.has(sessionID)
   }
 
-  /** Launches a task; what is refused is refused in words. */
-  launch(request: Partial<LaunchRequest>, sessionID = this.parent, abort?: AbortSignal): Promise<unknown> {
+  /** Launches a task; what is refused is refused in words. `rig`: the process in which its parent's turn runs. */
+  launch(
+    request: Partial<LaunchRequest>,
+    sessionID = this.parent,
+    { abort, rig = this.rig }: { readonly abort?: AbortSignal; readonly rig?: Rig } = {},
+  ): Promise<unknown> {
     const name = String.fromCharCode(65 + (this.launches % 26)) + (this.launches++ >= 26 ? this.launches : "")
     this.story.tell(() => `${this.story.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
     this.watch.called(sessionID)
-    const caller = { ...this.rig.callerIn(sessionID), abort }
+    const caller = { ...rig.callerIn(sessionID), abort }
     const whole = { description: name, prompt: "DO quick", agent: "general", fork: false, ...request }
-    const launching = this.manager.launch(whole, caller).then(({ view: { task } }) => {
+    const launching = rig.manager.launch(whole, caller).then(({ view: { task } }) => {
       this.story.name(task.id, name)
       this.story.name(task.sessionID, name)
       this.watch.launched(task)
     })
-    this.track(`launch ${name}`, launching)
+    this.track(`launch ${name}`, launching, rig)
     return launching
   }
 
   /** A call of a tool, which need not come back before the next. */
-  track(what: string, work: Promise<unknown>): void {
+  track(what: string, work: Promise<unknown>, rig = this.rig): void {
     const call = {}
-    this.#open.set(call, what)
+    this.#open.set(call, { what, rig })
     const over = (how: string) => {
       if (this.#open.delete(call)) this.story.tell(() => `      ${what}: ${how}`)
     }
@@ -158,7 +162,12 @@ export class World {
 
   /** The calls of tools that have not come back. */
   get open(): readonly string[] {
-    return [...this.#open.values()]
+    return [...this.#open.values()].map(({ what }) => what)
+  }
+
+  /** A call of a process that dies never comes back. */
+  #forgetCalls(rig: Rig): void {
+    for (const [call, open] of [...this.#open]) if (open.rig === rig) this.#open.delete(call)
   }
 
   /** A word that no other is like. */
@@ -170,7 +179,7 @@ export class World {
   async restart(): Promise<void> {
     this.story.tell(() => "the process dies and comes back")
     this.watch.restarting()
-    this.#open.clear()
+    this.#forgetCalls(this.rig)
     this.rig.restart()
     this.#arm(this.rig)
     const { manager } = this.rig
@@ -184,9 +193,10 @@ export class World {
 
   async restartOther(): Promise<void> {
     this.story.tell(() => "the other process dies and comes back")
+    this.#forgetCalls(this.other)
     this.other.restart()
     this.#arm(this.other)
-    this.track("look back", this.other.manager.recover())
+    this.track("look back", this.other.manager.recover(), this.other)
     await this.rig.settle()
   }
 
@@ -216,7 +226,9 @@ export class World {
     const { host } = rig
     const isFirst = rig === this.rig
     host.asking.add("bash")
-    host.tools.set(TOOL, (sessionID, args, abort) => this.launch(args as Partial<LaunchRequest>, sessionID, abort))
+    host.tools.set(TOOL, (sessionID, args, abort) =>
+      this.launch(args as Partial<LaunchRequest>, sessionID, { abort, rig }),
+    )
     host.contextTokens = CONTEXT_TOKENS
     host.snapshotMs = () => this.circumstances.snapshotMs ?? 0
     host.scripts.push(({ sessionID }) => {
