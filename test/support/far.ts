@@ -12,6 +12,7 @@ import { dirname, join } from "node:path"
 import { eventually } from "./eventually.ts"
 import { prepareHome, removeHome } from "./home.ts"
 import type { ScriptedModel } from "./model.ts"
+import { rollIn } from "./process-id.ts"
 import { BINARY } from "./server-process.ts"
 
 /** How the way to a far machine is: open, refused at once, or accepted and never answered. */
@@ -29,6 +30,7 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
   const way = join(root, "way")
   const pids = join(root, "transports")
   mkdirSync(pids)
+  const roll = rollIn(pids)
   const script = join(root, "transport")
   const variables = Object.entries({ ...folders, ...env, PATH: `${dirname(BINARY)}:${folders.PATH}` })
     .filter(([, value]) => value !== undefined)
@@ -41,7 +43,7 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
       `way=$(cat '${way}')`,
       `[ "$way" = refused ] && { echo "ssh: connect to host big port 22: No route to host" >&2; exit 255; }`,
       `[ "$way" = hangs ] && exec sleep 1000`,
-      `echo $$ >'${pids}'/$$`,
+      roll.line,
       `cd '${folders.HOME}'`,
       `exec env -i ${variables.join(" ")} sh -c "$1"`,
     ].join("\n"),
@@ -50,10 +52,6 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
   const set = (to: Way) => writeFileSync(way, to)
   set("open")
   const alive = (pid: number) => existsSync(`/proc/${pid}`)
-  const transports = () =>
-    readdirSync(pids)
-      .map(Number)
-      .filter((pid) => alive(pid))
   const kill = (pid: number, signal: NodeJS.Signals) => {
     try {
       process.kill(pid, signal)
@@ -74,15 +72,15 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
     env: { ...folders, ...env },
     command: [script],
     set,
-    transports,
+    transports: roll.running,
     serverPid,
     killTransports: (signal: NodeJS.Signals = "SIGKILL") => {
-      for (const pid of transports()) kill(pid, signal)
+      for (const pid of roll.running()) kill(pid, signal)
     },
     /** Cuts the way as dropped packets do: what is there ends, what is new does not get through. */
     cut(how: Way = "refused") {
       set(how)
-      for (const pid of transports()) kill(pid, "SIGKILL")
+      for (const pid of roll.running()) kill(pid, "SIGKILL")
     },
     signalServer(signal: NodeJS.Signals) {
       const pid = serverPid()
@@ -101,7 +99,7 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
     stateFolder: state,
     async stop() {
       set("refused")
-      for (const pid of transports()) kill(pid, "SIGKILL")
+      for (const pid of roll.running()) kill(pid, "SIGKILL")
       const pid = serverPid()
       // Its watcher goes with it.
       if (pid) kill(pid, "SIGKILL")

@@ -1,7 +1,7 @@
 import { execFile, execFileSync, spawn } from "node:child_process"
 import { randomInt } from "node:crypto"
 import { once } from "node:events"
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net"
 import { userInfo } from "node:os"
 import { join } from "node:path"
@@ -10,6 +10,7 @@ import { promisify } from "node:util"
 import { eventually } from "./eventually.ts"
 import type { Far } from "./far.ts"
 import type { ScriptedModel } from "./model.ts"
+import { rollIn } from "./process-id.ts"
 import { reap } from "./reap.ts"
 import { freePort } from "./server-process.ts"
 
@@ -176,11 +177,12 @@ export const startSshd = async (far: Far, model: ScriptedModel) => {
     StrictHostKeyChecking: "yes",
   }
   writeFileSync(at("ssh_config"), `Host big\n${lines(host).join("")}`)
+  const roll = rollIn(at("clients"))
   writeFileSync(
     at("bin", "ssh"),
     [
       "#!/bin/sh",
-      `echo $$ >'${at("clients")}'/$$`,
+      roll.line,
       `line=$(cat '${at("line")}')`,
       `[ "$line" = refused ] && { echo "ssh: connect to host big port 22: Connection refused" >&2; exit 255; }`,
       // A line that only the proxy can play is gone over the proxy.
@@ -190,12 +192,8 @@ export const startSshd = async (far: Far, model: ScriptedModel) => {
   )
   chmodSync(at("bin", "ssh"), 0o755)
   const needsProxy = (to: Line) => to === "hangs" || to === "slow" || !network
-  const clients = () =>
-    readdirSync(at("clients"))
-      .map(Number)
-      .filter((pid) => existsSync(`/proc/${pid}`))
   const kill = (signal: NodeJS.Signals = "SIGKILL") => {
-    for (const pid of clients()) {
+    for (const pid of roll.running()) {
       try {
         process.kill(pid, signal)
       } catch {
@@ -234,7 +232,7 @@ export const startSshd = async (far: Far, model: ScriptedModel) => {
     run,
     set,
     /** The `ssh` processes that there are. */
-    clients,
+    clients: roll.running,
     kill,
     log: () => readFileSync(at("sshd.log"), "utf8"),
     stop,

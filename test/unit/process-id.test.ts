@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { isRunning, killIfRunning, pidIn, pidsOf } from "../support/process-id.ts"
+import { isRunning, killIfRunning, pidIn, pidsOf, rollIn } from "../support/process-id.ts"
 
 let folder: string
 beforeEach(() => {
@@ -33,4 +33,18 @@ test("nothing is sent to no process, to 0 and to all", async () => {
   await once(child, "exit")
   expect(isRunning(child.pid)).toBe(false)
   killIfRunning(child.pid)
+})
+
+test("a command that wrote itself down is found while it runs, and what has its number by then is not", async () => {
+  const { line, running } = rollIn(folder)
+  const child = spawn("sh", ["-c", `${line}; echo; exec sleep 600`])
+  await once(child.stdout, "data")
+  expect(running()).toEqual([child.pid])
+  // An earlier one had the number that this one has now, and one is half written.
+  writeFileSync(join(folder, `${process.pid}`), "1\n")
+  writeFileSync(join(folder, `${process.ppid}`), "")
+  expect(running()).toEqual([child.pid])
+  killIfRunning(child.pid)
+  await once(child, "exit")
+  expect(running()).toEqual([])
 })
