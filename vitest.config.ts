@@ -1,18 +1,7 @@
 import { defineConfig } from "vitest/config"
+import { LONG, SHORT_E2E } from "./test/lengths.ts"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
 import unit, { ALONE } from "./vitest.unit.config.ts"
-
-/**
- * What `npm test` leaves to `npm run test:all`: kill rounds, crash points, races of a hundred, browsers beyond one walk,
- * and what no promise of docs/reliability.md stands on. The rest starts the real OpenCode for each of these promises.
- */
-const LONG = [
-  "test/place/{crash,hostile}.test.ts",
-  "test/e2e/{bench-short,board-*,conversations,guard-rails-{depth,load,options,questions},pictures,place-kill}.test.ts",
-  "test/e2e/{acp,answers,cache,control-tell,fork-{contract,copy,counting,engine},hosts-{events,faults,person,ssh},key-loss,options-sources}.test.ts",
-  "test/e2e/{native-task,other-host,packed,parked,purse,records,results,support,web-{acts,attack,opencode,page*,purse,thief,tui}}.test.ts",
-  "test/e2e/{gate,hosts-container,night-terminal,parked-beside}.test.ts",
-]
 
 /** Generous, since a busy machine is slow: tests wait for states. */
 const realHost = {
@@ -30,7 +19,15 @@ export default defineConfig({
   test: {
     reporters: ["default", new EdgesReporter()],
     projects: [
-      { test: { ...unit.test, name: "unit", maxWorkers: "100%", sequence: { groupOrder: 0 } } },
+      {
+        test: {
+          ...unit.test,
+          name: "unit",
+          exclude: [ALONE, ...LONG],
+          maxWorkers: "100%",
+          sequence: { groupOrder: 0 },
+        },
+      },
       {
         test: {
           ...unit.test,
@@ -47,7 +44,7 @@ export default defineConfig({
         test: {
           name: "place",
           include: ["test/place/**/*.test.ts"],
-          exclude: LONG,
+          exclude: [...LONG],
           testTimeout: 60_000,
           maxWorkers: "100%",
           sequence: { groupOrder: 0 },
@@ -57,12 +54,19 @@ export default defineConfig({
         test: {
           ...realHost,
           name: "e2e",
-          include: ["test/e2e/**/*.test.ts"],
-          exclude: LONG,
+          include: [...SHORT_E2E],
           sequence: { groupOrder: 1 },
         },
       },
-      { test: { ...realHost, name: "long", include: LONG, sequence: { groupOrder: 2 } } },
+      {
+        test: {
+          ...realHost,
+          name: "long",
+          include: ["test/e2e/**/*.test.ts", ...LONG],
+          exclude: [...SHORT_E2E],
+          sequence: { groupOrder: 2 },
+        },
+      },
     ],
     coverage: {
       provider: "v8",

@@ -1,204 +1,29 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
-import {
-  ask,
-  callTool,
-  callTools,
-  eventually,
-  idle,
-  messages,
-  openSession,
-  say,
-  toolParts,
-  unwrap,
-} from "../support/drive.ts"
-import type { Host, HostEvent } from "../support/host.ts"
-import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
-import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
+import { describe, expect, test } from "vitest"
+import { callTool, callTools, openSession } from "../support/drive.ts"
+import { gate, launch, notified } from "../support/plugin.ts"
+import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
-/** A word to an agent at work, on the real host. */
+/** A word to an agent at work; `control-tell-moments` has the other moments. */
 
-/** Turns take long where other tests run beside. */
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
-const PATIENT = { timeout: 120_000 }
+tellScene()
 
-let model: ScriptedModel
-let host: Host
-
-beforeAll(async () => {
-  model = await startModel()
-  host = await startPlugged(
-    model,
-    { maxLaunchesPerMinute: 0, maxConcurrentTasks: 3, maxDepth: 2 },
-    { permission: { "*": "allow", bash: "ask" } },
-  )
-  await ask(host, await openSession(host), "warm up")
-})
-afterAll(async () => {
-  await host?.stop()
-  await model?.close()
-})
-beforeEach(() => model.reset())
-
-const tell = (session: string, id: string, prompt: string, more: object = {}) =>
-  callTool(host, model, session, "superagents_task", { tell: id, prompt, ...more }, PATIENT)
-const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
-const isBusy = async (session: string) => Boolean((await unwrap(host.client.session.status()))[session])
-
-/** One notification, and the answer is the answer to the last thing it was told. */
-const endsWith = async (session: string, id: string, answer: string) => {
-  const found = await notified(host, session, 1, PATIENT.timeout)
-  expect(found).toHaveLength(1)
-  expect(found[0]?.visible).toContain(" finished in ")
-  expect(await outputOf(session, id)).toContain(`\n${answer}\n</task_output>`)
-}
-
-describe("a word reaches a task", () => {
-  test("at work: it reads it at its next step", async () => {
-    const door = gate()
-    model.use(async ({ lastUser, sinceUser }) => {
-      if (lastUser === "T-MORE") return { text: "both done" }
-      if (lastUser !== "T-WORK") return undefined
-      await door.opened
-      return sinceUser.length > 0
-        ? { text: "one done" }
-        : { tools: [{ name: "read", args: { filePath: "README.md" } }] }
-    })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    const { output, status } = await tell(session, id, "T-MORE")
-    expect(status).toBe("completed")
-    expect(output).toContain(id)
-    door.open()
-    await endsWith(session, id, "both done")
-    expect(await isBusy(child)).toBe(false)
-    expect(await outputOf(session, id)).not.toContain("(resumed)")
+test("a word reaches a task at work, which reads it at its next step", async () => {
+  const door = gate()
+  model.use(async ({ lastUser, sinceUser }) => {
+    if (lastUser === "T-MORE") return { text: "both done" }
+    if (lastUser !== "T-WORK") return undefined
+    await door.opened
+    return sinceUser.length > 0 ? { text: "one done" } : { tools: [{ name: "read", args: { filePath: "README.md" } }] }
   })
-
-  test("that streams its last text: it goes on and answers", async () => {
-    const door = gate()
-    model.use(({ lastUser }) => {
-      if (lastUser === "T-MORE") return { text: "that too" }
-      return lastUser === "T-WORK" ? { text: "one two three four", chunks: 4, until: door.opened } : undefined
-    })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    const isSpoken = (event: HostEvent) =>
-      event.type === "message.part.delta" && event.properties.sessionID === child && event.properties.field === "text"
-    await host.events.waitFor(isSpoken, PATIENT)
-    expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    door.open()
-    await endsWith(session, id, "that too")
-  })
-
-  test("that is queued: it stands behind its prompt", async () => {
-    const door = gate()
-    model.use(async ({ lastUser }) => {
-      if (lastUser.startsWith("T-FULL")) await door.opened
-      return lastUser.includes("T-WORK") ? { text: "read both" } : undefined
-    })
-    const session = await openSession(host)
-    await launchAll(
-      host,
-      model,
-      session,
-      [1, 2, 3].map((number) => ({ prompt: `T-FULL-${number}` })),
-      PATIENT,
-    )
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    door.open()
-    const request = await model.waitFor(({ sessionID }) => sessionID === child, PATIENT)
-    expect(request.lastUser).toMatch(/^T-WORK\s+T-MORE$/)
-    await notified(host, session, 4, PATIENT.timeout)
-    expect(model.requests.filter(({ sessionID }) => sessionID === child)).toHaveLength(1)
-  })
-
-  test("that waits for a permission, or an answer of the user's: it reads it when that was given", async () => {
-    const questions = [{ question: "Which?", header: "h", options: [{ label: "this", description: "one" }] }]
-    model.use(({ lastUser, sinceUser, userTexts }) => {
-      if (lastUser === "T-MORE") return { text: "after the answer" }
-      if (sinceUser.length > 0) return undefined
-      if (userTexts[0] === "T-ASKS") return { tools: [{ name: "question", args: { questions } }] }
-      const args = { command: "true", description: "asks" }
-      return lastUser === "T-WORK" ? { tools: [{ name: "bash", args }] } : undefined
-    })
-    const permissions = () => unwrap(host.client.permission.list())
-    const asked = () => unwrap(host.client.question.list())
-    const begin = async (prompt: string, open: () => Promise<readonly { id: string; sessionID: string }[]>) => {
-      const session = await openSession(host)
-      const { id, child } = await launch(host, model, session, { prompt }, PATIENT)
-      const found = await eventually(async () => (await open()).find(({ sessionID }) => sessionID === child), PATIENT)
-      expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-      return { session, id, requestID: found.id }
-    }
-    const [permission, question] = [await begin("T-WORK", permissions), await begin("T-ASKS", asked)]
-    await unwrap(host.client.permission.reply({ requestID: permission.requestID, reply: "once" }))
-    await unwrap(host.client.question.reply({ requestID: question.requestID, answers: [["this"]] }))
-    for (const { session, id } of [permission, question]) await endsWith(session, id, "after the answer")
-  })
-
-  test("that is a fork, that was resumed, or that waits for another", async () => {
-    const door = gate()
-    model.use(async ({ lastUser }) => {
-      if (lastUser === "T-MORE") return { text: "read it" }
-      if (lastUser === "T-FIRST") return { text: "first answer" }
-      if (lastUser.endsWith("T-LAST\n\nT-MORE")) return { text: "read both" }
-      if (lastUser !== "T-WORK") return undefined
-      await door.opened
-      return { text: "not read" }
-    })
-    const session = await openSession(host)
-    const first = await launch(host, model, session, { prompt: "T-FIRST" }, PATIENT)
-    await notified(host, session, 1, PATIENT.timeout)
-    await callTool(host, model, session, "superagents_task", { resume: first.id, prompt: "T-WORK" }, PATIENT)
-    const forked = await launch(host, model, session, { prompt: "T-WORK", fork: true }, PATIENT)
-    const waiting = await launch(host, model, session, { prompt: "T-LAST", after: [forked.id] }, PATIENT)
-    for (const { id } of [first, forked, waiting])
-      expect((await tell(session, id, "T-MORE")).output).toContain(
-        id === waiting.id ? "it reads this behind its prompt" : "at its next step",
-      )
-    door.open()
-    expect(await notified(host, session, 4, PATIENT.timeout)).toHaveLength(4)
-    for (const { id } of [first, forked]) expect(await outputOf(session, id)).toContain("\nread it\n</task_output>")
-    expect(await outputOf(session, first.id)).toContain("Resumed: 1 time")
-    expect(await outputOf(session, waiting.id)).toContain("\nread both\n</task_output>")
-  })
-
-  test("whose provider is tried again", async () => {
-    let tries = 0
-    model.use(({ lastUser }) => {
-      if (lastUser === "T-MORE") return { text: "it works again" }
-      if (lastUser !== "T-WORK") return undefined
-      return tries++ === 0 ? { status: 503 } : { text: "one done", delay: 300 }
-    })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    await eventually(() => tries === 1)
-    expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    await endsWith(session, id, "it works again")
-  })
-
-  test("that waits for its own tasks", async () => {
-    const door = gate()
-    model.use(async ({ lastUser, sinceUser, userTexts }) => {
-      if (lastUser === "T-BELOW") await door.opened
-      if (lastUser === "T-MORE") return { text: "heard while waiting" }
-      if (lastUser.includes("Task Progress:") && userTexts.includes("T-WORK")) return { text: "all is in" }
-      if (lastUser !== "T-WORK") return undefined
-      if (sinceUser.length > 0) return { text: "waiting" }
-      const args = { description: "below", prompt: "T-BELOW", agent: "general" }
-      return { tools: [{ name: "superagents_task", args }] }
-    })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK", agent: "build" }, PATIENT)
-    await model.waitFor(({ lastUser }) => lastUser === "T-BELOW", PATIENT)
-    await eventually(async () => !(await isBusy(child)))
-    expect((await tell(session, id, "T-MORE")).status).toBe("completed")
-    await model.waitFor(({ lastUser }) => lastUser === "T-MORE", PATIENT)
-    door.open()
-    await endsWith(session, id, "all is in")
-  })
+  const session = await openSession(host)
+  const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+  const { output, status } = await tell(session, id, "T-MORE")
+  expect(status).toBe("completed")
+  expect(output).toContain(id)
+  door.open()
+  await endsWith(session, id, "both done")
+  expect(await isBusy(child)).toBe(false)
+  expect(await outputOf(session, id)).not.toContain("(resumed)")
 })
 
 describe("a word is refused", () => {
@@ -241,90 +66,4 @@ describe("a word is refused", () => {
       expect(outcomes[index]?.error, name).toContain(`\`${name}\``)
     }
   })
-})
-
-test("a hundred words in the moment of the end: each is read or an error, none is lost, and no turn runs unwatched", {
-  timeout: 600_000,
-}, async () => {
-  const SESSIONS = 4
-  const ROUNDS = 9
-  /** In one turn, as many as run at once. */
-  const TASKS = [0, 1, 2]
-  const WORDS = SESSIONS * ROUNDS * TASKS.length
-  expect(WORDS).toBeGreaterThanOrEqual(100)
-  const outcomes = { told: 0, late: 0 }
-  const numbers = (first: number) => TASKS.map((index) => first * TASKS.length + index)
-  const resultsSince = (said: ModelRequest["messages"], words: string) =>
-    said.slice(said.findLastIndex(({ role, content }) => role === "user" && JSON.stringify(content).includes(words)))
-  model.use(({ lastUser, sessionID, parentSessionID, userTexts, messages: said }) => {
-    const [, delay] = /^R-WORK \d+ for (\d+)/.exec(lastUser) ?? []
-    if (delay) return { text: "first answer", delay: Number(delay) }
-    if (lastUser.startsWith("R-MORE")) return { text: `answer to ${lastUser}` }
-    // The parent launches some, and says a word to each as soon as it has their ids; news may come in between.
-    const [order, round] =
-      userTexts.flatMap((text) => [/^race (\d+)\./.exec(text) ?? []]).findLast(([all]) => all) ?? []
-    if (!order || !sessionID || parentSessionID) return undefined
-    const results = resultsSince(said, order).filter(({ role }) => role === "tool")
-    const own = numbers(Number(round))
-    if (results.length === 0) {
-      const launches = own.map((number) => {
-        const prompt = `R-WORK ${number} for ${(number * 37) % 300}`
-        return { name: "superagents_task", args: { description: `race ${number}`, prompt, agent: "general" } }
-      })
-      return { tools: launches }
-    }
-    if (results.length > TASKS.length) return { text: "ok" }
-    const ids = results.map(({ content }) => /\bbg_[a-z0-9]{8}\b/.exec(JSON.stringify(content))?.[0])
-    const words = own.map((number, at) => ({
-      name: "superagents_task",
-      args: { tell: ids[at], prompt: `R-MORE ${number}.` },
-    }))
-    return { tools: words, delay: (Number(round) * 197) % 2400 }
-  })
-  const runIn = async (first: number) => {
-    const session = await openSession(host)
-    for (let round = 0; round < ROUNDS; round++) {
-      await say(host, session, `race ${first + round}.`, PATIENT)
-      await notified(host, session, (round + 1) * TASKS.length, PATIENT.timeout)
-      // The words may come after the last end.
-      const word = `R-MORE ${numbers(first + round).at(-1)}.`
-      const isSaid = (event: HostEvent) =>
-        event.type === "message.part.updated" &&
-        event.properties.part.type === "tool" &&
-        ["completed", "error"].includes(event.properties.part.state.status) &&
-        event.properties.part.state.input.prompt === word
-      await host.events.waitFor(isSaid, PATIENT)
-      await idle(host, session)
-    }
-    const calls = (await toolParts(host, session)).filter(
-      ({ state }) => "prompt" in state.input && "tell" in state.input,
-    )
-    expect(calls).toHaveLength(ROUNDS * TASKS.length)
-    for (const { state } of calls) {
-      const word = String(state.input.prompt)
-      const read = model.requests.filter(({ lastUser }) => lastUser === word)
-      const [number] = /\d+/.exec(word) ?? []
-      const work = new RegExp(`^R-WORK ${number} for `)
-      // A word that came before the first step is read with the prompt.
-      const child = model.requests.find(({ userTexts }) => userTexts.some((text) => work.test(text)))?.sessionID
-      const said = await messages(host, String(child))
-      const texts = said.at(-1)?.parts.flatMap((part) => (part.type === "text" ? part.text : []))
-      if (state.status === "error") {
-        outcomes.late++
-        expect(state.error).toContain("resume")
-        expect(read, `${word} ${state.error}`).toHaveLength(0)
-        expect(texts).toEqual(["first answer"])
-      } else {
-        outcomes.told++
-        expect(read.length, `${word} was read`).toBeGreaterThan(0)
-        expect(texts).toEqual([`answer to ${word}`])
-      }
-      expect(await isBusy(String(child))).toBe(false)
-    }
-    expect(await notifications(host, session)).toHaveLength(ROUNDS * TASKS.length)
-  }
-  await Promise.all(Array.from({ length: SESSIONS }, (_, index) => runIn(index * ROUNDS)))
-  console.log("words in the moment of the end:", JSON.stringify(outcomes))
-  expect(outcomes.told).toBeGreaterThan(3)
-  expect(outcomes.late).toBeGreaterThan(3)
 })

@@ -79,31 +79,3 @@ describe("after SIGKILL and a restart", () => {
     expect((await messages(host, session)).filter(({ info }) => info.role === "user").length).toBe(2)
   })
 })
-
-describe("random kills", () => {
-  const ENDS = ["completed", "error"]
-  const rounds = Number(process.env.SUPERAGENTS_KILL_ROUNDS ?? 3)
-  test(`${rounds} rounds of five tasks: one end and one notification each`, {
-    timeout: 60_000 + rounds * 60_000,
-  }, async () => {
-    const remove = model.use((request) => {
-      const wait = /^RANDOM (\d+)/.exec(request.lastUser)?.[1]
-      return wait === undefined ? undefined : { text: "done", delay: Number(wait) }
-    })
-    const tally = new Map<string, number>()
-    for (let round = 0; round < rounds; round++) {
-      const { session, ids } = await launchMany(host, model, 5, (index) => `RANDOM ${index * 150}`)
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000))
-      await host.kill("SIGKILL")
-      await host.restart()
-      for (const { status, notifications } of await fates(host, model, session, ids)) {
-        tally.set(status, (tally.get(status) ?? 0) + 1)
-        expect(ENDS).toContain(status)
-        expect(notifications, host.logs()).toBe(1)
-      }
-      const isWorthALine = (round + 1) % 25 === 0 || round + 1 === rounds
-      if (isWorthALine) console.log(`kill rounds: ${round + 1}, tasks by status:`, Object.fromEntries(tally))
-    }
-    remove()
-  })
-})

@@ -2,8 +2,6 @@ import { beforeAll, expect, test } from "vitest"
 import type { Host } from "../../src/core/ports.ts"
 import { type Crossing, cross, kindOf, lingerOf, type Survey, survey } from "./crossings.ts"
 
-/** All of them where there is time for it; at a desk one of so many, each kind at most once. */
-const SHARE = Number(process.env.CROSSINGS ?? (process.env.CI ? 1 : 16))
 const TIMEOUT_MS = 600_000
 
 type Awaited = {
@@ -38,8 +36,10 @@ const METHODS: Readonly<Record<Awaited, string>> = {
   recordsOf: "recordsOf",
 }
 
-/** Two files of tests share the crossings, by the calls at which they are. */
-export function crossingTests(part: 0 | 1): void {
+/** What a file of tests takes of the crossings: those at every second call, or at each; of so many kinds one. */
+type Share = { readonly calls: "even" | "odd" | "each"; readonly oneOf: number }
+
+export function crossingTests({ calls, oneOf }: Share): void {
   let surveyed: Survey
   beforeAll(async () => {
     surveyed = await survey()
@@ -53,24 +53,26 @@ export function crossingTests(part: 0 | 1): void {
   test("at every call under way, whatever can come: no promise is broken", { timeout: TIMEOUT_MS }, async () => {
     const { crossings } = surveyed
     const sites = [...new Set(crossings.map(({ site }) => site))]
-    const mine = crossings.filter(({ site }) => sites.indexOf(site) % 2 === part)
+    const mine = crossings.filter(
+      ({ site }) => calls === "each" || sites.indexOf(site) % 2 === (calls === "even" ? 0 : 1),
+    )
     const kinds = new Map<string, Crossing[]>()
     for (const crossing of mine) kinds.set(kindOf(crossing), [...(kinds.get(kindOf(crossing)) ?? []), crossing])
     const untaken: string[] = []
     for (const [index, [kind, all]] of [...kinds].entries()) {
-      if (index % SHARE !== 0) continue
-      if (!(await takenOf(all, index))) untaken.push(kind)
+      if (index % oneOf !== 0) continue
+      if (!(await takenOf(all, index, oneOf > 1))) untaken.push(kind)
     }
     expect(untaken).toEqual([])
   })
 }
 
-/** Lives these crossings of one kind; whether one of them was taken. At a desk the first that is taken is enough. */
-async function takenOf(crossings: readonly Crossing[], index: number): Promise<boolean> {
+/** Lives these crossings of one kind, or as many as it takes until one is taken; whether one was. */
+async function takenOf(crossings: readonly Crossing[], index: number, oneIsEnough: boolean): Promise<boolean> {
   let isTaken = false
   for (const [at, crossing] of crossings.entries()) {
     isTaken = (await cross(crossing, lingerOf(index + at))) || isTaken
-    if (isTaken && SHARE > 1) break
+    if (isTaken && oneIsEnough) break
   }
   return isTaken
 }

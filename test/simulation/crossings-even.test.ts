@@ -1,3 +1,3 @@
 import { crossingTests } from "./cross.ts"
 
-crossingTests(0)
+crossingTests({ calls: "even", oneOf: 1 })

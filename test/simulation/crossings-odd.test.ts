@@ -1,3 +1,3 @@
 import { crossingTests } from "./cross.ts"
 
-crossingTests(1)
+crossingTests({ calls: "odd", oneOf: 1 })

@@ -1,4 +1,3 @@
-import { checksTests, mapsTests } from "./many.ts"
+import { livesTest, OTHERS } from "./many.ts"
 
-mapsTests()
-checksTests()
+livesTest("maps", { from: 0, to: OTHERS })

@@ -1,0 +1,120 @@
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { expect, test } from "vitest"
+import { eventually } from "../support/drive.ts"
+import {
+  far,
+  going,
+  host,
+  hostsScene,
+  LONG,
+  list,
+  model,
+  nothingLeft,
+  output,
+  session,
+  toastsOfHost,
+  told,
+  tool,
+  working,
+} from "../support/hosts-scene.ts"
+import { notifications } from "../support/plugin.ts"
+
+/** Losses of contact, cancels and clears without it, restarts here, a server that dies there. */
+
+hostsScene()
+
+test("one toast tells of a loss, however many tasks are there, and each loss has its own", async () => {
+  await working("FIRST", "sleep 600")
+  await working("SECOND", "sleep 600")
+  const toasts = toastsOfHost()
+  const expected: string[] = []
+  for (let nth = 0; nth < 2; nth++) {
+    far.cut()
+    expected.push("big: no contact", "big: contact again")
+    await eventually(async () => ((await list()).match(/no contact with big/g) ?? []).length === 2, LONG)
+    far.set("open")
+    await eventually(async () => !(await list()).includes("no contact"), LONG)
+  }
+  await eventually(() => toasts().length >= expected.length, LONG)
+  await tool("superagents_clear", {})
+  await eventually(async () => far.folders().length === 0, LONG)
+  expect(toasts()).toEqual(expected)
+}, 240_000)
+
+test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
+  const { wait, go } = going("RESTART")
+  const { id } = await working("RESTART", `${wait}; echo made > made.txt`)
+  await host.kill("SIGKILL")
+  await host.restart()
+  go()
+  const toasts = toastsOfHost()
+  await eventually(async () => (await list()).includes(id), LONG)
+  const [{ hidden } = { hidden: "" }, ...more] = await told()
+  expect(hidden).toContain("done: RESTART")
+  expect(more).toEqual([])
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+  expect(model.requests.filter(({ firstUser }) => firstUser.startsWith("RESTART"))).toHaveLength(2)
+  // Nothing was lost.
+  expect(toasts()).toEqual([])
+}, 180_000)
+
+test("what is cancelled without contact is stopped when the host answers, and what it changed is fetched", async () => {
+  const { id } = await working("CANCEL", "echo made > made.txt; sleep 600")
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  const cancelled = await tool("superagents_cancel", { task_id: id })
+  expect(cancelled.output).toContain(id)
+  expect(await output(id)).toContain("It is stopped on big as soon as big answers.")
+  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers.")
+  expect(far.folders()).toContain(id)
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, LONG)
+  await eventually(async () => (await output(id)).includes("made.txt"), LONG)
+  expect(await output(id)).not.toContain("still on big")
+  nothingLeft()
+}, 180_000)
+
+test("what is cancelled without contact is stopped when the host answers, also by the next OpenCode", async () => {
+  const pid = join(far.root, "cancelled.pid")
+  const { id } = await working("STOPPED", `echo made > made.txt; echo $$ > '${pid}'; sleep 600`)
+  const works = () => existsSync(`/proc/${readFileSync(pid, "utf8").trim()}`)
+  await eventually(() => existsSync(pid) && works(), LONG)
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  await tool("superagents_cancel", { task_id: id })
+  await host.kill("SIGKILL")
+  await host.restart()
+  await eventually(async () => (await output(id)).includes("still on big"), LONG)
+  expect([works(), far.folders().includes(id)]).toEqual([true, true])
+  const before = await notifications(host, session)
+  const toasts = toastsOfHost()
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, LONG)
+  await eventually(async () => (await output(id)).includes("made.txt"), LONG)
+  await eventually(() => !works(), LONG)
+  expect(await output(id)).not.toContain("still on big")
+  expect(await notifications(host, session)).toEqual(before)
+  expect(toasts()).toEqual([])
+  nothingLeft()
+}, 240_000)
+
+test("what is cleared without contact is stopped and removed when the host answers", async () => {
+  await working("CLEAR", "echo made > made.txt; sleep 600")
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  expect((await tool("superagents_clear", {})).error).toBeUndefined()
+  far.set("open")
+  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
+  nothingLeft()
+}, 180_000)
+
+test("a server that dies there interrupts its run, which is told with its text and its files", async () => {
+  const { id } = await working("DIES", "echo made > made.txt; sleep 20")
+  far.signalServer("SIGKILL")
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("OpenCode on big stopped while it worked.")
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+}, 180_000)

@@ -1,0 +1,117 @@
+import { expect, test } from "vitest"
+import { unwrap } from "../support/drive.ts"
+import type { ModelRequest } from "../support/model.ts"
+import {
+  agent,
+  bash,
+  host,
+  launch,
+  merge,
+  model,
+  nothingLeft,
+  output,
+  placeScene,
+  session,
+  text,
+  told,
+  tool,
+  user,
+} from "../support/place-scene.ts"
+import { notifications, notified } from "../support/plugin.ts"
+
+/** Checks, limits and receipts of tasks in worktrees. */
+
+placeScene()
+
+test("a limit strikes in a worktree: its last word is told, or none, and its work is kept either way", async () => {
+  user.write("shared.txt", text()).commit()
+  const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
+  model.use((request) => {
+    const { sessionID, firstUser, sinceUser } = request
+    const [, name] = /^(SPENDS|HANGS-ON)/.exec(firstUser) ?? []
+    if (sessionID === session || !name) return undefined
+    if (isAsked(request)) return { text: "half is done" }
+    if (sinceUser.length === 0) return { ...bash(`echo half > ${name}.txt`), usage: { input: 50_000 } }
+    return name === "SPENDS" ? { ...bash("true"), usage: { input: 45_000 } } : { hang: true }
+  })
+  const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 60_000 })]
+  await notified(host, session, 2, 150_000)
+  const shown = await output(spends.id)
+  expect(shown).toMatch(/Reason: Stopped at .*token limit.*its last word is below\.[\s\S]*half is done/)
+  expect(shown).toContain("Changes: 1 file, +1 −0: SPENDS.txt")
+  const stopped = await output(hangs.id)
+  expect(stopped).toMatch(/Reason: Stopped at its time limit of 1m/)
+  expect(stopped).toContain("Changes: 1 file, +1 −0: HANGS-ON.txt")
+  nothingLeft()
+  expect([await merge(spends.id), await merge(hangs.id)].join()).toMatch(/Merged.*Merged/s)
+  expect([user.read("SPENDS.txt"), user.read("HANGS-ON.txt")]).toEqual(["half\n", "half\n"])
+}, 240_000)
+
+test("a check that fails twice and then passes: asked again in the same run, merged only then", async () => {
+  agent("CHECKED", ["echo one > steps"], ["echo two >> steps"], ["echo three >> steps"])
+  const check = "test $(wc -l < steps) -ge 3 || { echo 'Tests:       1 failed, 12 passed, 13 total'; exit 1; }"
+  const { id, child } = await launch("CHECKED", { check, merge: true })
+  const [news] = await told()
+  expect(news?.visible).toContain("finished in")
+  expect(news?.hidden).toMatch(/Receipt: 3 commands; check `test .*` passed \(3 runs, exit code 0\)/)
+  expect(news?.hidden).toContain("done: CHECKED, turn 3")
+  expect(user.read("steps")).toBe("one\ntwo\nthree\n")
+  const texts = (await unwrap(host.client.session.messages({ sessionID: child }))).flatMap(({ info, parts }) =>
+    info.role === "user" ? parts.flatMap((part) => (part.type === "text" ? part.text : [])) : [],
+  )
+  expect(texts.filter((each) => each.includes("did not pass: exit code 1") && each.includes("12 passed"))).toHaveLength(
+    2,
+  )
+  expect(await notifications(host, session)).toHaveLength(1)
+  expect(await output(id)).toContain("Status: completed")
+}, 120_000)
+
+test("a check that never passes, one that hangs, one that is not allowed, and one in the parent's own folder", async () => {
+  agent("NEVER", ["echo never > never.txt"])
+  const never = await launch("NEVER", { check: "echo the reason; exit 7", merge: true })
+  await told()
+  const shown = await output(never.id)
+  expect(shown).toContain("Status: error")
+  expect(shown).toMatch(/Reason: Its check .* did not pass \(run 3 times; the last time: exit code 7\)/)
+  expect(shown).toMatch(/<check_output id="bg_\w+">\nthe reason\n<\/check_output>/)
+  expect(user.has("never.txt")).toBe(false)
+  agent("HANGS", ["true"])
+  const hangs = await launch("HANGS", { check: "echo begun; sleep 987 & sleep 987", place: "here" })
+  await told(2)
+  expect(await output(hangs.id)).toContain("no end within 3s")
+  const refused = await tool("superagents_task", {
+    description: "x",
+    prompt: "REFUSED",
+    agent: "general",
+    check: "true && forbidden thing",
+  })
+  expect(refused.error).toMatch(/Running the check `true && forbidden thing` was not allowed: .*Nothing was launched/s)
+  agent("HERE", ["true"])
+  const here = await launch("HERE", { check: "test -d .git && pwd", place: "here" })
+  await told(3)
+  expect(await output(here.id)).toContain("passed (exit code 0)")
+}, 240_000)
+
+test("the receipt of thirty commands is what ran, not what was said", async () => {
+  const commands = Array.from({ length: 30 }, (_, index) =>
+    index % 10 === 3 ? `exit ${index}` : index % 10 === 7 ? "CUT" : `echo ${index}`,
+  )
+  commands[28] = "sh report.sh"
+  commands[29] = "cat report.sh"
+  user.write("report.sh", "echo '== 12 passed, 1 failed in 0.12s =='\nexit 1\n# \n== 900 passed in 0.12s ==\n")
+  model.use(({ sessionID, firstUser, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith("THIRTY")) return undefined
+    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
+    if (command === undefined) return { text: "I ran 5 commands and all 900 tests passed." }
+    return command === "CUT" ? bash("sleep 60", 200) : bash(command)
+  })
+  const { id } = await launch("THIRTY", { place: "here" })
+  await told()
+  const shown = await output(id)
+  expect(shown).toContain(
+    "Receipt: 30 commands (4 failed, 3 cut off); last failed: `sh report.sh` (exit code 1; 12 passed, 1 failed)",
+  )
+  expect(shown).toContain("- (22 commands before)")
+  expect(shown).toContain("- `exit 23`: exit code 23")
+  expect(shown).toContain("- `sleep 60`: cut off")
+}, 180_000)

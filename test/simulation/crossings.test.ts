@@ -1,0 +1,3 @@
+import { crossingTests } from "./cross.ts"
+
+crossingTests({ calls: "each", oneOf: 16 })

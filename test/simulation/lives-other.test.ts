@@ -1,3 +1,0 @@
-import { livesTests } from "./many.ts"
-
-livesTests(1)

@@ -1,0 +1,76 @@
+import { afterEach, beforeEach } from "vitest"
+import { type Host, startHost } from "./host.ts"
+import { type Reply, type ScriptedModel, startModel } from "./model.ts"
+import { launchAll, PACKAGE } from "./plugin.ts"
+
+/** A real OpenCode, and a provider whose bucket is empty for a while. */
+
+export const SHUT_MS = 8000
+export const SLOTS = 10
+
+export let model: ScriptedModel
+let host: Host | undefined
+
+export function bucketScene(): void {
+  beforeEach(async () => {
+    model = await startModel()
+  })
+  afterEach(async () => {
+    await host?.stop()
+    host = undefined
+    await model?.close()
+  })
+}
+
+/** How a provider tells for how long it is closed. */
+export type Says = (leftMs: number) => Reply
+export const inWords: Says = (leftMs) => ({
+  status: 429,
+  body: { error: { message: `Rate limit reached for requests. Try again in ${leftMs}ms` } },
+})
+export const inHeader: Says = (leftMs) => ({
+  status: 429,
+  body: { error: { message: "Limited." } },
+  headers: { "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": `${leftMs}ms` },
+})
+export const inBody: Says = (leftMs) => ({
+  status: 429,
+  body: { error: { message: "Limited.", resets_in_seconds: leftMs / 1000 } },
+})
+
+/** Answers so many requests, refuses for a time, answers `next` more, and so on; `log` has when each was refused. */
+export const bucketOf = (size: number, shutMs = SHUT_MS, next = size, says = inWords) => {
+  const log = { closings: [] as number[], refused: [] as number[], answered: [] as number[], openedAt: 0 }
+  let left = size
+  model.use((request) => {
+    if (!request.firstUser.startsWith("P-NIGHT")) return undefined
+    const now = Date.now()
+    if (now < log.openedAt) {
+      log.refused.push(now)
+      return says(log.openedAt - now)
+    }
+    if (left-- <= 0) {
+      left = next
+      log.openedAt = now + shutMs
+      log.closings.push(now)
+      log.refused.push(now)
+      return says(shutMs)
+    }
+    log.answered.push(now)
+    if (request.toolResults.length < 2) return { tools: [{ name: "read", args: { filePath: "README.md" } }] }
+    return { text: "done" }
+  })
+  return log
+}
+
+export const start = async (gate: true | "exact" = true): Promise<Host> => {
+  const options = { gate, maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }
+  host = await startHost({ model, plugin: [[PACKAGE, options]] })
+  return host
+}
+
+export const launchSome = async (sessionID: string, count: number) => {
+  if (!host) throw new Error("no host")
+  const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-NIGHT ${at}`, batch: "night" }))
+  return launchAll(host, model, sessionID, tasks)
+}

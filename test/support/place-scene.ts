@@ -1,0 +1,73 @@
+import { existsSync, readdirSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, beforeEach, expect } from "vitest"
+import { callsOf } from "./calls.ts"
+import { openSession } from "./drive.ts"
+import type { Host } from "./host.ts"
+import { type ScriptedModel, startModel } from "./model.ts"
+import { startPlugged } from "./plugin.ts"
+import { Repository } from "./repository.ts"
+
+/** What the tests of tasks in worktrees share: one host for a file, in a real repository, and a new session for each test. */
+
+export let model: ScriptedModel
+export let host: Host
+export let user: Repository
+export let session: string
+
+export const LONG = { timeout: 90_000 }
+export const PERMISSION = {
+  "*": "allow",
+  external_directory: "ask",
+  bash: { "*": "allow", "rm *": "ask", "forbidden *": "deny" },
+  edit: { "*": "allow", "locked/*": "deny" },
+}
+
+export function placeScene(): void {
+  beforeAll(async () => {
+    model = await startModel()
+    const limits = { maxDepth: 2, maxConcurrentTasks: 20, maxTokensPerTask: 100_000, lastWord: 3000 }
+    const options = { ...limits, checkTimeout: 3000, checkRetries: 2 }
+    host = await startPlugged(model, options, { permission: PERMISSION })
+    user = new Repository(host.directory)
+  }, 90_000)
+  afterAll(async () => {
+    await host?.stop()
+    await model?.close()
+  })
+  beforeEach(async () => {
+    model.reset()
+    user.commit("before the test")
+    session = await openSession(host)
+  })
+}
+
+const LINES = Array.from({ length: 40 }, (_, index) => `line ${index}`)
+export const text = (changed: Record<number, string> = {}) =>
+  LINES.map((line, at) => `${changed[at] ?? line}\n`).join("")
+export const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
+export const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}/' shared.txt`
+
+export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "worktree")
+
+export const bash = (command: string, timeout?: number) => ({
+  tools: [{ name: "bash", args: { command, description: "works", ...(timeout && { timeout }) } }],
+})
+
+/** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
+export const agent = (prompt: string, ...turns: string[][]) =>
+  model.use(({ sessionID, firstUser, userTexts, sinceUser }) => {
+    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
+    const commands = turns[userTexts.length - 1] ?? []
+    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
+    return command === undefined ? { text: `done: ${prompt}, turn ${userTexts.length}` } : bash(command)
+  })
+
+export const worktrees = () => {
+  const root = join(host.home, "data/opencode/superagents/worktrees")
+  return existsSync(root) ? readdirSync(root).flatMap((room) => readdirSync(join(root, room))) : []
+}
+export const nothingLeft = () => {
+  expect(worktrees()).toEqual([])
+  expect(user.worktrees()).toBe(1)
+}

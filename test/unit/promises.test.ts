@@ -1,0 +1,32 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { expect, test } from "vitest"
+import { SHORT_E2E } from "../lengths.ts"
+
+/** The table of promises in docs/reliability.md against the tests that it names. */
+
+const ROWS = readFileSync("docs/reliability.md", "utf8")
+  .split("\n")
+  .filter((line) => /^\| \d+[a-z]? +\|/.test(line))
+  .map((line) => line.split("|").map((cell) => cell.trim()))
+  .map(([, number = "", promise = "", , tests = ""]) => ({ number, promise, tests: namesIn(tests) }))
+
+/** `e2e/guard-rails*` names several. */
+function namesIn(cell: string): readonly string[] {
+  return [...cell.matchAll(/`((?:unit|property|place|simulation|e2e)\/[\w*-]+)`/g)].flatMap(([, name = ""]) => {
+    if (!name.endsWith("*")) return [`test/${name}.test.ts`]
+    const [folder = "", start = ""] = name.slice(0, -1).split("/")
+    const files = readdirSync(`test/${folder}`).filter((file) => file.startsWith(start) && file.endsWith(".test.ts"))
+    return files.map((file) => `test/${folder}/${file}`)
+  })
+}
+
+test("names for each promise a test of `npm test` on the real OpenCode", () => {
+  expect(ROWS.length).toBeGreaterThan(10)
+  const bare = ROWS.filter(({ tests }) => !tests.some((file) => SHORT_E2E.includes(file)))
+  expect(bare.map(({ number, promise }) => `${number} ${promise}`)).toEqual([])
+})
+
+test("names tests that there are", () => {
+  const named = [...new Set([...ROWS.flatMap(({ tests }) => tests), ...SHORT_E2E])]
+  expect(named.filter((file) => !existsSync(file))).toEqual([])
+})
