@@ -53,7 +53,7 @@ export function hostsScene(): void {
 
 export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "big")
 
-export const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
+const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 
 /** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
 export const agent = (prompt: string, ...turns: string[][]) =>
