@@ -24,6 +24,8 @@ let lists: boolean
 let hasSession: boolean
 /** Whether it was stopped while its folder was there. */
 let stops: boolean[]
+/** How often a session was asked for there. */
+let made: number
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
@@ -50,6 +52,7 @@ beforeEach(() => {
     agent: "build",
   }
   stub = { ...(stubOf(task as Task, true) as Stub), sent: false }
+  made = 0
   const contact = { skew: 0, cache: join(far, "cache"), server: { id: "1", version: "1.18.33" } }
   const link = {
     get contact() {
@@ -62,7 +65,10 @@ beforeEach(() => {
   const session = { id: "ses_far", skew: 0 }
   const server = {
     leave: async () => {},
-    sessionOf: async () => (lists ? session : undefined),
+    sessionOf: async () => {
+      made++
+      return lists ? session : undefined
+    },
     lastMessage: async () => (hasSession ? {} : undefined),
   }
   const machine = {
@@ -239,4 +245,22 @@ test("one that this process has begun is not stopped once more", async () => {
   await enter()
   await place.putAway(ID, user.top)
   expect(stops).toEqual([false])
+})
+
+test("what stands for several tries has a folder there to be checked in, and no session", async () => {
+  stub = { ...stub, bare: true }
+  await enter()
+  expect(made).toBe(0)
+  const { exitCode } = await place.run(ID, "test -s a", { timeLimit: 0, signal: new AbortController().signal })
+  expect(exitCode).toBe(0)
+  user.write("b", "B\n")
+  expect(await place.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+  expect(there().read("b")).toBe("B\n")
+  await place.putAway(ID, user.top)
+  expect(existsSync(folder())).toBe(false)
+})
+
+test("a record of what stands for several tells so, and nobody asks its session there", () => {
+  const task = { id: ID, sessionID: "ses_1", place: { kind: "big", folder: "/p" }, team: { kind: "tries" } }
+  expect(stubOf(task as unknown as Task, true)).toMatchObject({ bare: true, live: true, sent: true, asked: false })
 })

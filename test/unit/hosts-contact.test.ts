@@ -12,6 +12,8 @@ import type { TaskStore } from "../../src/engine/tasks/store.ts"
 import { viewOf } from "../../src/engine/tasks/view.ts"
 import { meet } from "../../src/option-sources.ts"
 import { OptionsSchema } from "../../src/options.ts"
+import type { Hosts } from "../../src/place/host/hosts.ts"
+import { hostKind } from "../../src/place/host/kind.ts"
 import type { PlaceKind } from "../../src/place/place.ts"
 import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
@@ -211,10 +213,13 @@ test("while what it changed is fetched, a task that has ended there says so, and
   expect(state("leaving", "worktree")).toBe("completed")
 })
 
-test("files can be guarded on another machine, and several tries cannot be had there", () => {
-  const kinds = [{ names: ["big"], outlives: true, guards: true }] as unknown as readonly PlaceKind[]
+test("files can be guarded and several tries be had on another machine, but are in a worktree here by themselves", () => {
+  const near = { names: ["worktree"], isShared: true, guards: true }
+  const big = hostKind({ names: ["big"] } as unknown as Hosts, () => Promise.reject(), OptionsSchema.parse({}))
+  const kinds = [near, big] as unknown as readonly PlaceKind[]
   const asked = (more: object) => placeIn(kinds, { place: "big", ...more } as LaunchRequest)
   expect(asked({ guard: ["x"] })).toBe("big")
-  expect(() => asked({ tries: 2 })).toThrow('`tries` cannot be had in the place "big". Nothing was launched.')
+  expect(asked({ tries: 2 })).toBe("big")
+  expect(asked({ tries: 2, place: undefined })).toBe("worktree")
   expect(() => asked({ fork: true })).toThrow("An agent on another machine cannot start from this conversation")
 })

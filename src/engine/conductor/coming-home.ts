@@ -101,7 +101,7 @@ export class ComingHome {
       const brought = await place.bringIn(task.id, folder)
       if (brought.kind === "conflict") return mergeOf(brought)
       if (brought.kind === "nothing") return undefined
-      refuseUnpassed(await check(task, directory))
+      refuseUnpassed(await check(task, place.run ? undefined : directory))
       return undefined
     } finally {
       await place.putAway(task.id, folder)

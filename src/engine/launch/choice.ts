@@ -30,6 +30,17 @@ export async function chosenBy(
   return { agent: agent.name, model: own ?? persona?.model }
 }
 
+/** Throws a `CallError` for a model of a ladder that is not there. On another machine are others: that is looked at there. */
+export async function refuseUnknownRungs(
+  parts: Parts,
+  kinds: readonly PlaceKind[],
+  { tries, place }: LaunchRequest,
+): Promise<void> {
+  if (typeof tries !== "object") return
+  const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
+  for (const rung of tries) await (isElsewhere ? modelNamed(parts, rung) : chooseModel(parts, rung))
+}
+
 /** Who is to do it, and on whose behalf. */
 type Chosen = Persona & {
   readonly persona?: Persona

@@ -66,7 +66,8 @@ export class Field {
       const rules = rulesFor(await host.parent(caller), deniedAt(depth, this.#parts.options))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.entry(task.id) ?? {}
-      const session = { parentID: under, title, agent, model, isModelNamed, rules }
+      const isNamed = isModelNamed || (team.kind === "tries" && team.ladder !== undefined)
+      const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
       const sessionID = await host.createSession(session, made)
       if (!store.runs(task)) {
         await host.deleteSession(sessionID)

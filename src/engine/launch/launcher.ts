@@ -18,7 +18,6 @@ import { hasEnded } from "../run/active-run.ts"
 import {
   authorize,
   type Caller,
-  chooseModel,
   deniedAt,
   depthBelow,
   fingerprint,
@@ -27,7 +26,7 @@ import {
   riderOf,
   rulesFor,
 } from "./checks.ts"
-import { chosenBy, placeIn, wholeOf } from "./choice.ts"
+import { chosenBy, placeIn, refuseUnknownRungs, wholeOf } from "./choice.ts"
 import { filesOf } from "./mentions.ts"
 import { itemsOf, permitItems, teamOf } from "./plans.ts"
 import type { Queue } from "./queue.ts"
@@ -95,7 +94,7 @@ export class Launcher {
         ? riderOf(request, persona, options)
         : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
     refuseUnpaid(this.#ports.gates.unpaid(model))
-    if (typeof request.tries === "object") for (const rung of request.tries) await chooseModel(this.#parts, rung)
+    await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }

@@ -87,7 +87,14 @@ export class FarHost {
     const { place, id: taskID } = draft
     if (!place || !this.#hosts.has(place.kind)) return sessionID
     const { title, agent, model, isModelNamed, rules } = input
-    const state = { live: true, sent: false, asked: false, asks: [], owesAbort: false }
+    const state = {
+      live: true,
+      sent: false,
+      asked: false,
+      asks: [],
+      owesAbort: false,
+      ...(draft.team && { bare: true }),
+    }
     const { kind: host, folder: parentFolder } = place
     this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules, ...state })
     return sessionID

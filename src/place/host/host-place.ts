@@ -25,7 +25,7 @@ import { runJob } from "./jobs.ts"
 import { type Contact, NoContact } from "./link.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
 import { sessionThere } from "./session.ts"
-import type { Stub } from "./stub.ts"
+import { NO_SESSION, type Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
 
 /** Of a setup that failed: the end of what it wrote. */
@@ -71,7 +71,8 @@ export class HostPlace implements Place {
       const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
       signal?.throwIfAborted()
       await this.#setUp(far, taskID, timeLimit, signal)
-      stub.far = { folder: far, session: await sessionThere(this.#machine, stub, { folder: far, contact, again }) }
+      const session = stub.bare ? NO_SESSION : await sessionThere(this.#machine, stub, { folder: far, contact, again })
+      stub.far = { folder: far, session }
       return { directory: folder, told: welcome(name, far, again, begun) }
     } catch (error) {
       // What was sent there is taken away by what follows the run's end.
@@ -89,7 +90,7 @@ export class HostPlace implements Place {
     return files.length === 0 && home.nested.length === 0
   }
 
-  /** Several tries at one thing are not made there; but what a run has changed so far is told, for files that it may not. */
+  /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
   get shared(): SharedPlaces | undefined {
     const { shared } = this.#worktrees
     if (!shared) return undefined

@@ -15,7 +15,7 @@ import type { Hint } from "./orders.ts"
 import type { Reach } from "./reach.ts"
 import { ScreenSigns } from "./screen-signs.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
-import { type FarPlace, type Stub, stubOf } from "./stub.ts"
+import { type FarPlace, NO_SESSION, type Stub, stubOf } from "./stub.ts"
 import { commandOf } from "./transport.ts"
 
 /** How long a relay stays without a sign of this side, in ms: packets may be dropped, and nobody tells it. */
@@ -57,7 +57,7 @@ export class Hosts {
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, Stub>()
   readonly #byTask = new Map<string, Stub>()
-  /** Keeps in the stub what its run has answered. */
+  /** Keeps what its run has answered. */
   keep: (stub: Stub) => Promise<void> = async () => {}
   /** Puts away what a task has left there that nobody knows any more. */
   putAway: (stub: Stub) => Promise<unknown> = async () => {}
@@ -129,7 +129,7 @@ export class Hosts {
   }
 
   add(stub: Stub): void {
-    this.#bySession.set(stub.sessionID, stub)
+    if (!stub.bare) this.#bySession.set(stub.sessionID, stub)
     this.#byTask.set(stub.taskID, stub)
   }
 
@@ -260,10 +260,10 @@ export class Hosts {
     await this.#settle(name)
   }
 
-  async #find({ taskID, parentFolder }: Stub, cache: string, server: FarServer): Promise<FarPlace | undefined> {
+  async #find({ taskID, parentFolder, bare }: Stub, cache: string, server: FarServer): Promise<FarPlace | undefined> {
     const { commonDir } = await checkoutOf(parentFolder)
     const folder = folderIn(roomsIn(cache, this.keyOf(commonDir)), taskID)
-    const session = await server.sessionOf(folder, taskID)
+    const session = bare ? NO_SESSION : await server.sessionOf(folder, taskID)
     return session && { folder, session }
   }
 
@@ -272,7 +272,7 @@ export class Hosts {
     const { link, server } = this.machine(stub.host)
     if (!link.contact) return
     stub.far ??= await this.#find(stub, link.contact.cache, server)
-    if (stub.owesAbort && stub.far) await server.abort(stub.far.session.id)
+    if (stub.owesAbort && stub.far && !stub.bare) await server.abort(stub.far.session.id)
     stub.owesAbort = false
   }
 

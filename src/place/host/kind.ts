@@ -10,6 +10,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   remains: (name) => `its folder on ${name}`,
   mayHaveLeft: () => false,
   outlives: true,
+  isShared: true,
   guards: true,
   hears: (name) => hosts.machine(name).link.hears,
   rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),

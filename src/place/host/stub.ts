@@ -5,6 +5,9 @@ import type { FarFolder, FarSession } from "../../host/far.ts"
 /** Where a task's files are on its host, once that was reached. */
 export type FarPlace = { readonly folder: string; readonly session: FarSession }
 
+/** Of a task that has none there. */
+export const NO_SESSION: FarSession = { id: "", skew: 0 }
+
 /**
  * A session here that stands for one on a host: it has the record, and at the end the answer, and is never asked. What
  * is known of the other one is kept here while the task is at work.
@@ -21,6 +24,8 @@ export type Stub = {
   readonly isModelNamed?: boolean
   /** Absent where it was made by an earlier process: then its session there is made already. */
   readonly rules?: NewSession["rules"]
+  /** Of a task that stands for several: it has no session there, only a folder where their work is checked. */
+  readonly bare?: boolean
   /** What its messages are is read there; else they are read here. */
   live: boolean
   /** There may be files of it there. */
@@ -47,8 +52,11 @@ export type Stub = {
 }
 
 /** The stub of a task that an earlier process, or another one, has made. */
-export const stubOf = ({ id, sessionID, place, description, agent, model }: Task, live: boolean): Stub | undefined =>
-  place && {
+export const stubOf = (task: Task, live: boolean): Stub | undefined => {
+  const { id, sessionID, place, description, agent, model, team } = task
+  if (!place) return undefined
+  const asked = live && team === undefined
+  return {
     taskID: id,
     sessionID,
     host: place.kind,
@@ -58,10 +66,12 @@ export const stubOf = ({ id, sessionID, place, description, agent, model }: Task
     model,
     live,
     sent: true,
-    asked: live,
+    asked,
     asks: [],
     owesAbort: false,
+    ...(team && { bare: true }),
   }
+}
 
 /** Clocks that differ less are the same to ids, which are only for the order of messages. */
 const SAME_CLOCK_MS = 60_000
