@@ -91,8 +91,8 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const elsewhere = new Elsewhere(parts, ledger)
   const closed = (taskID: string): Promise<void> => conductor.closed(taskID)
   const places = new Places(parts, kinds, closed)
-  const kept = new Kept(parts, places, closed)
   const home = new ComingHome(parts, places)
+  const kept = new Kept(parts, places, home, closed)
   const values = new Values(parts, ports.validate ?? noValidation, ports.keep ?? noKeeping)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const field: Field = new Field(parts, {

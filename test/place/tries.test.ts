@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { CallError } from "../../src/core/errors.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { renderOutput } from "../../src/tools/render.ts"
@@ -411,6 +412,59 @@ describe("a resume of what was won", () => {
     const done = await resume(id, "A title, please.")
     expect(done.status).toBe("completed")
     expect(bench.user.git("show", `refs/superagents/${id}:title.txt`)).toBe("Sums\n")
+    expect(bench.leftovers()).toEqual([])
+  })
+})
+
+describe("whose work could not be put away at their end", () => {
+  /** Nothing is put away until `isOut` is false. */
+  const outage = () => {
+    const state = { isOut: true }
+    const { putAway } = bench.places
+    bench.places.putAway = (...request) =>
+      state.isOut ? Promise.reject(new CallError("The disk is full.")) : putAway.apply(bench.places, request)
+    return state
+  }
+
+  test("are told with what they came to, and a merge by hand brings the winner's home", async () => {
+    const state = outage()
+    agents((nth, folder) => {
+      write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
+      return `answer ${nth}`
+    })
+    const { id } = await launch({ merge: true })
+    const task = await rig.endedBeside(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { team: { rows: [{}, { how: "won" }] } } })
+    const text = await output(id)
+    expect(text).toContain("answer 2")
+    expect(text).toMatch(
+      /^Note: What it changed was not kept at its end.*superagents_task\(merge="bg_\w+"\).*Why: The disk is full\.$/m,
+    )
+    expect(sum()).toBe("wrong\n")
+    state.isOut = false
+    const { task: merged } = await rig.manager.merge(id, rig.caller)
+    expect(merged.outcome).toMatchObject({ work: { files: ["sum.txt"], merge: { kind: "merged" } } })
+    expect(merged.outcome?.note).toBeUndefined()
+    expect(sum()).toBe("right\n")
+    expect(await output(id)).toMatch(/^1 scripted\/alpha: .*refs\/superagents-cleared\/bg_\w+\/1$/m)
+    expect(bench.user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
+    expect(bench.user.ours().filter((ref) => ref.startsWith("refs/superagents/"))).toEqual([`refs/superagents/${id}`])
+    expect(bench.leftovers()).toEqual([])
+  })
+
+  test("and none of which passed: what each had is put aside by the same call", async () => {
+    const state = outage()
+    agents((nth, folder) => {
+      write(folder, "sum.txt", `nearly ${nth}\n`)
+      return "done"
+    })
+    const { id } = await launch()
+    expect((await rig.endedBeside(id)).outcome?.team).toMatchObject({ kind: "tries", rows: [{}, {}] })
+    state.isOut = false
+    await expect(rig.manager.merge(id, rig.caller)).resolves.toMatchObject({
+      task: { outcome: { work: { files: [] } } },
+    })
+    expect(bench.user.git("show", `refs/superagents-cleared/${id}/2:sum.txt`)).toBe("nearly 2\n")
     expect(bench.leftovers()).toEqual([])
   })
 })

@@ -2,6 +2,7 @@ import { expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
+import { SCHEMA } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
 import { live } from "./lives.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
@@ -617,4 +618,48 @@ test("an agent launches in the process that it works in: a task of its own is no
   await world.clock.advance(1000)
   const own = other.manager.list(sessionID).map(({ task }) => other.manager.overview.isForeign(task.id))
   expect(own).toEqual([false])
+})
+
+test("the work of several tries could not be put away at their end: what they came to is told all the same", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  const { rig, story } = world
+  world.meets = ({ site, sessionID }) =>
+    site === "place.putAway" && story.nameOf(sessionID) === "A" ? { fail: new HostError("out of order") } : undefined
+  await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
+  await world.clock.advance(MINUTE)
+  world.watch.check()
+  expect(world.watch.breaches).toEqual([])
+  const [task] = world.tasks
+  expect(task).toMatchObject({
+    status: "completed",
+    outcome: {
+      note: expect.stringMatching(/^What it changed was not kept at its end, and is still in .*: git did not do it$/),
+      value: { valid: true },
+      receipt: { check: { passed: true } },
+      team: { kind: "tries", won: "scripted/alpha" },
+    },
+  })
+  expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/alpha; /)
+})
+
+test("what the best of several tries answered cannot be read at their end: what they came to is told all the same", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  const { rig } = world
+  let reads: "before" | "fail" | "again" = "before"
+  world.meets = ({ site }) => {
+    if (site === "place.settle") reads = "fail"
+    if (site !== "read a task's messages" || reads !== "fail") return undefined
+    reads = "again"
+    return { fail: new HostError("out of order") }
+  }
+  await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
+  await world.clock.advance(MINUTE)
+  expect(reads).toBe("again")
+  const { outcome } = world.tasks[0] ?? {}
+  expect(outcome).toMatchObject({
+    value: { valid: true },
+    receipt: { check: { passed: true } },
+    work: { files: ["a"] },
+  })
+  expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/alpha; /)
 })

@@ -1,9 +1,11 @@
 import { CallError, listed } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Merge, Outcome, Task, Work } from "../../core/task.ts"
+import type { Merge, Task, Work } from "../../core/task.ts"
+import { chosenIn } from "../../core/team.ts"
 import type { Place, SharedPlaces } from "../../place/place.ts"
 import { standsOn } from "../../receipt/stands-on.ts"
 import type { Parts } from "../parts.ts"
+import { membersOf } from "../tasks/members.ts"
 import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/work.ts"
 import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "./home.ts"
 import type { Left, Merging, Places } from "./places.ts"
@@ -54,31 +56,40 @@ export class ComingHome {
   }
 
   /**
-   * What follows from the end of tries: the winner's work becomes the team's, and is merged where `merging` is there;
-   * that of the others is put aside. `refs`: where, by task.
+   * What follows from the end of tries: their work is kept, and the winner's merged where `merging` is there. `refs`: where
+   * that of the others lies, by task. Where it cannot be kept, that is told with the rest of what they came to.
    */
-  async leave(
-    task: Task,
-    tries: readonly Task[],
-    winner: Task | undefined,
-    merging: Merging | undefined,
-  ): Promise<Left & { readonly refs: ReadonlyMap<string, string> }> {
+  async leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+    try {
+      return await this.#leave(task, merging)
+    } catch (error) {
+      return { ...this.#places.notKept(task, error), refs: new Map() }
+    }
+  }
+
+  /** The winner's work becomes the team's, that of the others is put aside. What was done so already stays as it is. */
+  async keep(task: Task): Promise<KeptTries> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = homeOf(this.#parts, task)
+    const winner = chosenIn(task.team)
+    const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
+    const works = new Map<string, Work>()
     for (const each of tries) {
-      if (each.outcome?.work) continue
-      await goHome(this.#parts, each)
-      await place.putAway(each.id, folder)
+      if (!each.outcome?.work) await goHome(this.#parts, each)
+      works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
     }
-    const aside = tries.flatMap((each) => (each === winner ? [] : [{ taskID: each.id, name: asideName(each) }]))
-    const refs = await shared.settle(folder, task.id, winner?.id, aside)
-    if (!winner) return { found: { work: NO_WORK }, refs }
-    const put = await place.putAway(task.id, folder)
-    const { notes, held } = winner.outcome?.work ?? {}
-    const found = (merge?: Merge): Partial<Outcome> => ({
-      work: { ...workOf(put, merge), ...(notes && { notes }), ...(held && { held }) },
-    })
-    if (!merging || put.files.length === 0) return { found: found(), refs }
+    const aside = tries.flatMap((each) => (each.id === winner ? [] : [{ taskID: each.id, name: asideName(each) }]))
+    const refs = await shared.settle(folder, task.id, winner, aside)
+    if (winner === undefined) return { work: NO_WORK, refs }
+    const { notes, held } = works.get(winner) ?? {}
+    const work = workOf(await place.putAway(task.id, folder))
+    return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
+  }
+
+  async #leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+    const { work, refs } = await this.keep(task)
+    if (!merging || work.files.length === 0) return { found: { work }, refs }
+    const { place, shared } = await this.#sharedIn(task)
     return this.#places.inTurn(merging.signal, async () => {
       let result: CheckResult | undefined
       const check = async (of: Task, where?: string) => {
@@ -87,7 +98,7 @@ export class ComingHome {
       }
       const unfit = await this.#unfit(task, place, shared, { ...merging, check }).catch(refusedBy)
       const merge = unfit ?? (await this.#places.bringHome(task, place))
-      return { found: found(merge), refs, ...(result && { check: result }) }
+      return { found: { work: { ...work, merge } }, refs, ...(result && { check: result }) }
     })
   }
 
@@ -114,6 +125,9 @@ export class ComingHome {
     throw new CallError(`Tries cannot work in a place "${task.place?.kind}": leave \`place\` out.`)
   }
 }
+
+/** Where the work of a team's tries lies: the winner's is the team's own, the others' under `refs`, by task. */
+export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 

@@ -1,11 +1,13 @@
 import { DAY_MS } from "../../core/bill.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../../core/task.ts"
+import type { TriesResult } from "../../core/team.ts"
 import { kindOf } from "../../place/kinds.ts"
 import type { PlaceKind, Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
 import { cutOffOf } from "../talk/notes.ts"
 import { mergeOf, workOf } from "../tasks/work.ts"
+import type { ComingHome, KeptTries } from "./coming-home.ts"
 import { goHome, homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
 import { tellIdle } from "./telling.ts"
@@ -19,12 +21,14 @@ const OWED = /What it changed was not kept at its end|It is stopped on |What it 
 export class Kept {
   readonly #parts: Parts
   readonly #places: Places
+  readonly #home: ComingHome
   /** Resolves when a task's last end has been closed. */
   readonly #closed: (taskID: string) => Promise<void>
 
-  constructor(parts: Parts, places: Places, closed: (taskID: string) => Promise<void>) {
+  constructor(parts: Parts, places: Places, home: ComingHome, closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
     this.#places = places
+    this.#home = home
     this.#closed = closed
   }
 
@@ -53,10 +57,18 @@ export class Kept {
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
     await goHome(this.#parts, task)
-    const own = await this.#places.placeOf(task)
-    const work = workOf(await own.putAway(task.id, homeOf(this.#parts, task)))
+    const kept = await this.#putAway(task, outcome)
     const note = outcome.note?.split(OWED)[0]?.trim() || undefined
-    return this.#record(task, { ...outcome, note, work })
+    return this.#record(task, { ...outcome, note, ...kept })
+  }
+
+  async #putAway(task: Task, { team }: Outcome): Promise<Partial<Outcome>> {
+    if (task.team?.kind !== "tries") {
+      const place = await this.#places.placeOf(task)
+      return { work: workOf(await place.putAway(task.id, homeOf(this.#parts, task))) }
+    }
+    const { work, refs } = await this.#home.keep(task)
+    return { work, ...(team?.kind === "tries" && { team: withRefs(team, refs) }) }
   }
 
   /** Brings the kept work of an ended task home. */
@@ -171,4 +183,12 @@ export class Kept {
     toaster.cutOff(now, merge.files)
     await tellIdle(this.#parts.host, cutOffOf(now, merge.files))
   }
+}
+
+const withRefs = (team: TriesResult, refs: KeptTries["refs"]): TriesResult => {
+  const rows = team.rows.map((row) => {
+    const ref = refs.get(row.task ?? "")
+    return ref ? { ...row, ref } : row
+  })
+  return { ...team, rows }
 }

@@ -105,13 +105,18 @@ export class Places {
    * that it launched are closed before, and come along from its folder.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<Left> {
-    const { id, outcome } = task
     try {
       return await this.#leave(task, merging)
     } catch (error) {
-      this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
-      return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
+      return this.notKept(task, error)
     }
+  }
+
+  /** What is told where a place could not be put away. */
+  notKept(task: Task, error: unknown): Left {
+    const { id, outcome } = task
+    this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
+    return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
   }
 
   #notPutAway({ id, place, status }: Task, error: unknown): string {

@@ -1,4 +1,4 @@
-import { CallError } from "../../core/errors.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
 import { elapsed, isActive, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
@@ -123,16 +123,26 @@ export class Teams {
   async #valueOf(task: Task, winner: Task): Promise<Value | undefined> {
     const { value } = winner.outcome ?? {}
     if (!value?.valid) return value
-    const { text } = await this.#ports.answers.of(winner)
-    const file = await this.#ports.values.keep(task.id, text)
+    const file = await this.#fileOf(task, winner)
     return { ...value, ...(file && { file }) }
+  }
+
+  async #fileOf(task: Task, winner: Task): Promise<string | undefined> {
+    try {
+      const { text } = await this.#ports.answers.of(winner)
+      return await this.#ports.values.keep(task.id, text)
+    } catch (error) {
+      // It is valid all the same, and read from its session.
+      const about = { task: task.id, error: messageOf(error) }
+      this.#parts.host.log("warn", "a value could not be read to be kept in a file", about)
+      return undefined
+    }
   }
 
   async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
     const members = membersOf(this.#parts.store, task)
-    const tasks = members.map(({ task: part }) => part)
-    const chosen = tasks.find(({ id }) => id === chosenIn(plan))
-    const { refs, found, check: checked } = await this.#ports.home.leave(task, tasks, chosen, merging)
+    const chosen = members.find(({ task: { id } }) => id === chosenIn(plan))?.task
+    const { refs, found, check: checked } = await this.#ports.home.leave(task, merging)
     const { filesChanged = [], moreFiles = 0 } = chosen?.outcome ?? {}
     const receipt = receiptOf(plan, chosen)
     const value = chosen && (await this.#valueOf(task, chosen))
