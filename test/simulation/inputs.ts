@@ -1,4 +1,5 @@
 import { HostError } from "../../src/core/ports.ts"
+import { whenOf } from "../../src/core/standstill.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
@@ -39,21 +40,38 @@ const ended = (_world: World, task: Task) => !isActive(task)
 const parentIsHere = (world: World) => world.hasSession(world.parent)
 const parentsUserMayWrite = (world: World) => parentIsHere(world) && world.watch.mayWrite(world.parent)
 
-/** The parent calls a tool with this task. */
-const calls = (
+/** The parent calls a tool with this task; `within`: it has its answer after so many ms. */
+export const calls = (
   name: string,
   weight: number,
   call: (world: World, task: Task) => Promise<unknown>,
   can: Input["can"] = () => true,
+  within: (world: World, task: Task) => number = () => Number.POSITIVE_INFINITY,
 ): Input => ({
   name,
   weight,
   can: (world, task) => world.hasSession(task.parentID) && can(world, task),
   give: (world, task) => {
     world.watch.called(task.parentID)
-    world.track(name, call(world, task))
+    world.track(name, call(world, task), world.rig, within(world, task))
   },
 })
+
+/** The parent waits for an answer with its call: where the task stands still for longer than that, it is told so at once. */
+export const waits = (name: string, ms: number): Input =>
+  calls(
+    name,
+    1,
+    (world, { id, parentID }) => {
+      world.watch.waitedFor.add(id)
+      return world.manager.output(id, world.rig.callerIn(parentID), ms)
+    },
+    runs,
+    (world, { id }) => {
+      const { stand, at } = world.manager.overview.get(id) ?? {}
+      return stand && at !== undefined && (whenOf(stand, at)?.in ?? 0) > ms ? 0 : ms
+    },
+  )
 
 const forget = (world: World, task: Task) => {
   world.watch.forgotten.add(task.id)
@@ -116,15 +134,7 @@ const CALLS: readonly Input[] = [
   calls("its parent fetches its answer", 1, (world, { id, parentID }) =>
     world.manager.output(id, world.rig.callerIn(parentID)),
   ),
-  calls(
-    "its parent waits for its answer",
-    1,
-    (world, { id, parentID }) => {
-      world.watch.waitedFor.add(id)
-      return world.manager.output(id, world.rig.callerIn(parentID), 3000)
-    },
-    runs,
-  ),
+  waits("its parent waits for its answer", 3000),
   calls(
     "its parent merges it",
     1,
@@ -163,7 +173,7 @@ const answers = (name: string, reply: Reply): Input => ({
 })
 
 /** Its provider refuses for a time. */
-const limit = (name: string, ms: number, tells: boolean): Input => ({
+export const limit = (name: string, ms: number, tells: boolean): Input => ({
   name,
   weight: 1,
   give: (world) => world.provider.close(ms, tells),

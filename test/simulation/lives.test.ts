@@ -11,3 +11,4 @@ test("the same seed is the same life", async () => {
 livesTest("plain", { from: 0, to: 300 })
 livesTest("maps", { from: 0, to: 50 })
 livesTest("checks", { from: 0, to: 50 })
+livesTest("parked", { from: 0, to: 50 })

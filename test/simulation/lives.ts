@@ -3,6 +3,7 @@ import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAILURES, INPUTS, INPUTS_WITH_CHECKS, type Input, kindsFor } from "./inputs.ts"
 import { LAST_WORDS, type LastWord, SCHEMA } from "./kinds.ts"
+import { INPUTS_PARKED } from "./parked.ts"
 import { CHECKS } from "./places.ts"
 import { Random } from "./random.ts"
 import { rest } from "./rest.ts"
@@ -19,8 +20,6 @@ export class BrokenLife extends Error {
   }
 }
 
-const MAP_CHANCE = 0.15
-const CHECKED_CHANCE = 0.25
 const PASSING = [0, 1, 5, 20, 300, 2500, 12_000]
 const LAST_WORD_KINDS = Object.keys(LAST_WORDS) as LastWord[]
 
@@ -32,8 +31,8 @@ const WEATHER = [
 ]
 
 function circumstancesOf(random: Random, kind: Kind): Circumstances {
+  const own: Own = LIVES[kind]
   const budget = random.pick([0, 0, 0, 0.02, 0.055])
-  const retries = () => ({ checkRetries: random.pick([0, 2]), schemaRetries: random.pick([0, 2]) })
   return {
     options: {
       maxDepth: 2,
@@ -48,7 +47,7 @@ function circumstancesOf(random: Random, kind: Kind): Circumstances {
       maxCostPerSession: budget,
       wake: random.pick(["each", "each", "last", "never"] as const),
       resumable: ["completed", "error", "cancelled"],
-      ...(kind === "checks" && { ...retries(), checkTimeout: random.pick([0, 5000]) }),
+      ...own.options?.(random),
     },
     lastWord: random.pick(LAST_WORD_KINDS),
     strangers: random.chance(0.1),
@@ -71,11 +70,34 @@ export const sum = (one: Figures, other: Figures): Figures => ({
   requests: one.requests + other.requests,
 })
 
-/**
- * What a life has beside what each may have: `maps`, tasks that stand for several; `checks`, tasks with a check or a
- * schema, several tries at one thing, and parked tasks that are tried with another model.
- */
-export type Kind = "plain" | "maps" | "checks"
+type Options = Circumstances["options"]
+type Own = {
+  readonly options?: (random: Random) => Options
+  readonly inputs?: readonly Input[]
+  /** What it launches beside, and how often. */
+  readonly launch?: { readonly chance: number; readonly request: typeof mapOf }
+}
+
+/** What a life has beside what each may have. */
+const LIVES = {
+  plain: {},
+  /** Tasks that stand for several. */
+  maps: { launch: { chance: 0.15, request: mapOf } },
+  /** Tasks with a check or a schema, several tries at one thing, and parked tasks that are tried with another model. */
+  checks: {
+    options: (random) => ({
+      checkRetries: random.pick([0, 2]),
+      schemaRetries: random.pick([0, 2]),
+      checkTimeout: random.pick([0, 5000]),
+    }),
+    inputs: INPUTS_WITH_CHECKS,
+    launch: { chance: 0.25, request: checkedOf },
+  },
+  /** Much is parked, and waited for, cancelled and cleared then. */
+  parked: { inputs: INPUTS_PARKED },
+} satisfies Record<string, Own>
+
+export type Kind = keyof typeof LIVES
 
 /** What happens in the life of this seed, in words. */
 export const storyOf = async (seed: number, kind: Kind = "plain"): Promise<string> =>
@@ -110,10 +132,10 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   const held = weather(world, random)
   const kinds = kindsFor(world.circumstances.options.maxCostPerSession !== 0)
   await world.clock.advance(20)
+  const { inputs = INPUTS, launch }: Own = LIVES[kind]
   for (let left = 3 + random.below(20); left > 0; left--) {
-    if (kind === "maps" && random.chance(MAP_CHANCE)) void world.launch(mapOf(random, kinds))
-    else if (kind === "checks" && random.chance(CHECKED_CHANCE)) void world.launch(checkedOf(random, kinds))
-    else await step(world, random, kinds, kind === "checks" ? INPUTS_WITH_CHECKS : INPUTS)
+    if (launch && random.chance(launch.chance)) void world.launch(launch.request(random, kinds))
+    else await step(world, random, kinds, inputs)
     await world.rig.settle()
     if (world.host.isDead) await world.restart()
     for (const release of [...held]) if (random.chance(0.4)) release()

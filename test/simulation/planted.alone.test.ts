@@ -1,33 +1,56 @@
-import { afterAll, beforeAll, expect, test, vi } from "vitest"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import type { Task } from "../../src/core/task.ts"
+import type { Kind } from "./lives.ts"
 
 /** So many lives take a few seconds: whoever runs the tests runs into what is planted here. */
 const MOST_LIVES = 300
 const NEWS = "../../src/engine/tasks/news.ts"
+const LOOKUP = "../../src/engine/tasks/lookup.ts"
 
 // Files of tests share a process: what an earlier one has loaded is loaded anew, and no later one finds what is planted.
-beforeAll(() => {
+beforeEach(() => {
   vi.resetModules()
-  // Planted: a wake that does not ask whether its parent has ended, or was stopped by its user.
-  vi.doMock(NEWS, async (original) => ({ ...(await original<object>()), mayWake: () => true }))
 })
 
-afterAll(() => {
+afterEach(() => {
   vi.doUnmock(NEWS)
+  vi.doUnmock(LOOKUP)
   vi.resetModules()
 })
 
-test("two parts of the engine that disagree are found", async () => {
+/** What so many lives of a kind break. */
+async function broken(what: string, kind: Kind, lives = MOST_LIVES): Promise<readonly string[]> {
   const { BrokenLife, live } = await import("./lives.ts")
   const found: { readonly seed: number; readonly breaches: readonly string[] }[] = []
-  for (let seed = 0; seed < MOST_LIVES; seed++)
+  for (let seed = 0; seed < lives; seed++)
     try {
-      await live(seed)
+      await live(seed, kind)
     } catch (error) {
       if (!(error instanceof BrokenLife)) throw error
       found.push({ seed, breaches: error.breaches })
     }
-  console.log(`a planted wake: ${found.length} of ${MOST_LIVES} lives break, the first is ${found[0]?.seed}`)
-  const breaches = found.flatMap((life) => life.breaches)
+  console.log(`${what}: ${found.length} of ${lives} lives break, the first is ${found[0]?.seed}`)
+  return found.flatMap((life) => life.breaches)
+}
+
+test("a wake that does not ask whether its parent has ended, or was stopped by its user, is found", async () => {
+  vi.doMock(NEWS, async (original) => ({ ...(await original<object>()), mayWake: () => true }))
+  const breaches = await broken("a planted wake", "plain")
   expect(breaches).toContainEqual(expect.stringMatching(/has ended \((cancelled|error)\) and is asked to go on/))
   expect(breaches).toContainEqual(expect.stringMatching(/after its user's ESC/))
+})
+
+test("a cancel that passes over what is parked is found", async () => {
+  type Lookup = typeof import("../../src/engine/tasks/lookup.ts")
+  vi.doMock(LOOKUP, async (original) => {
+    const lookup = await original<Lookup>()
+    const isAtWork = ({ run }: Task) => run.parked === undefined
+    return {
+      ...lookup,
+      selectRunning: (...given: Parameters<Lookup["selectRunning"]>) => lookup.selectRunning(...given).filter(isAtWork),
+    }
+  })
+  expect(await broken("a planted cancel", "parked", 100)).toContainEqual(
+    expect.stringMatching(/was cancelled and goes on/),
+  )
 })

@@ -1,4 +1,4 @@
-import { type Ask, isActive, type Task } from "../../src/core/task.ts"
+import { type Ask, isActive, type Task, uncounted } from "../../src/core/task.ts"
 import { STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
@@ -74,9 +74,10 @@ function checkTask(world: World, task: Task): void {
   // loses what its caller knows already.
   const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1
   if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
-  const took = endedAt - startedAt - watch.slept - (task.run.parkedMs ?? 0)
+  const took = endedAt - startedAt - watch.slept - uncounted(task.run)
   // A call that takes long may be what makes its session: that time counts.
-  // Nor does the time for which it was parked; near its end it is asked for its last word, and may say that at once.
+  // Nor does the time for which it, or all that it waited for, stood still; near its end it is asked for its last word,
+  // and may say that at once.
   if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
     watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held)
@@ -140,7 +141,7 @@ async function checkQuiet(world: World): Promise<void> {
     const elsewhere = each.manager.list(rig.parent).filter(({ task }) => isActive(task))
     if (elsewhere.length > 0) watch.breach(`${who} thinks that ${story.nameOf(elsewhere[0]?.task.id)} goes on`)
   }
-  if (world.open.length > 0) watch.breach(`calls never came back: ${world.open}`)
+  if (world.open.length > 0) watch.breach(`calls never came back: ${world.open.map(({ what }) => what)}`)
 }
 
 /** Asked by the run, and not in a turn of its user's before that. */

@@ -49,6 +49,8 @@ export class Watch {
   readonly #silenced = new Map<string, number>()
   /** Of each task, what it waits for. */
   readonly #after = new Map<string, readonly string[]>()
+  /** Sessions of tasks that were at work when they were cleared, and since when they are gone. */
+  readonly #cleared = new Map<string, number>()
   #troubleAt = 0
   #happenings = 0
   /** A call is held back, however long: what follows from it comes late. */
@@ -125,6 +127,8 @@ export class Watch {
     this.restarts++
     // It is nowhere stored that the user stopped a session.
     this.#silenced.clear()
+    // Of what could not be cleared the record is still there.
+    this.#cleared.clear()
     this.restartedAt = clock.now()
     this.#troubleAt = clock.now()
     for (const [id, seen] of this.#seen) {
@@ -165,6 +169,7 @@ export class Watch {
     if (isSilenced && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
     if (task) this.#checkParked(task)
+    else this.#checkCleared(sessionID)
     if (!task || isActive(task) || this.isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
     if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
@@ -181,6 +186,15 @@ export class Watch {
     if (!run.parked || (this.#userAt.get(sessionID) ?? 0) >= run.parked.at) return
     if (clock.now() > Math.max(run.parked.at, this.#troubleAt) + SETTLING_MS)
       this.breach(`the model of ${story.nameOf(sessionID)} is asked while it is parked`)
+  }
+
+  /** Nothing is asked for a run that was cleared, but by its user. */
+  #checkCleared(sessionID: string): void {
+    const at = this.#cleared.get(sessionID)
+    const { clock, story } = this.#world
+    if (at === undefined || (this.#userAt.get(sessionID) ?? 0) >= at) return
+    if (clock.now() > Math.max(at, this.#troubleAt) + SETTLING_MS)
+      this.breach(`the model of ${story.nameOf(sessionID)} is asked after it was cleared`)
   }
 
   #checkCircles(): void {
@@ -203,6 +217,10 @@ export class Watch {
     const { tasks, rig, manager, circumstances } = this.#world
     const { maxConcurrentTasks = 0 } = circumstances.options
     const holding = new Map<string, number>()
+    this.#checkCalls()
+    for (const [id, seen] of this.#seen)
+      if (this.forgotten.has(id) && isActive(seen) && !this.#cleared.has(seen.sessionID) && !this.#world.task(id))
+        this.#cleared.set(seen.sessionID, this.#world.clock.now())
     for (const task of tasks) {
       this.#checkChange(task)
       if (manager.overview.isForeign(task.id)) continue
@@ -218,6 +236,13 @@ export class Watch {
     for (const task of tasks) if (isParked(task)) this.#checkSteps(task)
     const told = rig.notices().map(({ id }) => id)
     if (new Set(told).size < told.length) this.breach("the parent was told something twice")
+  }
+
+  /** Who waits with a call is answered in the time for which they wait. */
+  #checkCalls(): void {
+    const { open, clock } = this.#world
+    for (const { what, by } of this.isHeld ? [] : open)
+      if (clock.now() > Math.max(by, this.#troubleAt) + SETTLING_MS) this.breach(`${what}: it is not answered in time`)
   }
 
   /** Nothing that its agent has done is taken back while it is parked: that would be done twice. */

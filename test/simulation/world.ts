@@ -53,7 +53,7 @@ export class World {
   /** What the story last said of each task. */
   readonly #shown = new Map<string, string>()
   /** Calls of the tools that have not come back. */
-  readonly #open = new Map<object, { readonly what: string; readonly rig: Rig }>()
+  readonly #open = new Map<object, { readonly what: string; readonly rig: Rig; readonly by: number }>()
   /** How often something was launched. */
   launches = 0
   #words = 0
@@ -144,10 +144,10 @@ export class World {
     return launching
   }
 
-  /** A call of a tool, which need not come back before the next. */
-  track(what: string, work: Promise<unknown>, rig = this.rig): void {
+  /** A call of a tool, which need not come back before the next; `within`: but after so many ms. */
+  track(what: string, work: Promise<unknown>, rig = this.rig, within = Number.POSITIVE_INFINITY): void {
     const call = {}
-    this.#open.set(call, { what, rig })
+    this.#open.set(call, { what, rig, by: this.clock.now() + within })
     const over = (how: string) => {
       if (this.#open.delete(call)) this.story.tell(() => `      ${what}: ${how}`)
     }
@@ -161,8 +161,8 @@ export class World {
   }
 
   /** The calls of tools that have not come back. */
-  get open(): readonly string[] {
-    return [...this.#open.values()].map(({ what }) => what)
+  get open(): readonly { readonly what: string; readonly by: number }[] {
+    return [...this.#open.values()]
   }
 
   /** A call of a process that dies never comes back. */
