@@ -193,7 +193,7 @@ export class TaskManager {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)
     await this.#all.conductor.closed(found.id)
-    const task = await this.#all.kept.settle(store.get(found.id) ?? found)
+    const task = await this.#all.kept.settle(store.get(found.id) ?? found, { signal: caller.abort })
     if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.kept.filesOf(task))
     return this.#view(await this.#all.kept.merge(task))
   }

@@ -121,6 +121,11 @@ export interface Place {
   isUntouched(taskID: string, folder: string): Promise<boolean>
   /** Brings the parent's present state into it, to be checked with. */
   bringIn(taskID: string, folder: string): Promise<MergeResult>
+  /**
+   * Resolves as soon as it can be reached; rejects with a `PlaceError` where that takes too long, or `signal` fires.
+   * Absent where it always can.
+   */
+  reach?(taskID: string, signal?: AbortSignal): Promise<void>
   /** Keeps what a run has left; where that is done already, tells what is kept. */
   putAway(taskID: string, folder: string): Promise<PutAway>
   /** What the kept work changed, with the diff. */

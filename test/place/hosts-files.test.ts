@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
@@ -72,6 +72,46 @@ describe("files", () => {
     expect(user.state()).toEqual(before)
     expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
     expect((await bench.places.show(ID, user.top, 10)).files.toSorted()).toEqual(["b", "c", "gone"])
+  })
+
+  test("that were half removed there when the way was cut are not taken for what the agent has deleted", async () => {
+    user.write("a", "a\n").commit()
+    const child = await began()
+    child.write("b", "b")
+    const came = await home(there())
+    // Whoever removes the folder gets as far as one file, and dies with the shell that started it, as at a cut.
+    const bin = join(bench.folder, "bin")
+    mkdirSync(bin)
+    const die = 'for f; do [ ! -e "$f/a" ] || { unlink "$f/a"; kill -9 $PPID; exit 1; }; done'
+    for (const [program, removes] of [
+      ["rm", "*"],
+      ["git", '*"worktree remove"*'],
+    ])
+      writeFileSync(
+        join(bin, program as string),
+        `#!/bin/sh\ncase "$*" in ${removes}) ${die};; esac\nPATH='${process.env.PATH}' exec ${program} "$@"\n`,
+        { mode: 0o755 },
+      )
+    const dying = there((line, options) => runThere(line, options, { PATH: `${bin}:${process.env.PATH}` }))
+    await expect(removeThere(dying, ID, came?.commit)).rejects.toThrow("big: ")
+    expect(await home(there())).toBeUndefined()
+    expect((await bench.places.show(ID, user.top, 10)).files).toEqual(["b"])
+    await removeThere(there(), ID, came?.commit)
+    expect(readdirSync(join(there().rooms.room, "work"))).toEqual([])
+  })
+
+  test("of a folder that has something else by now than came home are not removed", async () => {
+    user.write("a", "a\n").commit()
+    const child = await began()
+    child.write("b", "b")
+    const came = await home(there())
+    child.write("b", "by a later run")
+    expect((await home(there()))?.commit).not.toBe(came?.commit)
+    await removeThere(there(), ID, came?.commit)
+    expect(child.read("b")).toBe("by a later run")
+    await removeThere(there(), ID)
+    await removeThere(there(), ID, came?.commit)
+    expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
   })
 
   test("that git ignores stay here, but for those that the host's own option names", async () => {

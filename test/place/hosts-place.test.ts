@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, renameSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
 import { HostPlace } from "../../src/place/host/host-place.ts"
 import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
+import { NoContact } from "../../src/place/host/link.ts"
 import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
 import { type Stub, stubOf } from "../../src/place/host/stub.ts"
 import { runIn } from "../support/far-shell.ts"
@@ -19,6 +20,11 @@ let far: string
 let stub: Stub
 let place: HostPlace
 let reaches: boolean
+/** There is contact from now on. */
+let reached: () => void
+/** How often it was asked for a host that was reached before. */
+let uses: number
+let settings: { contactTimeout: number; copy: string[]; setup: string; model: string }
 let fails: RegExp | undefined
 let lists: boolean
 let hasSession: boolean
@@ -39,6 +45,9 @@ beforeEach(() => {
   far = join(bench.folder, "far")
   mkdirSync(far)
   reaches = true
+  reached = () => {}
+  uses = 0
+  settings = { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" }
   fails = undefined
   lists = true
   hasSession = true
@@ -58,9 +67,18 @@ beforeEach(() => {
     get contact() {
       return reaches ? contact : undefined
     },
-    use: () => {},
+    reach: { phase: "no contact", why: "big: no answer within 10 s" },
+    use: (_task: string, known = false) => void (known && uses++),
     release: () => {},
-    reached: async () => contact,
+    reached: (signal?: AbortSignal) => {
+      const given = reaches
+        ? Promise.resolve(contact)
+        : new Promise<typeof contact>((resolve) => (reached = () => resolve(contact)))
+      const stop = new NoContact("it was stopped")
+      if (signal?.aborted) return Promise.reject(stop)
+      const stopped = new Promise<never>((_resolve, reject) => signal?.addEventListener("abort", () => reject(stop)))
+      return Promise.race([given, stopped])
+    },
   }
   const session = { id: "ses_far", skew: 0 }
   const server = {
@@ -73,7 +91,7 @@ beforeEach(() => {
   }
   const machine = {
     name: "big",
-    settings: { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" },
+    settings,
     link,
     server,
     run,
@@ -214,6 +232,58 @@ test("without contact nothing is taken for done", async () => {
   expect(stub.live).toBe(true)
   reaches = true
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+})
+
+test("who asks for what is still there waits for contact, and is told where that does not come", async () => {
+  await enter()
+  there().write("a", "ONE\n")
+  reaches = false
+  settings.contactTimeout = 20
+  await expect(place.reach(ID)).rejects.toThrow(
+    `its work is still on big, and there was no contact within 20ms (big: no answer within 10 s). It is fetched as soon as big answers.`,
+  )
+  expect(uses).toBe(1)
+  settings.contactTimeout = 0
+  await expect(place.reach(ID, AbortSignal.abort())).rejects.toThrow(
+    "its work is still on big, and it was stopped. It is",
+  )
+  const waits = place.reach(ID)
+  reached()
+  await waits
+  reaches = true
+  await place.reach(ID)
+  await place.putAway(ID, user.top)
+  reaches = false
+  // Its work is here by now: nobody has to be reached for it.
+  await place.reach(ID)
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+})
+
+test("a connection that is lost while its work is fetched is told as such, whatever failed by that", async () => {
+  await enter()
+  there().write("a", "ONE\n")
+  fails = /bundle create/
+  reaches = true
+  const putting = place.putAway(ID, user.top)
+  // Before its first answer is here.
+  setImmediate(() => (reaches = false))
+  await expect(putting).rejects.toMatchObject({
+    code: "host",
+    message: expect.stringContaining("its work is still on big, and cut. It is fetched as soon as big answers"),
+  })
+})
+
+test("what a removal that was cut off has left there is removed by the next one", async () => {
+  await enter()
+  there().write("a", "ONE\n")
+  fails = /worktree prune/
+  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
+  renameSync(folder(), `${folder()}.gone`)
+  fails = undefined
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  const { room, store } = roomsIn(join(far, "cache"), "key")
+  expect(readdirSync(join(room, "work"))).toEqual([])
+  expect(new Repository(store, false).git("for-each-ref", "refs/work")).toBe("")
 })
 
 test("what an agent stashes is not brought home, of which it is told, and stays in the store there", async () => {

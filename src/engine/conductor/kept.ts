@@ -3,9 +3,10 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../../core/task.ts"
 import type { TriesResult } from "../../core/team.ts"
 import { kindOf } from "../../place/kinds.ts"
-import type { PlaceKind, Shown } from "../../place/place.ts"
+import { PlaceError, type PlaceKind, type Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
 import { cutOffOf } from "../talk/notes.ts"
+import { membersOf } from "../tasks/members.ts"
 import { mergeOf, workOf } from "../tasks/work.ts"
 import type { ComingHome, KeptTries } from "./coming-home.ts"
 import { goHome, homeOf } from "./home.ts"
@@ -16,6 +17,18 @@ import { tellIdle } from "./telling.ts"
 const MOST_DIFF_LINES = 300
 /** The beginnings of sentences that stop being true once the work is home. */
 const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
+
+/** How often a place is waited for that was reached and then cut off. */
+const MOST_TRIES = 3
+
+/** Somebody waits for it: as long as the place allows, and `signal` does not fire. */
+export type Waiting = { readonly signal?: AbortSignal }
+
+/** It has ended, and what it changed is still in its place. */
+const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
+  task.place !== undefined && !isActive(task) && task.outcome !== undefined && task.outcome.work === undefined
+
+const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
 /** What is done with the work of ended tasks: put away where that failed, shown, merged, forgotten, swept up. */
 export class Kept {
@@ -48,27 +61,56 @@ export class Kept {
     }
   }
 
-  /** Puts away the place of an ended task where that failed at its end; the task as it is then. */
-  async settle(task: Task): Promise<Task> {
-    const { outcome, place } = task
-    if (!place || isActive(task) || !outcome || outcome.work) return task
-    if (this.#parts.store.isForeign(task.id))
+  /**
+   * Puts away the place of an ended task where that failed at its end; the task as it is then. `waiting`: a place that
+   * cannot be reached now is waited for.
+   */
+  async settle(task: Task, waiting?: Waiting): Promise<Task> {
+    const { store } = this.#parts
+    if (!isLeft(task)) return task
+    if (store.isForeign(task.id))
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
     await goHome(this.#parts, task)
-    const kept = await this.#putAway(task, outcome)
-    const note = outcome.note?.split(OWED)[0]?.trim() || undefined
-    return this.#record(task, { ...outcome, note, ...kept })
+    const keep = () => this.#putAway(task)
+    const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
+    // It may have come home by itself meanwhile, or gone on.
+    const now = store.get(task.id) ?? task
+    if (!kept || !isLeft(now)) return now
+    const note = now.outcome.note?.split(OWED)[0]?.trim() || undefined
+    return this.#record(now, { ...now.outcome, note, ...kept })
   }
 
-  async #putAway(task: Task, { team }: Outcome): Promise<Partial<Outcome>> {
+  async #putAway(task: Task): Promise<Partial<Outcome>> {
     if (task.team?.kind !== "tries") {
       const place = await this.#places.placeOf(task)
       return { work: workOf(await place.putAway(task.id, homeOf(this.#parts, task))) }
     }
     const { work, refs } = await this.#home.keep(task)
+    const { team } = task.outcome ?? {}
     return { work, ...(team?.kind === "tries" && { team: withRefs(team, refs) }) }
+  }
+
+  /** A dead connection is found out by using it. Undefined where the task is settled otherwise before it is reached. */
+  async #onceReached<Kept>(task: Task, keep: () => Promise<Kept>, { signal }: Waiting): Promise<Kept | undefined> {
+    const { store } = this.#parts
+    const place = await this.#places.placeOf(task)
+    const ids = [task, ...membersOf(store, task).map((member) => member.task)].map(({ id }) => id)
+    try {
+      for (let tries = 1; ; tries++) {
+        for (const id of ids) await place.reach?.(id, signal)
+        if (!isLeft(store.get(task.id) ?? task)) return undefined
+        const kept = await keep().catch((error) => {
+          if (tries === MOST_TRIES || !isCut(error)) throw error
+        })
+        if (kept) return kept
+      }
+    } catch (error) {
+      if (!isCut(error)) throw error
+      const { id } = task
+      throw new CallError(`Task ${id} was not merged: ${error.message} superagents_task(merge="${id}") merges it then.`)
+    }
   }
 
   /** Brings the kept work of an ended task home. */

@@ -164,9 +164,9 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
 export const settleIncoming = (to: Checkout, taskID: string): Promise<unknown> =>
   git(["update-ref", "-d", incoming(taskID)], shared(to))
 
-/** Takes a task's folder away there. */
-export async function removeThere(there: There, taskID: string): Promise<void> {
-  succeeded(there, await there.run(removeScript(there.rooms, taskID)))
+/** Takes a task's folder away there; `commit`: only where that is what was kept of it last. */
+export async function removeThere(there: There, taskID: string, commit?: string): Promise<void> {
+  succeeded(there, await there.run(removeScript(there.rooms, taskID, commit)))
 }
 
 function succeeded({ name }: There, ran: Ran): Ran {

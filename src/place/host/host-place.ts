@@ -1,4 +1,4 @@
-import { CallError } from "../../core/errors.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
 import type { Preparing } from "../../core/task.ts"
 import { oneLine, tail } from "../../lib/text.ts"
 import {
@@ -25,8 +25,9 @@ import { runJob } from "./jobs.ts"
 import { type Contact, NoContact } from "./link.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
 import { sessionThere } from "./session.ts"
-import { NO_SESSION, type Stub } from "./stub.ts"
+import { isThere, NO_SESSION, type Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
+import { stillThere, untilReached } from "./waiting.ts"
 
 /** Of a setup that failed: the end of what it wrote. */
 const MOST_SETUP_CHARS = 1000
@@ -135,12 +136,19 @@ export class HostPlace implements Place {
     return runJob(this.#machine, { taskID, command, folder: far.folder, ...limits })
   }
 
+  async reach(taskID: string, signal?: AbortSignal): Promise<void> {
+    if (isThere(this.#hosts.stubOf(taskID))) await untilReached(this.#machine, taskID, signal)
+  }
+
   /** What it changed is fetched and verified before anything is removed there. */
   async putAway(taskID: string, folder: string): Promise<PutAway> {
+    const { name, link } = this.#machine
     try {
       return await this.#putAway(taskID, folder)
     } catch (error) {
-      if (error instanceof NoContact) throw new PlaceError(error.message, "host")
+      // Whatever was under way when the connection was lost has failed by that.
+      if (isThere(this.#hosts.stubOf(taskID)) && (error instanceof NoContact || !link.contact))
+        throw stillThere(name, messageOf(error))
       throw error
     }
   }
@@ -148,7 +156,7 @@ export class HostPlace implements Place {
   async #putAway(taskID: string, folder: string): Promise<PutAway> {
     const stub = this.#hosts.stubOf(taskID)
     const { name, link, server } = this.#machine
-    if (!stub?.live || !stub.sent) {
+    if (!isThere(stub)) {
       if (stub) this.#hosts.rest(stub)
       link.release(taskID)
       return this.#worktrees.putAway(taskID, folder)
@@ -164,10 +172,10 @@ export class HostPlace implements Place {
     const nested = await this.#machine
       .inTurn(async () => {
         const home = await this.#fetch(there, await checkoutOf(folder), taskID)
-        if (!home) return []
-        if (home.nested.length > 0) return home.nested
-        await server.leave(far)
-        await removeThere(there, taskID)
+        if (home?.nested.length) return home.nested
+        if (home) await server.leave(far)
+        // Where there is no folder any more, a removal may have been cut off.
+        await removeThere(there, taskID, home?.commit)
         return []
       })
       .finally(() => this.#hosts.fetches(stub, false))
@@ -191,7 +199,7 @@ export class HostPlace implements Place {
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const stub = this.#hosts.stubOf(id)
-      if (stub?.live && stub.sent) await this.#hosts.owe(stub)
+      if (isThere(stub)) await this.#hosts.owe(stub)
     }
     return this.#worktrees.clear(folder, taskIDs)
   }

@@ -118,14 +118,20 @@ export const bundleScript = ({ store }: Rooms, taskID: string): string =>
 /** The stores keep what they were sent last: what comes next is told from that. */
 const KEPT = 20
 
-/** Removes a task's folder, and its ref; what it began with stays for the next one. */
-export const removeScript = ({ room, store }: Rooms, taskID: string): string =>
+/**
+ * Removes a task's folder, and its ref; what it began with stays for the next one. `commit`: only where that is what was
+ * kept of it last. The folder gets another name first: one that is half removed could be taken for what its agent deleted.
+ */
+export const removeScript = ({ room, store }: Rooms, taskID: string, commit?: string): string =>
   script(
     `cd ${quoted(store)} 2>/dev/null || exit 0`,
+    ...(commit === undefined
+      ? []
+      : [`[ "$(g rev-parse --verify -q refs/work/${taskID})" = ${quoted(commit)} ] || exit 0`]),
     `f=${quoted(`${room}/work/${taskID}`)}`,
-    'g worktree remove --force "$f" 2>/dev/null',
-    'rm -rf "$f" "$f.job" && g worktree prune',
+    '[ ! -e "$f" ] || { rm -rf "$f.gone" && mv "$f" "$f.gone"; } || exit 1',
+    'rm -rf "$f.gone" "$f.job" && g worktree prune',
     `g update-ref -d refs/work/${taskID}`,
     `g for-each-ref --sort=-creatordate --format='%(refname)' refs/have | sed 1,${KEPT}d | while read -r r; do g update-ref -d "$r"; done`,
-    '[ ! -e "$f" ]',
+    '[ ! -e "$f.gone" ]',
   )

@@ -51,6 +51,9 @@ export type Stub = {
   owesAbort: boolean
 }
 
+/** What its task changed may be there alone. */
+export const isThere = (stub: Stub | undefined): stub is Stub => stub?.live === true && stub.sent
+
 /** The stub of a task that an earlier process, or another one, has made. */
 export const stubOf = (task: Task, live: boolean): Stub | undefined => {
   const { id, sessionID, place, description, agent, model, team } = task
