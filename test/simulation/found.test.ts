@@ -663,3 +663,21 @@ test("what the best of several tries answered cannot be read at their end: what 
   })
   expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/alpha; /)
 })
+
+test("the session of an item is made, and the host says that it was not: it does not outlive its map", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  let made = 0
+  world.meets = ({ site }) => {
+    if (site !== "make a session" || ++made !== 2) return undefined
+    return { fail: new HostError("out of order"), after: true }
+  }
+  await world.launch({ prompt: "Item {{item}}.\nDO quick", each: [0, 1] })
+  await world.clock.advance(MINUTE)
+  const [map] = world.tasks
+  expect(map).toMatchObject({ status: "error", outcome: { reason: { code: "host" } } })
+  world.host.deleteByUser(map?.sessionID ?? "")
+  await world.other.manager.ready(world.parent)
+  await world.clock.advance(MINUTE)
+  expect([...world.host.database.sessions.keys()].filter((id) => !world.isParent(id))).toEqual([])
+  expect(world.other.timers.pending).toBe(0)
+})
