@@ -681,3 +681,19 @@ test("the session of an item is made, and the host says that it was not: it does
   expect([...world.host.database.sessions.keys()].filter((id) => !world.isParent(id))).toEqual([])
   expect(world.other.timers.pending).toBe(0)
 })
+
+test("a crash comes between the record of an end and what is done after it: its value and its check are told", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  const { rig, watch } = world
+  world.meets = ({ site }) => (site === "place.putAway" ? "crash" : undefined)
+  await world.launch({ prompt: "DO valid", place: "worktree", check: "pass", schema: SCHEMA })
+  await world.clock.until(() => world.host.isDead)
+  world.meets = () => undefined
+  await world.restart()
+  await world.clock.advance(MINUTE)
+  watch.check()
+  expect(watch.breaches).toEqual([])
+  const [task] = world.tasks
+  expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true }, work: { files: ["a"] } } })
+  expect(rig.notices()[0]?.hidden).toContain("check `pass` passed")
+})

@@ -276,6 +276,16 @@ describe("what came of its check and its value", () => {
     expect(leaving({ value }).takes(quiet()).run?.outcome).not.toHaveProperty("receipt")
   })
 
+  test("is in its record from its end on: after a crash nothing else tells of it", () => {
+    const outcomeOf = (run: Partial<ActiveRun>) => {
+      const event = command(working(run).takes(end()).commands, "end")?.event
+      return event && "outcome" in event ? event.outcome : undefined
+    }
+    expect(outcomeOf({ check, value })).toMatchObject({ value, receipt: { check } })
+    expect(outcomeOf({ check })).not.toHaveProperty("value")
+    expect(outcomeOf({ value })).not.toHaveProperty("receipt")
+  })
+
   test("is kept with the end of what the check wrote", () => {
     const kept = (output: string | undefined) =>
       leaving({ check: { ...check, ...(output !== undefined && { output }) } }).takes(quiet()).run?.outcome?.receipt

@@ -31,7 +31,8 @@ export function end(run: ActiveRun, ending: Ending, how: Circumstances, world: W
   const { task, now } = world
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
-  const outcome = outcomeOf(run, ending, how)
+  // A crash may come before it is closed, and no message tells what came of its check.
+  const outcome = withCheck(outcomeOf(run, ending, how), run)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
   const began = !UNASKED.includes(run.stage)
   const write = how.silent ? "never" : ending.proven ? "soon" : "now"
@@ -104,7 +105,7 @@ export const left: Handler<"left"> = (run, { found, check = run.check }) => {
 function finish(run: ActiveRun): Step {
   const { closing, generation } = run
   if (!closing) return stay(run)
-  const outcome = withCheck(run)
+  const outcome = run.outcome && withCheck(run.outcome, run)
   // What came of its check no message tells, and after a crash nothing may: that is written before it is told.
   const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
   const writes = closing.write === "again" || (closing.write === "now" && untold)
@@ -119,9 +120,9 @@ function finish(run: ActiveRun): Step {
   return { run: rest, commands: [...commands, ...more] }
 }
 
-function withCheck({ outcome: known, check: result, value }: ActiveRun): Outcome | undefined {
-  const outcome = known && value ? { ...known, value } : known
-  if (!result || !outcome) return outcome
+function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome {
+  const outcome = value ? { ...known, value } : known
+  if (!result) return outcome
   const { output, ...check } = result
   const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
   return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
