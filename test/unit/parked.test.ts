@@ -718,6 +718,20 @@ describe("while the parent's own model is at its limit", () => {
     await rig.clock.advance(10 * MINUTE_MS)
     expect(rig.answers()).toHaveLength(1)
   })
+
+  test("it is woken at its time though the clock ticks before, with nothing at work", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { text: "found" })
+    const [task] = await provider.launchAll(1)
+    await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    await rig.ended(elsewhere.id)
+    await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+    expect(rig.answers()).toEqual([])
+    await rig.clock.advance(11 * MINUTE_MS)
+    expect(rig.answers()).toHaveLength(1)
+  })
 })
 
 describe("while the parent's model is at its limit and its user has stopped it", () => {

@@ -231,8 +231,9 @@ export class Gates implements Keeper<"parked"> {
     const isOpen = gate.opening !== undefined || (waiting.length === 0 && now >= gate.opensAt && this.#unwoken.has(key))
     if (isOpen) for (const task of this.#unwoken.take(key)) this.#ports.rouse(task)
     if (waiting.length === 0) {
-      // Where it is still closed its time may be over: whoever comes is looked at then.
-      if (!isOpen || !this.#gates.delete(key)) return
+      // Where it is still closed its time may be over: whoever comes is looked at then, and who is to be woken at its time.
+      if (!isOpen) return this.#unwoken.has(key) ? this.#ports.at(gate.opensAt) : undefined
+      this.#gates.delete(key)
       return this.#ports.pump()
     }
     const many = mayGo(gate, now)
