@@ -697,3 +697,27 @@ test("a crash comes between the record of an end and what is done after it: its 
   expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true }, work: { files: ["a"] } } })
   expect(rig.notices()[0]?.hidden).toContain("check `pass` passed")
 })
+
+test("a parked task was given another model when its process died: it goes on with that, whatever its own is at", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  await world.launch({ prompt: "DO quick" })
+  world.provider.close(60 * MINUTE, true)
+  let writes = 0
+  world.meets = ({ site }) => {
+    // It goes on when the last call to its session has come back, which none here does.
+    if (site === "take a message back") return { heldAfter: new Promise<void>(() => {}) }
+    // What is written a moment later names its other model, too.
+    return site === "write a record: running" && ++writes === 1 ? { fail: new HostError("out of order") } : undefined
+  }
+  await world.clock.advance(50)
+  const [{ id, run } = { id: "", run: undefined }] = world.tasks
+  expect(run?.parked?.model).toBe("scripted/alpha")
+  await world.manager.unpark(id, world.parent, "scripted/beta")
+  await world.clock.advance(1000)
+  world.provider.open()
+  world.meets = () => undefined
+  await world.restart()
+  await world.clock.advance(MINUTE)
+  expect(world.task(id)).toMatchObject({ status: "completed", run: { model: { id: "beta" } } })
+  expect(world.rig.timers.pending).toBe(0)
+})

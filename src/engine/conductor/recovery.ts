@@ -267,7 +267,7 @@ export class Recovery {
   /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
   #standsOn(task: Task, messages: readonly Message[]): boolean {
     const { store, clock } = this.#parts
-    const goOn = this.#ports.keepers.afterRestart(task.run)
+    const goOn = this.#ports.keepers.afterRestart(task)
     const asked = askedOf(task, messages)
     if (!goOn || task.part || !asked || !this.#own(task)) return false
     const entry = store.entry(task.id)

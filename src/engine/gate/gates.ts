@@ -62,10 +62,7 @@ export class Gates implements Keeper<"parked"> {
         const gate = this.#gates.get(model)
         return gate === undefined || gate.opening !== undefined || mayGo(gate, parts.clock.now()) > 0
       },
-      switched: (task) => {
-        if (isParked(task)) ports.conductor.deliver(task.id, { type: "opened" })
-        ports.pump()
-      },
+      switched: (task) => this.#switched(task),
     })
   }
 
@@ -83,10 +80,7 @@ export class Gates implements Keeper<"parked"> {
     return model && this.#unpaid.reason(modelKey(model), this.#parts.clock.now())
   }
 
-  /**
-   * Whether a session's model is at its limit: then news are stored there and start nothing, and `task` is told anew
-   * when it opens.
-   */
+  /** Whether a session's model is at its limit: news start nothing there, and `task` is told anew when it opens. */
   keepsFromWaking(task: Task, model: Model | undefined): boolean {
     const gate = model && this.#gates.get(modelKey(model))
     if (!model || !gate || gate.opening) return false
@@ -155,8 +149,9 @@ export class Gates implements Keeper<"parked"> {
     return this.#parts.options.gate !== false
   }
 
-  /** A parked run that an earlier process left: its gate is as it was. */
-  rebuild({ at, until, model, why }: Parked): void {
+  /** A parked run that an earlier process left: its gate is as it was. One that was given another model goes on with that. */
+  rebuild(task: Task, { at, until, model, why }: Parked): void {
+    if (modelKeyOf(task) !== model) return this.#switched(task)
     const now = this.#parts.clock.now()
     const gate = close(this.#gates.get(model), { kind: "limit", why, until: until && Math.max(until, now + 1) }, at, at)
     this.#gates.set(model, gate)
@@ -184,6 +179,11 @@ export class Gates implements Keeper<"parked"> {
       this.#endOverdue(key, now)
       this.#letGo(key, now)
     }
+  }
+
+  #switched(task: Task): void {
+    if (isParked(task)) this.#ports.conductor.deliver(task.id, { type: "opened" })
+    this.#ports.pump()
   }
 
   #heardAnswer(task: Task, key: string): void {

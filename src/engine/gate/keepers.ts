@@ -1,5 +1,5 @@
 import { CallError } from "../../core/errors.ts"
-import { ANY_WAY, type Standstills, type Stored, standOf, WAYS, type Way } from "../../core/standstill.ts"
+import { ANY_WAY, type Stored, standOf, WAYS, type Way } from "../../core/standstill.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 
 /** What has runs stand still in one way, and lets them go on: by delivering `opened`, and having the queue looked at. */
@@ -10,8 +10,8 @@ export type Keeper<In extends Way> = {
   holds(task: Task): boolean
   /** Whether a run that stood still when its process died goes on where it was. */
   outlivesRestart(): boolean
-  /** Takes over such a run. */
-  rebuild(stored: Stored<In>): void
+  /** Takes over such a run, which this process looks after by now. */
+  rebuild(task: Task, stored: Stored<In>): void
   /** Somebody wants it tried now, perhaps with another model. `others`: how many more follow if that goes well. */
   tryNow(task: Task, stored: Stored<In>, model?: Model): { readonly model: string; readonly others: number }
 }
@@ -35,9 +35,9 @@ export class Keepers {
   }
 
   /** What has a run go on after a restart that stood still; undefined where it did not, or ended with its process. */
-  afterRestart(run: Standstills): (() => void) | undefined {
-    const stand = standOf(run)
-    return stand && this.#afterRestart(run, stand.way)
+  afterRestart(task: Task): (() => void) | undefined {
+    const stand = standOf(task.run)
+    return stand && this.#afterRestart(task, task.run, stand.way)
   }
 
   /** Somebody wants it tried now. Throws a `CallError` where the task does not stand still. */
@@ -47,10 +47,10 @@ export class Keepers {
     return this.#tryNow(task, task.run, stand.way, model)
   }
 
-  #afterRestart<In extends Way>(run: { readonly [Name in Way]?: Stored<Name> }, way: In) {
+  #afterRestart<In extends Way>(task: Task, run: { readonly [Name in Way]?: Stored<Name> }, way: In) {
     const keeper = this.#all[way]
     const stored = run[way]
-    return stored && keeper.outlivesRestart() ? () => keeper.rebuild(stored) : undefined
+    return stored && keeper.outlivesRestart() ? () => keeper.rebuild(task, stored) : undefined
   }
 
   #tryNow<In extends Way>(task: Task, run: { readonly [Name in Way]?: Stored<Name> }, way: In, model?: Model) {
