@@ -59,7 +59,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     (taskID, news) => manager.placeTold(taskID, news),
     (name) => void manager.placeAnswers(name),
   )
-  if (others) systemClock.after(0, () => void others.hosts.takeUp())
+  if (others) systemClock.after(0, () => void others.hosts.owing.takeUp())
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))

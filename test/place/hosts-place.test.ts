@@ -24,8 +24,13 @@ let reaches: boolean
 let reached: () => void
 /** How often it was asked for a host that was reached before. */
 let uses: number
+let released: number
+/** Tasks whose folder is still to be removed. */
+let owed: string[]
 let settings: { contactTimeout: number; copy: string[]; setup: string; model: string }
 let fails: RegExp | undefined
+/** The connection is lost by that. */
+let loses: boolean
 let lists: boolean
 let hasSession: boolean
 /** Whether it was stopped while its folder was there. */
@@ -35,8 +40,11 @@ let made: number
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
-const run = (line: string, options?: RunOptions): Promise<Ran> =>
-  fails?.test(line) ? Promise.reject(new Error("cut")) : runIn(far, line, options)
+const run = (line: string, options?: RunOptions): Promise<Ran> => {
+  if (!fails?.test(line)) return runIn(far, line, options)
+  if (loses) reaches = false
+  return Promise.reject(new Error("cut"))
+}
 
 beforeEach(() => {
   bench = new Bench()
@@ -47,8 +55,11 @@ beforeEach(() => {
   reaches = true
   reached = () => {}
   uses = 0
+  released = 0
+  owed = []
   settings = { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" }
   fails = undefined
+  loses = false
   lists = true
   hasSession = true
   fetching = []
@@ -69,7 +80,7 @@ beforeEach(() => {
     },
     reach: { phase: "no contact", why: "big: no answer within 10 s" },
     use: (_task: string, known = false) => void (known && uses++),
-    release: () => {},
+    release: () => void released++,
     reached: (signal?: AbortSignal) => {
       const given = reaches
         ? Promise.resolve(contact)
@@ -103,6 +114,13 @@ beforeEach(() => {
     tell: () => {},
     keep: async () => {},
     rest: () => Object.assign(stub, { live: false }),
+    owing: {
+      owe: async ({ taskID }: Stub) => void owed.push(taskID),
+      forgive: async () => {
+        stub.home = undefined
+        owed = []
+      },
+    },
     regain: async ({ owesAbort }: Stub) => void stops.push(owesAbort && existsSync(folder())),
     fetches: (_stub: Stub, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
@@ -263,27 +281,78 @@ test("a connection that is lost while its work is fetched is told as such, whate
   await enter()
   there().write("a", "ONE\n")
   fails = /bundle create/
-  reaches = true
-  const putting = place.putAway(ID, user.top)
-  // Before its first answer is here.
-  setImmediate(() => (reaches = false))
-  await expect(putting).rejects.toMatchObject({
+  loses = true
+  await expect(place.putAway(ID, user.top)).rejects.toMatchObject({
     code: "host",
     message: expect.stringContaining("its work is still on big, and cut. It is fetched as soon as big answers"),
   })
 })
 
-test("what a removal that was cut off has left there is removed by the next one", async () => {
+const leftThere = () => {
+  const { room, store } = roomsIn(join(far, "cache"), "key")
+  return [
+    ...readdirSync(join(room, "work")),
+    ...new Repository(store, false).git("for-each-ref", "refs/work").split("\n"),
+  ].filter(Boolean)
+}
+
+test("what a removal of an earlier process has left there is removed by the next one", async () => {
+  await enter()
+  await place.isUntouched(ID, user.top)
+  renameSync(folder(), `${folder()}.gone`)
+  expect(leftThere()).toHaveLength(2)
+  await place.putAway(ID, user.top)
+  expect(leftThere()).toEqual([])
+  await enter({ again: true })
+  await place.isUntouched(ID, user.top)
+  renameSync(folder(), `${folder()}.gone`)
+  fails = /worktree prune/
+  // Whether all of it is here nobody can tell without its folder.
+  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
+})
+
+test("a cut while its folder is removed holds nothing up: its work is here, and the removal is owed", async () => {
+  await enter()
+  there().write("a", "ONE\ntwo\nthree\n")
+  fails = /worktree prune/
+  loses = true
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect([stub.live, released, owed]).toEqual([false, 0, [ID]])
+  expect(existsSync(folder())).toBe(true)
+  await place.reach(ID)
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  await expect(place.removeLeft(stub)).rejects.toThrow("big cannot be reached now.")
+  expect(released).toBe(0)
+  reaches = true
+  loses = false
+  await expect(place.removeLeft(stub)).rejects.toThrow("cut")
+  expect(released).toBe(1)
+  fails = undefined
+  await place.removeLeft(stub)
+  expect(leftThere()).toEqual([])
+})
+
+test("one that cannot be removed although there is contact keeps no connection", async () => {
+  await enter()
+  fails = /worktree prune/
+  await place.putAway(ID, user.top)
+  expect([released, owed]).toEqual([1, [ID]])
+})
+
+test("a later run takes the folder that was to be removed, and nobody removes that any more", async () => {
   await enter()
   there().write("a", "ONE\n")
   fails = /worktree prune/
-  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
-  renameSync(folder(), `${folder()}.gone`)
+  await place.putAway(ID, user.top)
+  const debt = { ...stub }
+  // What is still there is not its work any more.
+  there().write("late", "by what it had left running")
   fails = undefined
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
-  const { room, store } = roomsIn(join(far, "cache"), "key")
-  expect(readdirSync(join(room, "work"))).toEqual([])
-  expect(new Repository(store, false).git("for-each-ref", "refs/work")).toBe("")
+  await enter({ again: true })
+  expect([stub.home, owed]).toEqual([undefined, []])
+  expect([there().read("a"), existsSync(join(folder(), "late"))]).toEqual(["ONE\n", false])
+  await place.removeLeft(debt)
+  expect(existsSync(folder())).toBe(true)
 })
 
 test("what an agent stashes is not brought home, of which it is told, and stays in the store there", async () => {

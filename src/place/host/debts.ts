@@ -1,11 +1,16 @@
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { access, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { Stub } from "./stub.ts"
 
-/** What is written down of tasks that were cleared while their host did not answer: nothing else knows them. */
+/**
+ * What is written down of tasks that were cleared while their host did not answer, which nothing else knows, and of those
+ * whose folder there could not be removed.
+ */
 export type Debts = {
   write(stub: Stub): Promise<void>
   drop(stub: Stub): Promise<void>
+  /** False where another process has done it. */
+  has(stub: Stub): Promise<boolean>
   /** Those of tasks of this folder. */
   read(): Promise<readonly Stub[]>
 }
@@ -14,10 +19,14 @@ export type Debts = {
 export const debtsIn = (folder: string, parentFolder: string): Debts => {
   const fileOf = ({ taskID }: Pick<Stub, "taskID">) => join(folder, `${taskID}.json`)
   return {
-    async write({ taskID, sessionID, host, title, agent }) {
+    async write({ taskID, sessionID, host, title, agent, bare, home }) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
-      await writeFile(fileOf({ taskID }), JSON.stringify({ taskID, sessionID, host, title, agent, parentFolder }))
+      await writeFile(
+        fileOf({ taskID }),
+        JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder }),
+      )
     },
+    has: (stub) => access(fileOf(stub)).then(yes, no),
     drop: (stub) => rm(fileOf(stub), { force: true }),
     async read() {
       const names = await readdir(folder).catch(() => [])
@@ -27,11 +36,18 @@ export const debtsIn = (folder: string, parentFolder: string): Debts => {
   }
 }
 
+const yes = () => true
+const no = () => false
+
+type Written = Pick<Stub, "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder" | "bare" | "home">
+
 function stubIn(text: string, parentFolder: string): readonly Stub[] {
   try {
-    const known = JSON.parse(text) as Pick<Stub, "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder">
+    const known = JSON.parse(text) as Written
     if (known.parentFolder !== parentFolder) return []
-    return [{ ...known, model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: true }]
+    // Nothing is read there any more of one whose work is here.
+    const live = known.home === undefined
+    return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
   } catch {
     return []
   }

@@ -1,10 +1,8 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Preparing } from "../../core/task.ts"
-import { oneLine, tail } from "../../lib/text.ts"
 import {
   type EnterRequest,
   type MergeResult,
-  type NextState,
   type Place,
   PlaceError,
   type PutAway,
@@ -18,7 +16,7 @@ import type { CommandResult } from "../run-command.ts"
 import { type Checkout, checkoutOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
 import { changedBetween } from "../worktree/sharing.ts"
-import { marksTold } from "../worktree/welcome.ts"
+import { type Begun, setUp, welcome } from "./beginning.ts"
 import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
@@ -28,9 +26,6 @@ import { sessionThere } from "./session.ts"
 import { isThere, NO_SESSION, type Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
 import { stillThere, untilReached } from "./waiting.ts"
-
-/** Of a setup that failed: the end of what it wrote. */
-const MOST_SETUP_CHARS = 1000
 
 /**
  * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
@@ -71,7 +66,7 @@ export class HostPlace implements Place {
       stub.sent = true
       const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
       signal?.throwIfAborted()
-      await this.#setUp(far, taskID, timeLimit, signal)
+      await setUp(this.#machine, this.#setup, { folder: far, taskID, timeLimit, signal })
       const session = stub.bare ? NO_SESSION : await sessionThere(this.#machine, stub, { folder: far, contact, again })
       stub.far = { folder: far, session }
       return { directory: folder, told: welcome(name, far, again, begun) }
@@ -155,7 +150,7 @@ export class HostPlace implements Place {
 
   async #putAway(taskID: string, folder: string): Promise<PutAway> {
     const stub = this.#hosts.stubOf(taskID)
-    const { name, link, server } = this.#machine
+    const { name, link } = this.#machine
     if (!isThere(stub)) {
       if (stub) this.#hosts.rest(stub)
       link.release(taskID)
@@ -173,18 +168,43 @@ export class HostPlace implements Place {
       .inTurn(async () => {
         const home = await this.#fetch(there, await checkoutOf(folder), taskID)
         if (home?.nested.length) return home.nested
-        if (home) await server.leave(far)
-        // Where there is no folder any more, a removal may have been cut off.
-        await removeThere(there, taskID, home?.commit)
+        await this.#remove(there, stub, home)
         return []
       })
       .finally(() => this.#hosts.fetches(stub, false))
     await this.#hosts.keep(stub)
     this.#hosts.rest(stub)
-    link.release(taskID)
+    if (stub.home === undefined || link.contact) link.release(taskID)
     const put = await this.#worktrees.putAway(taskID, folder)
     if (nested.length === 0) return put
     return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...nested] }
+  }
+
+  /** Its work is here by now: a folder that cannot be removed at once is owed, and holds nothing up. */
+  async #remove(there: There, stub: Stub, home: Home | undefined): Promise<void> {
+    const { taskID } = stub
+    try {
+      if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID))
+      // Where there is no folder any more, a removal may have been cut off.
+      await removeThere(there, taskID, home?.commit)
+    } catch (error) {
+      if (!home) throw error
+      stub.home = home.commit
+      await this.#hosts.owing.owe(stub)
+    }
+  }
+
+  /** Removes a folder that is owed, where it still is what came home: a later run may work there. */
+  async removeLeft(stub: Stub): Promise<void> {
+    const { taskID, parentFolder, home } = stub
+    const { link, inTurn } = this.#machine
+    try {
+      const there = await this.#there(parentFolder)
+      if (home !== undefined) await inTurn(() => removeThere(there, taskID, home))
+    } finally {
+      // One that cannot be removed is tried again when there is contact for something else.
+      if (link.contact && !stub.live) link.release(taskID)
+    }
   }
 
   show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
@@ -199,7 +219,7 @@ export class HostPlace implements Place {
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const stub = this.#hosts.stubOf(id)
-      if (isThere(stub)) await this.#hosts.owe(stub)
+      if (isThere(stub)) await this.#hosts.owing.owe(stub)
     }
     return this.#worktrees.clear(folder, taskIDs)
   }
@@ -254,7 +274,13 @@ export class HostPlace implements Place {
     const { copy } = this.#machine.settings
     if (again) {
       // What an earlier run could not bring home is fetched before its folder is made anew.
-      await this.#fetch(there, from, taskID)
+      const stub = this.#stubOf(taskID)
+      if (stub.home === undefined) await this.#fetch(there, from, taskID)
+      else {
+        // Another process may still mean to remove it: what that goes by is removed with it.
+        await removeThere(there, taskID)
+        await this.#hosts.owing.forgive(stub)
+      }
       const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
       if (next) {
         await send(there, from, { taskID, commit: next.commit, copy })
@@ -270,29 +296,4 @@ export class HostPlace implements Place {
     await send(there, from, { taskID, commit, copy })
     return undefined
   }
-
-  async #setUp(
-    folder: string,
-    taskID: string,
-    timeLimit: number,
-    signal = new AbortController().signal,
-  ): Promise<void> {
-    if (this.#setup === "") return
-    const ended = await runJob(this.#machine, { taskID, command: this.#setup, folder, timeLimit, signal })
-    if (ended.exitCode === 0) return
-    throw new CallError(
-      `The setup command (\`${oneLine(this.#setup, 200)}\`) did not succeed on ${this.#machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
-    )
-  }
-}
-
-/** What a later run begins with, and whether its parent's present state was to be in it. */
-type Begun = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
-
-function welcome(host: string, folder: string, again: boolean, begun?: Begun): string {
-  const isPresent = begun?.bringIn && !begun.unsolved
-  const has = again
-    ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
-    : "what the agent that asks you sees, uncommitted work included"
-  return `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but not what git ignores. What you change is brought back when you are done, committed or not. Do not use git stash: what is in it is not brought back.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
 }

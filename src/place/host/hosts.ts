@@ -12,6 +12,7 @@ import type { Debts } from "./debts.ts"
 import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
 import { type Contact, Link } from "./link.ts"
 import type { Hint } from "./orders.ts"
+import { Owing } from "./owing.ts"
 import type { Reach } from "./reach.ts"
 import { ScreenSigns } from "./screen-signs.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
@@ -59,9 +60,9 @@ export class Hosts {
   readonly #byTask = new Map<string, Stub>()
   /** Keeps what its run has answered. */
   keep: (stub: Stub) => Promise<void> = async () => {}
-  /** Puts away what a task has left there that nobody knows any more. */
-  putAway: (stub: Stub) => Promise<unknown> = async () => {}
-  readonly #owed = new Set<Stub>()
+  /** Fetches and removes, or only removes, what a task has left there. */
+  pay: (stub: Stub) => Promise<unknown> = async () => {}
+  readonly owing: Owing
   /** Hosts whose loss the user was told of: they are told of its return, too. */
   readonly #toldLost = new Set<string>()
   readonly #signs: ScreenSigns
@@ -70,6 +71,17 @@ export class Hosts {
 
   constructor(ports: HostsPorts) {
     this.#ports = ports
+    const { debts, log } = ports
+    this.owing = new Owing({
+      debts,
+      log,
+      known: (taskID) => this.#byTask.get(taskID),
+      has: (host) => this.has(host),
+      add: (stub) => this.add(stub),
+      drop: (stub) => this.drop(stub),
+      wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
+      pay: (stub) => this.pay(stub),
+    })
     this.#signs = new ScreenSigns(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))
   }
 
@@ -138,36 +150,6 @@ export class Hosts {
     if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
     const stub = stubOf(task, live)
     if (stub) this.add(stub)
-  }
-
-  /** Nobody will ask for what this task has left there: that is done as soon as its host answers, and written down. */
-  async owe(stub: Stub): Promise<void> {
-    this.#owed.add(stub)
-    await this.#ports.debts.write(stub)
-    this.machine(stub.host).link.use(stub.taskID, true)
-  }
-
-  /** Takes up what earlier processes owed. */
-  async takeUp(): Promise<void> {
-    for (const stub of await this.#ports.debts.read()) {
-      if (!this.has(stub.host) || this.#byTask.has(stub.taskID)) continue
-      this.add(stub)
-      this.#owed.add(stub)
-      this.machine(stub.host).link.use(stub.taskID, true)
-    }
-  }
-
-  async #settle(name: string): Promise<void> {
-    for (const stub of [...this.#owed].filter(({ host }) => host === name)) {
-      try {
-        await this.putAway(stub)
-        this.#owed.delete(stub)
-        await this.#ports.debts.drop(stub)
-        this.drop(stub)
-      } catch (error) {
-        this.#ports.log(`what a task left on ${name} could not be fetched: ${messageOf(error)}`, { task: stub.taskID })
-      }
-    }
   }
 
   drop(stub: Stub): void {
@@ -257,7 +239,7 @@ export class Hosts {
     }
     if (!link.contact) return
     this.#answered(name)
-    await this.#settle(name)
+    await this.owing.settle(name)
   }
 
   async #find({ taskID, parentFolder, bare }: Stub, cache: string, server: FarServer): Promise<FarPlace | undefined> {

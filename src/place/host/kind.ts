@@ -1,9 +1,12 @@
 import type { Options } from "../../options.ts"
 import type { Place, PlaceKind } from "../place.ts"
+import type { HostPlace } from "./host-place.ts"
 import type { Hosts } from "./hosts.ts"
 
+export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
+
 /** The hosts of the options, as places. */
-export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options: Options): PlaceKind => ({
+export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options: Options): HostKind => ({
   names: hosts.names,
   described: `A host (${hosts.names.join(", ")}): on that machine, in a worktree there.`,
   called: (name) => `${name}, in a git worktree there`,

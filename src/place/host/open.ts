@@ -37,7 +37,11 @@ export function openHosts({ options, host, hand, worktrees, folder, ...ports }: 
     toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),
   })
   const kind = hostKind(hosts, worktrees, options)
-  hosts.putAway = async ({ host: name, taskID, parentFolder }) => (await kind.open(name)).putAway(taskID, parentFolder)
+  hosts.pay = async (stub) => {
+    const place = await kind.open(stub.host)
+    if (stub.home === undefined) await place.putAway(stub.taskID, stub.parentFolder)
+    else await place.removeLeft(stub)
+  }
   return {
     hosts,
     kind,
