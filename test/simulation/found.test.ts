@@ -1,4 +1,4 @@
-import { expect, test } from "vitest"
+import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
@@ -720,4 +720,35 @@ test("a parked task was given another model when its process died: it goes on wi
   await world.clock.advance(MINUTE)
   expect(world.task(id)).toMatchObject({ status: "completed", run: { model: { id: "beta" } } })
   expect(world.rig.timers.pending).toBe(0)
+})
+
+describe("what is left of a parked task's step cannot be taken back at once", () => {
+  async function parked() {
+    const world = new World({ options: {}, lastWord: "obeys" })
+    await world.launch({ prompt: "DO quick" })
+    world.provider.close(10_000, true)
+    let isOut = true
+    world.meets = ({ site }) =>
+      isOut && site === "take a message back" ? { fail: new HostError("out of order") } : undefined
+    await world.clock.advance(100)
+    const mend = () => {
+      isOut = false
+    }
+    return { world, mend }
+  }
+
+  test("it is tried again, and the task goes on at its time", async () => {
+    const { world, mend } = await parked()
+    mend()
+    await world.clock.advance(MINUTE)
+    expect(world.tasks).toMatchObject([{ status: "completed" }])
+  })
+
+  test("and its process dies: the next one takes it back", async () => {
+    const { world, mend } = await parked()
+    mend()
+    await world.restart()
+    await world.clock.advance(MINUTE)
+    expect(world.tasks).toMatchObject([{ status: "completed" }])
+  })
 })

@@ -14,7 +14,7 @@ import type { Answers } from "./answers.ts"
 import { Checking, type CheckingPorts } from "./checking.ts"
 import { homeOf } from "./home.ts"
 import type { Merging } from "./places.ts"
-import { stopSession } from "./stopping.ts"
+import { stopSession, takeBack } from "./stopping.ts"
 import { tellIdle } from "./telling.ts"
 import type { Values } from "./values.ts"
 
@@ -83,7 +83,8 @@ export class Deeds {
         await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
         return back({ type: "said", word: command.word })
       case "park":
-        await this.#park(task, command.asks)
+        await stopSession(this.#parts, task.sessionID, command.asks).done
+        await takeBack(this.#parts, task)
         return back({ type: "stopped" })
       case "refuse":
         return this.#refuse(command.ask, command.text)
@@ -209,15 +210,6 @@ export class Deeds {
     await entry.held
     if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
     return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
-  }
-
-  /** What is left of the step that was refused is no end, and is not sent again; one with a tool call has done its work. */
-  async #park(task: Task, asks: readonly Ask[]): Promise<void> {
-    await stopSession(this.#parts, task.sessionID, asks).done
-    const last = (await this.#messages(task)).at(-1)
-    const isUnfinished = last?.role === "assistant" && last.finish === undefined
-    if (isUnfinished && !last.parts.some(({ type }) => type === "tool"))
-      await this.#parts.host.deleteMessage(task.sessionID, last.id)
   }
 
   async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {

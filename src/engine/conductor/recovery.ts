@@ -1,5 +1,5 @@
 import type { Message, TaskRecord } from "../../core/ports.ts"
-import { type Ending, hostParentOf, isActive, type Reason, standsStill, type Task } from "../../core/task.ts"
+import { type Ending, hostParentOf, isActive, standsStill, type Task } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
 import { notificationID } from "../../delivery/message.ts"
@@ -8,12 +8,13 @@ import { persistently } from "../../lib/retry.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere } from "../recover/orphan.ts"
+import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere, TEAM_INTERRUPTED } from "../recover/orphan.ts"
 import { remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
 import { homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
+import { leftIn, takeBack } from "./stopping.ts"
 import type { Values } from "./values.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
@@ -208,7 +209,7 @@ export class Recovery {
     const { host } = this.#parts
     if (this.#goesOn(task)) return
     const messages = await this.#untilTold(task, await host.messagesSince(task.sessionID, task.run.promptID))
-    if (this.#standsOn(task, messages)) return
+    if (await this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const found = endOf(task, messages, Math.max(seenAt, lastLaunchBy(task, this.#parts.store)), this.#isWinner(task))
     if (!found || !this.#own(task)) return
@@ -265,11 +266,14 @@ export class Recovery {
   }
 
   /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
-  #standsOn(task: Task, messages: readonly Message[]): boolean {
+  async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#parts
     const goOn = this.#ports.keepers.afterRestart(task)
     const asked = askedOf(task, messages)
-    if (!goOn || task.part || !asked || !this.#own(task)) return false
+    if (!goOn || task.part || !asked) return false
+    // Its process may have died before that was done.
+    if (leftIn(messages)) await takeBack(this.#parts, task)
+    if (!this.#own(task)) return false
     const entry = store.entry(task.id)
     if (entry) entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { reenters: true }) }
     goOn()
@@ -293,8 +297,3 @@ export class Recovery {
 
 /** Parts before their teams. */
 const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)
-
-const TEAM_INTERRUPTED: Reason = {
-  code: "interrupted",
-  text: "OpenCode stopped or was restarted before it had come to an end.",
-}

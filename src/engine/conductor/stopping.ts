@@ -1,4 +1,5 @@
-import type { Ask } from "../../core/task.ts"
+import type { Message } from "../../core/ports.ts"
+import type { Ask, Task } from "../../core/task.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Parts } from "../parts.ts"
 
@@ -38,4 +39,22 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
   } catch (error) {
     host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
   }
+}
+
+/**
+ * Takes back what is left of the step in which a run came to stand still: that is no end, and is not sent again. One with
+ * a tool call has done its work.
+ */
+export async function takeBack({ clock, host, stopped }: Parts, { sessionID, run }: Task): Promise<void> {
+  await persistently(clock, stopped, async () => {
+    const left = leftIn(await host.messagesSince(sessionID, run.promptID))
+    if (left) await host.deleteMessage(sessionID, left.id)
+  })
+}
+
+/** A run's last message, where it is to be taken back before the run goes on. */
+export function leftIn(messages: readonly Message[]): Message | undefined {
+  const last = messages.at(-1)
+  const isUnfinished = last?.role === "assistant" && last.finish === undefined
+  return isUnfinished && !last.parts.some(({ type }) => type === "tool") ? last : undefined
 }

@@ -1,6 +1,6 @@
 import { endAfterCrash } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
-import { type Ending, isActive, type Task } from "../../core/task.ts"
+import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
 import { termsOf } from "../../core/terms.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -44,4 +44,10 @@ export function askedOf(task: Task, messages: readonly Message[]) {
   const [told, terms] = [textOf(true), termsOf(task)]
   const preface = told.endsWith(terms) ? told.slice(0, told.length - terms.length).trimEnd() : told
   return { prompt: textOf(false), preface }
+}
+
+/** The end of a team of which none had won. */
+export const TEAM_INTERRUPTED: Reason = {
+  code: "interrupted",
+  text: "OpenCode stopped or was restarted before it had come to an end.",
 }
