@@ -11,6 +11,8 @@ export type World = {
   readonly events: readonly HostEvent[]
   /** The model answers so, one reply a step, where the last user message contains `text`; the last one is repeated. */
   onPrompt(text: string, ...replies: Reply[]): void
+  /** Two folders of its project; sessions are opened in the first. */
+  readonly folders: readonly [string, string]
   openSession(): Promise<string>
   metadata(sessionID: string): Promise<Record<string, unknown>>
   setMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void>

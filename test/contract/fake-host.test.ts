@@ -25,6 +25,7 @@ hostContract("the fake", async () => {
         return replies[count] ?? replies.at(-1)
       })
     },
+    folders: ["/project", "/project/other"],
     openSession: async () => host.openSession(),
     metadata: async (sessionID) => host.stored(sessionID).metadata,
     setMetadata: async (sessionID, metadata) => host.writeMetadata(sessionID, metadata),

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../src/core/task.ts"
+import { judge } from "../../src/core/verdict.ts"
 import { type Driver, draftOf, GONE } from "./driver.ts"
 
 export function sessionContract(driver: Driver): void {
@@ -57,6 +58,22 @@ export function sessionContract(driver: Driver): void {
       await driver.world.eventually(() => driver.isIdle(sessionID))
       expect(await driver.host.session(sessionID)).toBeUndefined()
       await driver.heard(sessionID, "deleted")
+    })
+
+    test("that are moved while they work go on where they were, and are stopped there alone", async () => {
+      driver.world.onPrompt("MOVED", { hang: true, text: "so far" })
+      const [home, other] = driver.world.folders
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "MOVED")
+      await driver.heard(sessionID, "text-delta")
+      await driver.host.move(sessionID, other)
+      await driver.host.abort(sessionID)
+      await driver.world.pause()
+      expect(await driver.isIdle(sessionID)).toBe(false)
+      await driver.host.move(sessionID, home)
+      await driver.host.abort(sessionID)
+      const since = await driver.answered(sent)
+      expect(judge(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
     })
 
     test("take their children with them, each with its event", async () => {

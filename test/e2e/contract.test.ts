@@ -1,3 +1,5 @@
+import { mkdirSync } from "node:fs"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { HostEvent } from "../../src/core/ports.ts"
@@ -26,6 +28,8 @@ async function makeWorld(hears: boolean): Promise<World> {
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
   const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance, SIGNER, systemClock)
+  const other = join(directory, "other")
+  mkdirSync(other)
   let heard = 0
   return {
     get host() {
@@ -49,6 +53,7 @@ async function makeWorld(hears: boolean): Promise<World> {
         return replies[count] ?? replies.at(-1)
       })
     },
+    folders: [directory, other],
     openSession: () => openSession(opencode),
     metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
     setMetadata: async (sessionID, metadata) => {

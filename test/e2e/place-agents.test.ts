@@ -9,6 +9,7 @@ import {
   LONG,
   launch,
   list,
+  merge,
   model,
   nothingLeft,
   output,
@@ -19,8 +20,9 @@ import {
   told,
   tool,
   user,
+  worktrees,
 } from "../support/place-scene.ts"
-import { gate, isNotification, launchedFrom, notifications } from "../support/plugin.ts"
+import { gate, isNotification, launchedFrom, meanwhile, notifications } from "../support/plugin.ts"
 
 /** Several agents in worktrees: side by side, forked, asking, and one below another. */
 
@@ -103,6 +105,52 @@ test("a question of an agent in a worktree is seen and answered; told words reac
   expect(await output(id)).toContain("Changes: 2 files, +1 −40: kept.txt, shared.txt")
   nothingLeft()
   expect(user.read("shared.txt")).toBe(text())
+}, 180_000)
+
+test("what a user has an agent do before its turn comes ends first, or is stopped with it; then its worktree is its place", async () => {
+  user.write("shared.txt", text()).commit()
+  const first = gate()
+  const users = gate()
+  const order: string[] = []
+  model.use(async ({ sessionID, lastUser, sinceUser }) => {
+    if (sessionID === session) return undefined
+    if (lastUser.startsWith("BEFORE")) await first.opened
+    if (lastUser.startsWith("STAY")) return { hang: true }
+    if (lastUser.startsWith("HELLO")) {
+      await users.opened
+      order.push("its user is answered")
+    }
+    if (!lastUser.includes("BEHIND")) return { text: "done" }
+    if (sinceUser.length > 0) return { text: "done" }
+    order.push("it is asked")
+    return bash("pwd > where.txt")
+  })
+  const before = await launch("BEFORE")
+  const behind = await launch("BEHIND", { after: [before.id] })
+  const cancelled = await launch("BEHIND", { after: [before.id] })
+  const say = async (sessionID: string, words: string) => {
+    await host.client.session.promptAsync({ sessionID, agent: "general", parts: [{ type: "text", text: words }] })
+    await model.waitFor((request) => request.sessionID === sessionID && request.lastUser === words, LONG)
+  }
+  // What its user asked of it was asked in another folder.
+  model.prefixes.allow(behind.child)
+  await say(behind.child, "HELLO")
+  await say(cancelled.child, "STAY")
+  first.open()
+  await told()
+  await eventually(() => worktrees().length > 0, { timeout: 30_000 })
+  await meanwhile(host, model)
+  expect(order).toEqual([])
+  expect((await tool("superagents_cancel", { task_id: cancelled.id })).output).toContain("Cancelled 1")
+  const isAtWork = async (child: string) => child in (await unwrap(host.client.session.status()))
+  await eventually(async () => !(await isAtWork(cancelled.child)), { timeout: 30_000 })
+  expect(await isAtWork(behind.child)).toBe(true)
+  users.open()
+  await told(3)
+  expect(order).toEqual(["its user is answered", "it is asked"])
+  expect(await merge(behind.id)).toContain("where.txt")
+  expect(user.read("where.txt")).toContain("superagents/worktrees")
+  nothingLeft()
 }, 180_000)
 
 test("a fork works in a worktree, too", async () => {

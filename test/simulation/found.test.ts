@@ -611,6 +611,43 @@ test("the last of a batch is cancelled while news of another are on their way: w
   expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
 
+/** A task that is to work in a place of its own waits for its slot, and its user has it do something meanwhile. */
+async function busyInQueue(text: string) {
+  const world = new World({ options: { maxConcurrentTasks: 1 }, lastWord: "obeys" })
+  await world.launch({ prompt: "DO hanging" })
+  await world.launch({ prompt: "DO quick", place: "worktree" })
+  const [first, task] = world.tasks
+  const { id = "", sessionID = "" } = task ?? {}
+  world.host.say(sessionID, text, { agent: "general" })
+  const whenAsked: string[] = []
+  world.meets = ({ site, sessionID: asked }) => {
+    const isAsked = site === "tell a task its prompt" && asked === sessionID
+    if (isAsked) whenAsked.push(world.host.isWorking(sessionID) ? "at work" : "idle")
+    return undefined
+  }
+  await world.clock.advance(100)
+  world.host.conclude(first?.sessionID ?? "", { text: "done" })
+  await world.clock.advance(1000)
+  return { world, id, sessionID, whenAsked }
+}
+
+test("what its user asked of a task in the queue can be stopped, though its place is ready meanwhile", async () => {
+  const { world, id, sessionID, whenAsked } = await busyInQueue("DO hanging")
+  const cancelled = world.manager.cancel({ type: "task", reference: id }, world.rig.caller)
+  await world.clock.advance(MINUTE)
+  await cancelled
+  expect(world.host.isWorking(sessionID)).toBe(false)
+  expect([whenAsked, world.places.open]).toEqual([[], []])
+})
+
+test("a task whose user has it work when its place is ready is asked there once that is over", async () => {
+  const { world, id, whenAsked } = await busyInQueue("DO slow")
+  await world.clock.advance(MINUTE)
+  expect(whenAsked).toEqual(["idle"])
+  expect(world.task(id)?.status).toBe("completed")
+  expect(world.watch.breaches).toEqual([])
+})
+
 test("an agent launches in the process that it works in: a task of its own is no other process's", async () => {
   const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
   const { other } = world

@@ -126,13 +126,6 @@ export class FakeHost extends FakeProcess implements Host {
     return this.carryOut("prompt", prompt.sessionID, accept, prompt)
   }
 
-  /** Where sessions were moved. */
-  readonly folders = new Map<string, string>()
-
-  folderOf(sessionID: string): string {
-    return this.folders.get(sessionID) ?? "/project"
-  }
-
   move(sessionID: string, folder: string): Promise<void> {
     return this.carryOut("move", sessionID, () => void this.folders.set(sessionID, folder))
   }

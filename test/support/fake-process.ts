@@ -47,6 +47,10 @@ export class FakeProcess {
   /** Turns that are about to begin, with what takes that back. */
   readonly #beginning = new Map<string, () => void>()
   readonly #turns = new Map<string, Turn>()
+  /** Where sessions were moved. */
+  readonly folders = new Map<string, string>()
+  /** Where each turn was begun: there it goes on and is stopped, wherever its session is moved. */
+  readonly #begunIn = new WeakMap<Turn, string>()
   #dead = false
 
   constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeHostOptions) {
@@ -114,10 +118,16 @@ export class FakeProcess {
     if (ask) this.answerAsk(ask, false, false)
   }
 
+  folderOf(sessionID: string): string {
+    return this.folders.get(sessionID) ?? "/project"
+  }
+
   abortByUser(sessionID: string): void {
     // What was accepted comes before the stop: it is stored, and goes with the turn.
     for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
     const turn = this.#turns.get(sessionID)
+    const isLeftBehind = turn !== undefined && this.#begunIn.get(turn) !== this.folderOf(sessionID)
+    if (isLeftBehind) return this.emit({ type: "idle", sessionID })
     this.#turns.delete(sessionID)
     if (turn) return turn.abort()
     const session = this.database.sessions.get(sessionID)
@@ -224,6 +234,7 @@ export class FakeProcess {
     if (!this.working.has(session.id) || !this.database.sessions.has(session.id)) return
     const turn = this.#newTurn(session)
     this.#turns.set(session.id, turn)
+    this.#begunIn.set(turn, this.folderOf(session.id))
     void turn.run().finally(() => {
       if (this.#turns.get(session.id) === turn) this.#turns.delete(session.id)
     })

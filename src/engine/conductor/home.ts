@@ -34,6 +34,23 @@ export function refuseUnpassed(result: CheckResult | undefined): void {
     throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
 }
 
+/**
+ * Moves a run's session to its place. What its user has begun there before goes on first: moved while it works, a session
+ * goes on where it was, and no stop reaches it. Throws where it was stopped meanwhile.
+ */
+export async function goThere({ host, clock }: Parts, sessionID: string, folder: string, signal: AbortSignal) {
+  const home = host.folderOf(sessionID)
+  const works = async () => (await host.activity()).has(sessionID)
+  while (!signal.aborted) {
+    await host.move(sessionID, folder)
+    // Looked at once it is there: from then on it begins nothing where it was.
+    if (!(await works())) return
+    await host.move(sessionID, home)
+    while (!signal.aborted && (await works())) await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+  }
+  throw new CallError("It was stopped before its place was ready.")
+}
+
 /** Moves a task's session back to where its parent works, once it does nothing any more. */
 export async function goHome(parts: Parts, task: Task): Promise<void> {
   const { host, clock } = parts

@@ -7,7 +7,7 @@ import { type Place, PlaceError, type PlaceKind, type RunLimits } from "../../pl
 import type { CommandResult } from "../../place/run-command.ts"
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/work.ts"
-import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "./home.ts"
+import { goHome, goThere, homeAsAsked, homeOf, refuseUnpassed } from "./home.ts"
 
 /** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
 export type Merging = {
@@ -96,7 +96,7 @@ export class Places {
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, told } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
-    if (host.folderOf(sessionID) !== directory) await host.move(sessionID, directory)
+    if (host.folderOf(sessionID) !== directory) await goThere(this.#parts, sessionID, directory, signal)
     return told
   }
 
