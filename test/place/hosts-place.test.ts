@@ -395,7 +395,13 @@ test("what stands for several tries has a folder there to be checked in, and no 
   user.write("b", "B\n")
   expect(await place.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
   expect(there().read("b")).toBe("B\n")
+  // What its check wrote there is no work of theirs.
+  there().write("written", "by the check")
+  reaches = false
   await place.putAway(ID, user.top)
+  expect([owed, existsSync(folder()), stub.live]).toEqual([[ID], true, false])
+  reaches = true
+  await place.removeLeft(stub)
   expect(existsSync(folder())).toBe(false)
 })
 

@@ -8,7 +8,7 @@ import { TaskManager } from "../../src/engine/task-manager.ts"
 import type { TaskView } from "../../src/engine/tasks/view.ts"
 import type { Options } from "../../src/options.ts"
 import { placeKinds } from "../../src/place/kinds.ts"
-import type { Place, PlacePorts } from "../../src/place/place.ts"
+import type { Place, PlaceKind, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { keepValue } from "../../src/results/keep.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
@@ -29,6 +29,8 @@ export type RigOptions = {
   worktrees?: () => Promise<Place>
   /** Whether those places tell when something happens in them. */
   hears?: () => boolean
+  /** What is other of the kind of those places. */
+  kind?: Partial<PlaceKind>
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
   /** Where another process works already: a second one on the same project. */
@@ -63,6 +65,7 @@ export class Rig {
   readonly #development: boolean
   readonly #worktrees: RigOptions["worktrees"]
   readonly #hears: RigOptions["hears"]
+  readonly #kind: RigOptions["kind"]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #ledgers: Ledgers
@@ -71,7 +74,8 @@ export class Rig {
   /** Ids of two processes differ. */
   readonly #letter: string
 
-  constructor({ options = {}, development = false, worktrees, hears, ledgers, share }: RigOptions = {}) {
+  constructor({ options = {}, development = false, worktrees, hears, kind, ledgers, share }: RigOptions = {}) {
+    this.#kind = kind
     this.#ledgers = ledgers ?? new Ledgers(this.project)
     this.#worktrees = worktrees
     this.#hears = hears
@@ -227,7 +231,7 @@ export class Rig {
     const [here, ...others] = placeKinds(this.options, {} as PlacePorts)
     return [
       ...(here ? [here] : []),
-      ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears })),
+      ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears, ...this.#kind })),
     ]
   }
 

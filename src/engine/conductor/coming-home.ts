@@ -75,10 +75,17 @@ export class ComingHome {
     const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
     for (const each of tries) {
-      if (!each.outcome?.work) await goHome(this.#parts, each)
-      works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
+      try {
+        if (!each.outcome?.work) await goHome(this.#parts, each)
+        works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
+      } catch (error) {
+        // What cannot be kept of another is put aside when it can.
+        if (each.id === winner || !this.#places.outlives(each)) throw error
+        this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
+      }
     }
-    const aside = tries.flatMap((each) => (each.id === winner ? [] : [{ taskID: each.id, name: asideName(each) }]))
+    const isAside = ({ id }: Task) => id !== winner && works.has(id)
+    const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
     const { notes, held } = works.get(winner) ?? {}

@@ -51,6 +51,7 @@ export class Kept {
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && !task.outcome?.work)
+    const teams = new Set(owed.flatMap(({ part }) => (part && store.get(part.of)?.outcome?.work ? [part.of] : [])))
     for (const { id } of owed) {
       await this.#closed(id)
       const task = store.get(id)
@@ -58,6 +59,22 @@ export class Kept {
       await this.settle(task).catch((error) =>
         host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
       )
+    }
+    for (const id of teams) await this.#putAside(id)
+  }
+
+  /** What tries that did not win had left is put aside by now, though the winner's work had come home before. */
+  async #putAside(teamID: string): Promise<void> {
+    const { store, host } = this.#parts
+    await this.#closed(teamID)
+    const task = store.get(teamID)
+    const { team, work } = task?.outcome ?? {}
+    if (!task?.outcome || !work || team?.kind !== "tries" || isActive(task) || store.isForeign(teamID)) return
+    try {
+      const { refs } = await this.#home.keep(task)
+      await this.#record(task, { ...task.outcome, team: withRefs(team, refs) })
+    } catch (error) {
+      host.log("warn", "the work of tries could not be put aside", { task: teamID, error: messageOf(error) })
     }
   }
 

@@ -8,9 +8,10 @@ import { persistently } from "../../lib/retry.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere, TEAM_INTERRUPTED } from "../recover/orphan.ts"
-import { remove, takeIn } from "../recover/records.ts"
+import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere, teamEndOf, triesGoOn } from "../recover/orphan.ts"
+import { rank, remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
+import { membersOf } from "../tasks/members.ts"
 import type { Conductor } from "./conductor.ts"
 import { homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
@@ -153,9 +154,8 @@ export class Recovery {
 
   /** It has ended, and what it changed is still on another machine. */
   #isLeftBehind(task: Task): boolean {
-    const { store } = this.#parts
-    const isOurs = store.get(task.id) !== undefined && !store.isForeign(task.id) && !isActive(task)
-    return isOurs && isUnclosed(task) && this.#ports.places.outlives(task)
+    const isOurs = this.#parts.store.get(task.id) && !this.#parts.store.isForeign(task.id) && !isActive(task)
+    return isOurs === true && isUnclosed(task) && this.#ports.places.outlives(task)
   }
 
   /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
@@ -226,13 +226,18 @@ export class Recovery {
     return told ? messages.filter(({ createdAt }) => createdAt < told.createdAt) : messages
   }
 
-  /** With a winner on record, the rest of it is finished; without one, it can be gone on with. */
+  /** It goes on where its tries do; else it ends. */
   #settleTeam(task: Task, seenAt: number): void {
     if (!this.#own(task)) return
-    const won = task.team?.kind === "tries" && task.team.winner !== undefined
-    const ending: Ending = won ? { type: "completed" } : { type: "failed", reason: TEAM_INTERRUPTED }
+    const { store, clock } = this.#parts
+    const entry = store.entry(task.id)
+    const prompt = this.#ports.places.outlives(task) ? triesGoOn(task, membersOf(store, task)) : undefined
+    if (entry && prompt !== undefined) {
+      entry.run = { ...newRun(task, "leading", clock.now()), prompt }
+      return this.#ports.conductor.deliver(task.id, { type: "parts" })
+    }
     const circumstances = { messages: [], wake: this.#wakes(task, seenAt), maybeTold: true }
-    this.#ports.conductor.end(task.id, task.run.generation, { at: seenAt, ...ending }, circumstances)
+    this.#ports.conductor.end(task.id, task.run.generation, { at: seenAt, ...teamEndOf(task) }, circumstances)
   }
 
   /** Its check had passed: that stands in its team's record. */
@@ -255,8 +260,8 @@ export class Recovery {
   /** What works on another machine was not interrupted: the same run goes on, and nobody is told of it. */
   #goesOn(task: Task): boolean {
     const { store, clock } = this.#parts
-    if (!this.#ports.places.outlives(task) || task.run.startedAt === undefined || standsStill(task) || !this.#own(task))
-      return false
+    const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !standsStill(task)
+    if (!mayGoOn || this.#isWinner(task) || !this.#own(task)) return false
     const entry = store.entry(task.id)
     const now = clock.now()
     if (entry) entry.run = newRun(task, "working", now)
@@ -290,10 +295,6 @@ export class Recovery {
 
   /** A task that launched it has ended with that process: it is not set to work again, now that nobody looks after it. */
   #wakes({ parentID }: Task, seenAt: number): boolean {
-    if (this.#parts.store.bySession(parentID)) return false
-    return this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
+    return !this.#parts.store.bySession(parentID) && this.#parts.clock.now() - seenAt < WAKE_WINDOW_MS
   }
 }
-
-/** Parts before their teams. */
-const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)

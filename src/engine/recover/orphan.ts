@@ -1,7 +1,9 @@
 import { endAfterCrash } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
+import { sizeOf } from "../../core/team.ts"
 import { termsOf } from "../../core/terms.ts"
+import type { Member } from "../../core/tries.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
@@ -34,6 +36,29 @@ function unchecked(task: Task, ending: Ending): Ending {
   return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
 }
 
+/**
+ * What the tries are asked that are still to be begun of a team that goes on after a restart; undefined where it does
+ * not: none has begun, or what they were to be asked is not known any more. `members`: all of its tries.
+ */
+export function triesGoOn({ team, run }: Task, members: readonly Member[]): string | undefined {
+  if (team?.kind !== "tries" || team.winner !== undefined || run.startedAt === undefined) return undefined
+  const begun = members.filter(({ task }) => task.part?.run === run.generation)
+  const isAllBegun = begun.length >= sizeOf(team)
+  if (begun.length === 0 || ((run.after || run.generation > 0) && !isAllBegun)) return undefined
+  return team.prompt
+}
+
+/** How tries or a map ended whose process died: with a winner on record the rest is finished, without it can be resumed. */
+export const teamEndOf = ({ team }: Task): Ending =>
+  team?.kind === "tries" && team.winner !== undefined
+    ? { type: "completed" }
+    : { type: "failed", reason: TEAM_INTERRUPTED }
+
+const TEAM_INTERRUPTED: Reason = {
+  code: "interrupted",
+  text: "OpenCode stopped or was restarted before it had come to an end.",
+}
+
 /** What the agent of a run that stood still was asked, from its stored message; undefined where that is not there. */
 export function askedOf(task: Task, messages: readonly Message[]) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
@@ -44,10 +69,4 @@ export function askedOf(task: Task, messages: readonly Message[]) {
   const [told, terms] = [textOf(true), termsOf(task)]
   const preface = told.endsWith(terms) ? told.slice(0, told.length - terms.length).trimEnd() : told
   return { prompt: textOf(false), preface }
-}
-
-/** The end of a team of which none had won. */
-export const TEAM_INTERRUPTED: Reason = {
-  code: "interrupted",
-  text: "OpenCode stopped or was restarted before it had come to an end.",
 }

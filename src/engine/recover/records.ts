@@ -24,6 +24,9 @@ export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecor
   })
 }
 
+/** Parts before their teams. */
+export const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)
+
 /** Drops a task whose session or record is gone. */
 export function remove({ store }: Parts, taskID: string): void {
   store.remove(taskID)?.letGo()

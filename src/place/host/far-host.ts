@@ -13,7 +13,7 @@ import { answerText, judge } from "../../core/verdict.ts"
 import type { FarFolder } from "../../host/far.ts"
 import { overlaid } from "../../lib/overlaid.ts"
 import { asAnswered, generationOf, movedPrompt, withDeath } from "./far-messages.ts"
-import { type Hosts, type Machine, skewNow } from "./hosts.ts"
+import type { Hosts, Machine } from "./hosts.ts"
 import { NoContact } from "./link.ts"
 import { movedID, movedMessage, type Stub } from "./stub.ts"
 
@@ -216,7 +216,7 @@ export class FarHost {
     const { session } = stub.far
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
-      const clock = skewNow(machine.link.contact)
+      const clock = machine.link.contact?.skew ?? 0
       const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
       const messages = (await this.#wasLeft(stub, machine, askedAt)) ? withDeath(moved, stub.host) : moved

@@ -16,6 +16,7 @@ import type { CommandResult } from "../run-command.ts"
 import { type Checkout, checkoutOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
 import { changedBetween } from "../worktree/sharing.ts"
+import { removeBare } from "./bare.ts"
 import { type Begun, setUp, welcome } from "./beginning.ts"
 import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
@@ -88,11 +89,9 @@ export class HostPlace implements Place {
 
   /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
   get shared(): SharedPlaces | undefined {
-    const { shared } = this.#worktrees
-    if (!shared) return undefined
     const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) =>
       this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
-    return { ...shared, changedIn }
+    return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
   }
 
   async #fetchNow(taskID: string, folder: string): Promise<Home> {
@@ -156,6 +155,10 @@ export class HostPlace implements Place {
       link.release(taskID)
       return this.#worktrees.putAway(taskID, folder)
     }
+    if (stub.bare) {
+      await removeBare(this.#hosts, this.#machine, stub, () => this.#there(folder))
+      return this.#worktrees.putAway(taskID, folder)
+    }
     // As soon as there is contact it is tried again.
     if (!link.contact) link.use(taskID, true)
     const there = await this.#there(folder)
@@ -200,7 +203,7 @@ export class HostPlace implements Place {
     const { link, inTurn } = this.#machine
     try {
       const there = await this.#there(parentFolder)
-      if (home !== undefined) await inTurn(() => removeThere(there, taskID, home))
+      if (home !== undefined) await inTurn(() => removeThere(there, taskID, home || undefined))
     } finally {
       // One that cannot be removed is tried again when there is contact for something else.
       if (link.contact && !stub.live) link.release(taskID)
@@ -224,13 +227,9 @@ export class HostPlace implements Place {
     return this.#worktrees.clear(folder, taskIDs)
   }
 
-  sweep(): Promise<readonly Swept[]> {
-    return Promise.resolve([])
-  }
+  readonly sweep = async (): Promise<readonly Swept[]> => []
 
-  expire(): Promise<readonly string[]> {
-    return Promise.resolve([])
-  }
+  readonly expire = async (): Promise<readonly string[]> => []
 
   #stubOf(taskID: string): Stub {
     const stub = this.#hosts.stubOf(taskID)

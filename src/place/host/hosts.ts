@@ -10,7 +10,7 @@ import type { PlaceNews, Stirred } from "../place.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
 import type { Debts } from "./debts.ts"
 import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
-import { type Contact, Link } from "./link.ts"
+import { Link } from "./link.ts"
 import type { Hint } from "./orders.ts"
 import { Owing } from "./owing.ts"
 import type { Reach } from "./reach.ts"
@@ -277,6 +277,3 @@ export class Hosts {
     }
   }
 }
-
-/** What a host's clock is ahead, now. */
-export const skewNow = (contact: Contact | undefined): number => contact?.skew ?? 0

@@ -30,7 +30,7 @@ export type Stub = {
   live: boolean
   /** There may be files of it there. */
   sent: boolean
-  /** All that it changed is here, as of this commit, and its folder is still to be removed. */
+  /** All that it changed is here, as of this commit, and its folder is still to be removed; "" for one that has no work. */
   home?: string
   /** Its prompt has been handed over, or was by an earlier process. */
   asked: boolean
