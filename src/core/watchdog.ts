@@ -183,15 +183,19 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
   return reason.code === "timeout" ? timeEnds : Math.min(timeEnds, at + limits.lastWord)
 }
 
-/** When `demandOf`, or a question's own limit, could next say something else if nothing more is heard. */
-export function dueAt(run: Watched): number {
+/**
+ * When `demandOf`, or a question's own limit, could next say something else if nothing more is heard. `settled`: what was
+ * passed by then is dealt with already, but for questions.
+ */
+export function dueAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
   const { progress, limits } = run
   const { lastWord, asks, away } = progress
   const questions =
     limits.permissionTimeout > 0 && !away ? asks.map(({ askedAt }) => askedAt + limits.permissionTimeout) : []
   const rules = rulesFor(run).flatMap((rule) => dueOf(rule, run) ?? [])
   const word = lastWord && !away ? [lastWordEnds(run, lastWord)] : []
-  return Math.min(Number.POSITIVE_INFINITY, ...questions, ...rules, ...word)
+  const coming = [...rules, ...word].filter((at) => at > settled)
+  return Math.min(Number.POSITIVE_INFINITY, ...questions, ...coming)
 }
 
 function dueOf(rule: Rule, run: Watched): number | undefined {

@@ -198,6 +198,29 @@ describe("when it has to be looked at", () => {
     expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
   })
 
+  test("while a passed limit is verified it needs no look; what is still to come is due at its time", () => {
+    const verifying = { run: { verifying: true, lastSignAt: NOW - 1000 } }
+    const limits = (timeout: number, stallTimeout: number) => ({
+      ...verifying,
+      task: { run: { timeout } },
+      options: { stallTimeout },
+    })
+    // It has begun a second ago.
+    expect(due("working", limits(0, 500))).toBe(NEVER)
+    expect(due("working", limits(0, 1000))).toBe(NEVER)
+    expect(due("working", limits(0, 1200))).toBe(NOW + 200)
+    expect(due("working", limits(6000, 500))).toBe(NOW + 5000)
+    expect(due("working", { ...limits(0, 500), run: { ...verifying.run, verifying: false } })).toBe(NOW + 100)
+    const lastWord = { state: "spoke", reason: { code: "tokens", text: "" }, at: NOW - 1000 } as const
+    const spoke = { ...limits(0, 0), run: { ...verifying.run, lastWord } }
+    expect(due("working", { ...spoke, options: { lastWord: 500 } })).toBe(NEVER)
+    expect(due("working", { ...spoke, options: { lastWord: 1500 } })).toBe(NOW + 500)
+    // A question is refused whatever its limits are at.
+    const asks = [askOf({ askedAt: NOW - 1000 })]
+    const open = { ...limits(0, 500), run: { ...verifying.run, asks } }
+    expect(due("working", { ...open, options: { stallTimeout: 0, permissionTimeout: 500 } })).toBe(NOW + 100)
+  })
+
   test("each of its waits is one, but for those that were looked at when they were over", () => {
     const none = { task: { run: { timeout: 0 } } }
     expect(due("working", none)).toBe(NEVER)

@@ -27,7 +27,9 @@ const isTimed = ({ stage, custody }: ActiveRun): boolean =>
 export function nextDue(run: ActiveRun, world: World): number {
   if (!isTimed(run)) return NEVER
   // What is spent comes with an event or a look, never with the clock alone.
-  const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }))
+  // While the host is asked whether a limit is really passed, what that brings settles it.
+  const settled = run.verifying ? world.now : undefined
+  const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }), settled)
   const soon = world.now + MIN_TICK_MS
   const { heldUntil = NEVER } = run
   return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, world))
