@@ -789,3 +789,28 @@ describe("what is left of a parked task's step cannot be taken back at once", ()
     expect(world.tasks).toMatchObject([{ status: "completed" }])
   })
 })
+
+test("a session is deleted while what its dead process left is settled: it is gone, and is not told otherwise", async () => {
+  const rig = new Rig()
+  // The process dies between what is told and what is written.
+  rig.host.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
+  const { id, sessionID } = await rig.launch({ prompt: "DO quick" })
+  await rig.clock.advance(5000)
+  expect(rig.host.isDead).toBe(true)
+  const told = rig.notices()
+  expect(told).toHaveLength(1)
+  rig.restart()
+  let isDeleted = false
+  rig.host.onCall = (method, session) => {
+    if (method !== "messagesSince" || session !== sessionID || isDeleted) return undefined
+    isDeleted = true
+    rig.host.deleteByUser(sessionID)
+    return undefined
+  }
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(isDeleted).toBe(true)
+  expect(rig.manager.overview.get(id)).toBeUndefined()
+  expect(rig.notices()).toEqual(told)
+  expect(rig.timers.pending).toBe(0)
+})

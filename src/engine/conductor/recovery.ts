@@ -208,7 +208,10 @@ export class Recovery {
     if (task.team) return this.#settleTeam(task, seenAt)
     const { host } = this.#parts
     if (this.#goesOn(task)) return
-    const messages = await this.#untilTold(task, await host.messagesSince(task.sessionID, task.run.promptID))
+    const stored = await host.messagesSince(task.sessionID, task.run.promptID)
+    // Deleted meanwhile: what it came to stood there alone, and its parent may have been told of it.
+    if (stored.length === 0 && !(await host.session(task.sessionID))) return this.#remove(task.id)
+    const messages = await this.#untilTold(task, stored)
     if (await this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const found = endOf(task, messages, Math.max(seenAt, lastLaunchBy(task, this.#parts.store)), this.#isWinner(task))
