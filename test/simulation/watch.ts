@@ -40,6 +40,8 @@ export class Watch {
   held = 0
   readonly #world: World
   readonly #seen = new Map<string, Task>()
+  /** Ends, by task and run, that were written or told; only where a process of another machine may settle a run, too. */
+  readonly #stood = new Set<string>()
   readonly #read = new Map<string, string>()
   /** Of each parked task, since when it is parked and how many tools its agent had called. */
   readonly #steps = new Map<string, { readonly at: number; readonly calls: number }>()
@@ -261,8 +263,10 @@ export class Watch {
     const before = this.#seen.get(task.id)
     this.#seen.set(task.id, task)
     if (task.status === "completed") this.#checkWorth(task)
-    if (!before || isActive(before) || before.status === task.status) return
-    if (task.run.generation > before.run.generation) return
+    const isOther = before && !isActive(before) && before.status !== task.status
+    if (!isOther || task.run.generation > before.run.generation) return this.#noteEnd(task)
+    // An end that was neither written nor told is none: where its process slept past its lease, another's is the end.
+    if (this.#world.circumstances.strangers && !this.#stood.has(runOf(before))) return
     this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
   }
 
@@ -276,6 +280,14 @@ export class Watch {
     // What its answer is worth is known of it when it is closed.
     if (run.schema && delivery.state === "confirmed" && !outcome?.value?.valid)
       this.breach(`${story.nameOf(id)} has completed without a valid value`)
+  }
+
+  #noteEnd(task: Task): void {
+    if (!this.#world.circumstances.strangers || isActive(task) || this.#stood.has(runOf(task))) return
+    const { database } = this.#world.host
+    const session = database.sessions.get(task.sessionID)
+    const isWritten = session && database.recordIn(session)?.task.status === task.status
+    if (isWritten || this.#isTold(task)) this.#stood.add(runOf(task))
   }
 
   #checkAfter({ id, run }: Task): void {
@@ -307,6 +319,8 @@ export class Watch {
 
 /** An agent that stopped at a refusal is cancelled, with a mark of its own. */
 const MARKS: Readonly<Record<string, readonly string[]>> = { completed: ["✓"], error: ["✗"], cancelled: ["⊘", "⊖"] }
+
+const runOf = ({ id, run }: Task): string => `${id} ${run.generation}`
 
 /** Whether this is what is said of an end like that. */
 export const isToldAs = ({ status }: Task, visible: string): boolean =>
