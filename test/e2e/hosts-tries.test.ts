@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callsOf } from "../support/calls.ts"
@@ -34,6 +34,7 @@ beforeEach(async () => {
   model.reset()
   far.set("open")
   user.write("test.sh", "grep -q right sum.txt\n").write("sum.txt", "wrong\n").commit("before the test")
+  before = refs()
   session = await openSession(host)
 })
 
@@ -60,15 +61,21 @@ const going = (name: string) => {
   return { wait: `until [ -e '${file}' ]; do sleep 0.1; done`, go: () => writeFileSync(file, "") }
 }
 
+/** What is kept here of tasks, and what is on its way. */
+const refs = () => {
+  const lines = user.git("for-each-ref", "--format=%(refname)").trim().split("\n")
+  return lines.filter((ref) => /^refs\/superagents(-incoming|-outgoing)?\//.test(ref))
+}
+let before: readonly string[]
+
 /** No folder and no branch of a task is there, and none is left here. */
 const nothingLeft = async (id: string) => {
   await eventually(() => far.folders().length === 0, LONG)
-  for (const store of far.stores())
-    expect(new Repository(store, false).git("for-each-ref", "--format=%(refname)", "refs/work")).toBe("")
+  const branches = () => far.stores().map((store) => new Repository(store, false).git("for-each-ref", "refs/work"))
+  await eventually(() => branches().every((found) => found === ""), LONG)
   expect(user.worktrees()).toBe(1)
-  const refs = user.git("for-each-ref", "--format=%(refname)").split("\n")
-  expect(refs.filter((ref) => /incoming|outgoing/.test(ref))).toEqual([])
-  expect(refs.filter((ref) => ref.startsWith("refs/superagents/"))).toEqual([`refs/superagents/${id}`])
+  await eventually(() => refs().every((ref) => before.includes(ref) || ref.endsWith(`/${id}`)), LONG)
+  expect(refs()).toContain(`refs/superagents/${id}`)
 }
 
 test("of three tries there the first that passes wins, comes home byte for byte, and nothing stays there", async () => {
@@ -80,7 +87,7 @@ test("of three tries there the first that passes wins, comes home byte for byte,
     `${failed.wait}; echo right > sum.txt; printf '${bytes.toString("base64")}' | base64 -d > all.bin`,
     "echo half > loser.txt; sleep 600",
   )
-  const before = user.state()
+  const untouched = user.state()
   const { id } = await launch("THREE", { tries: 3, check: "sh test.sh" })
   await eventually(() => asked.length === 3, LONG)
   await eventually(async () => (await list()).includes("1 failed"), LONG)
@@ -89,7 +96,7 @@ test("of three tries there the first that passes wins, comes home byte for byte,
   expect(hidden).toContain("done: try 2")
   expect(hidden).toMatch(/Tries: 3 of 3, won by /)
   expect(more).toEqual([])
-  expect(user.state()).toEqual(before)
+  expect(user.state()).toEqual(untouched)
   await nothingLeft(id)
   const shown = await output(id)
   expect(shown.match(/check did not pass \(exit code 1\)/g)).toHaveLength(1)
@@ -102,3 +109,29 @@ test("of three tries there the first that passes wins, comes home byte for byte,
   const aside = user.git("for-each-ref", "--format=%(refname)", `refs/superagents-cleared/${id}`)
   expect(aside.trim().split("\n")).toHaveLength(2)
 }, 180_000)
+
+test("a winner whose line is cut before its work came home stays it, and its work comes when the host answers", async () => {
+  const asked = agents("CUT", "echo right > sum.txt; head -c 60000000 /dev/urandom > large.bin", "sleep 600")
+  const { id } = await launch("CUT", { tries: 2, check: "sh test.sh" })
+  // Its check has passed, and what it changed is on its way.
+  const kept = () => far.stores().flatMap((store) => names(join(store, "refs/work")))
+  await eventually(() => kept().length > 0, LONG)
+  far.cut()
+  const [{ hidden } = { hidden: "" }] = await told()
+  expect(hidden).toContain("done: try 1")
+  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers.")
+  expect(far.folders()).toHaveLength(2)
+  const [winner = ""] = kept()
+  const [there = ""] = far.stores().map((store) => join(store, "../work", winner, "large.bin"))
+  const made = readFileSync(there).toString("base64")
+  far.set("open")
+  await nothingLeft(id)
+  await eventually(async () => !(await output(id)).includes("still on big"), LONG)
+  expect(await output(id)).toContain("large.bin")
+  expect(await merge(id)).toContain("Merged into your files, uncommitted.")
+  expect(readFileSync(join(host.directory, "large.bin")).toString("base64") === made).toBe(true)
+  expect(asked).toHaveLength(2)
+  expect(await told()).toHaveLength(1)
+}, 180_000)
+
+const names = (folder: string): readonly string[] => (existsSync(folder) ? readdirSync(folder) : [])
