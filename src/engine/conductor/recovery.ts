@@ -8,7 +8,16 @@ import { persistently } from "../../lib/retry.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { askedOf, endOf, isUnclosed, lastLaunchBy, mayBeElsewhere, teamEndOf, triesGoOn } from "../recover/orphan.ts"
+import {
+  askedOf,
+  endOf,
+  hasWon,
+  isUnclosed,
+  lastLaunchBy,
+  mayBeElsewhere,
+  teamEndOf,
+  triesGoOn,
+} from "../recover/orphan.ts"
 import { rank, remove, takeIn } from "../recover/records.ts"
 import { newRun } from "../run/active-run.ts"
 import { membersOf } from "../tasks/members.ts"
@@ -214,7 +223,12 @@ export class Recovery {
     const messages = await this.#untilTold(task, stored)
     if (await this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const found = endOf(task, messages, Math.max(seenAt, lastLaunchBy(task, this.#parts.store)), this.#isWinner(task))
+    const found = endOf(
+      task,
+      messages,
+      Math.max(seenAt, lastLaunchBy(task, this.#parts.store)),
+      hasWon(task, this.#parts.store),
+    )
     if (!found || !this.#own(task)) return
     const ending = await this.#validated(task, found, messages)
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
@@ -243,12 +257,6 @@ export class Recovery {
     this.#ports.conductor.end(task.id, task.run.generation, { at: seenAt, ...teamEndOf(task) }, circumstances)
   }
 
-  /** Its check had passed: that stands in its team's record. */
-  #isWinner({ id, part }: Task): boolean {
-    const { team } = (part && this.#parts.store.get(part.of)) ?? {}
-    return team?.kind === "tries" && team.winner === id
-  }
-
   /** Whether an answer that nobody had looked at is valid is found out now. */
   async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
     if (ending.type !== "completed") return ending
@@ -264,7 +272,7 @@ export class Recovery {
   #goesOn(task: Task): boolean {
     const { store, clock } = this.#parts
     const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !standsStill(task)
-    if (!mayGoOn || this.#isWinner(task) || !this.#own(task)) return false
+    if (!mayGoOn || hasWon(task, this.#parts.store) || !this.#own(task)) return false
     const entry = store.entry(task.id)
     const now = clock.now()
     if (entry) entry.run = newRun(task, "working", now)

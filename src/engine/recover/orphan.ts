@@ -18,14 +18,20 @@ export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
 export const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
   Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
 
+/** Its check had passed: that stands in its team's record. */
+export const hasWon = ({ id, part }: Task, store: TaskStore): boolean => {
+  const { team } = (part && store.get(part.of)) ?? {}
+  return team?.kind === "tries" && team.winner === id
+}
+
 /**
  * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that is last
- * known to have lived; `hasWon`: that its check had passed stands in its team's record.
+ * known to have lived; `isWinner`: that its check had passed stands in its team's record.
  */
-export function endOf(task: Task, messages: readonly Message[], seenAt: number, hasWon: boolean): Ending | undefined {
+export function endOf(task: Task, messages: readonly Message[], seenAt: number, isWinner: boolean): Ending | undefined {
   const judged = judge(messages, "orphaned")
   if (!judged) return undefined
-  if (hasWon) return judged
+  if (isWinner) return judged
   return { at: Math.max(seenAt, lastSignIn(messages)), ...unchecked(task, endAfterCrash(judged, task.run, messages)) }
 }
 
