@@ -2,7 +2,6 @@ import type { Message, TaskRecord } from "../../core/ports.ts"
 import { type Ending, hostParentOf, isActive, standsStill, type Task } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
-import { notificationID } from "../../delivery/message.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
 import { persistently } from "../../lib/retry.ts"
 import type { Keepers } from "../gate/keepers.ts"
@@ -19,6 +18,7 @@ import {
   triesGoOn,
 } from "../recover/orphan.ts"
 import { rank, remove, takeIn } from "../recover/records.ts"
+import { untilTold } from "../recover/told.ts"
 import { newRun } from "../run/active-run.ts"
 import { membersOf } from "../tasks/members.ts"
 import type { Conductor } from "./conductor.ts"
@@ -220,27 +220,15 @@ export class Recovery {
     const stored = await host.messagesSince(task.sessionID, task.run.promptID)
     // Deleted meanwhile: what it came to stood there alone, and its parent may have been told of it.
     if (stored.length === 0 && !(await host.session(task.sessionID))) return this.#remove(task.id)
-    const messages = await this.#untilTold(task, stored)
+    const messages = await untilTold(host, task, stored)
     if (await this.#standsOn(task, messages)) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const found = endOf(
-      task,
-      messages,
-      Math.max(seenAt, lastLaunchBy(task, this.#parts.store)),
-      hasWon(task, this.#parts.store),
-    )
+    const lastSeen = Math.max(seenAt, lastLaunchBy(task, this.#parts.store))
+    const found = endOf(task, messages, lastSeen, hasWon(task, this.#parts.store))
     if (!found || !this.#own(task)) return
     const ending = await this.#validated(task, found, messages)
     const circumstances = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeTold: true }
     this.#ports.conductor.end(task.id, task.run.generation, ending, circumstances)
-  }
-
-  /** What came after its parent was told of the end is its user's, and changes nothing of what the run came to. */
-  async #untilTold(task: Task, messages: readonly Message[]): Promise<readonly Message[]> {
-    const { host } = this.#parts
-    if (!messages.some(({ role, id }) => role === "user" && id !== task.run.promptID)) return messages
-    const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
-    return told ? messages.filter(({ createdAt }) => createdAt < told.createdAt) : messages
   }
 
   /** It goes on where its tries do; else it ends. */
