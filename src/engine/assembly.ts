@@ -149,9 +149,10 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
   const forget = (task: Task) => forgetting.forget(task)
   const retention = new Retention(parts, waiting, forget)
   const overview = new Overview(parts, { conductor, answers, recovery, kept })
+  const cancelling = new Cancelling(parts, { conductor, kept, retention, forget })
   const requests = new Requests(parts, {
     conductor,
-    forget,
+    forget: (task) => cancelling.forget([task]),
     resume: (task, prompt) => resuming.resume(task, { prompt }),
     unpark: (task) => void keepers.tryNow(store.get(task.id) ?? task),
     // As it is by now: to take a request up may have taken its time.
@@ -159,7 +160,6 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
     answer,
   })
   const reporting = new Reporting(parts, { conductor, answers, kept })
-  const cancelling = new Cancelling(parts, { conductor, kept, retention, forget })
   const hearing = new Hearing(parts, { conductor, outbox, holding, requests, timekeeper, gates, places, forget })
   const standing = new Standing(parts, { unattended, ledger, timekeeper, recovery })
   return { cancelling, reporting, hearing, standing, tell, retention, overview, requests, forget }

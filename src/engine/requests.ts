@@ -7,7 +7,8 @@ import type { Parts } from "./parts.ts"
 
 export type RequestPorts = {
   readonly conductor: Conductor
-  readonly forget: (task: Task) => Promise<void>
+  /** Forgets a task that has ended, with what is kept of its work. */
+  readonly forget: (task: Task) => Promise<unknown>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
   readonly unpark: (task: Task) => void
   readonly tell: (task: Task, text: string) => Promise<unknown>

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
+import { FAR } from "./far.ts"
 import { SCHEMA } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
 import { live, stillTime } from "./lives.ts"
@@ -815,4 +816,20 @@ test("a session is deleted while what its dead process left is settled: it is go
   expect(rig.manager.overview.get(id)).toBeUndefined()
   expect(rig.notices()).toEqual(told)
   expect(rig.timers.pending).toBe(0)
+
+test("a task on another machine is cleared at the screen without contact: when there is contact it is stopped, and its folder goes", async () => {
+  const world = new World({ options: { hosts: { [FAR]: { ssh: FAR } } }, lastWord: "obeys", far: 0 })
+  const { far, host } = world
+  await world.launch({ prompt: "DO hanging", place: FAR })
+  await world.clock.advance(1000)
+  const [task] = world.tasks
+  far?.lose()
+  const { metadata } = host.stored(task?.sessionID ?? "")
+  host.writeMetadata(task?.sessionID ?? "", { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+  await world.clock.advance(MINUTE)
+  expect([world.tasks, far?.folders]).toEqual([[], [task?.id]])
+  far?.answer()
+  await world.clock.advance(MINUTE)
+  expect([far?.folders, far?.there.activityNow.size]).toEqual([[], 0])
+  expect(world.watch.breaches).toEqual([])
 })

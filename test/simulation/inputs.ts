@@ -165,7 +165,7 @@ const SCREEN: readonly Input[] = [
   atScreen("it is resumed at the screen", "resume", "DO quick", ended),
 ]
 
-const answers = (name: string, reply: Reply): Input => ({
+export const answers = (name: string, reply: Reply): Input => ({
   name,
   weight: 2,
   can: (world, task) => world.host.thinks(task.sessionID),

@@ -1,6 +1,8 @@
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
+import { FAR } from "./far.ts"
+import { farOf, INPUTS_HOSTS } from "./hosts.ts"
 import { FAILURES, INPUTS, INPUTS_WITH_CHECKS, type Input, kindsFor } from "./inputs.ts"
 import { LAST_WORDS, type LastWord, SCHEMA } from "./kinds.ts"
 import { INPUTS_PARKED } from "./parked.ts"
@@ -33,7 +35,9 @@ const WEATHER = [
 function circumstancesOf(random: Random, kind: Kind): Circumstances {
   const own: Own = LIVES[kind]
   const budget = random.pick([0, 0, 0, 0.02, 0.055])
+  const far = kind === "hosts" ? random.pick([20_000, 0]) : undefined
   return {
+    ...(far !== undefined && { far }),
     options: {
       maxDepth: 2,
       maxConcurrentTasks: random.pick([1, 2, 2, 3, 0]),
@@ -48,6 +52,7 @@ function circumstancesOf(random: Random, kind: Kind): Circumstances {
       wake: random.pick(["each", "each", "last", "never"] as const),
       resumable: ["completed", "error", "cancelled"],
       ...own.options?.(random),
+      ...(far !== undefined && { hosts: { [FAR]: { ssh: FAR, contactTimeout: far } } }),
     },
     lastWord: random.pick(LAST_WORD_KINDS),
     strangers: random.chance(0.1),
@@ -95,6 +100,11 @@ const LIVES = {
   },
   /** Much is parked, and waited for, cancelled and cleared then. */
   parked: { inputs: INPUTS_PARKED },
+  /** Tasks on another machine, whose contact is lost and comes back. */
+  hosts: {
+    inputs: INPUTS_HOSTS,
+    launch: { chance: 0.2, request: farOf },
+  },
 } satisfies Record<string, Own>
 
 export type Kind = keyof typeof LIVES

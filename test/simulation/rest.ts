@@ -1,4 +1,5 @@
 import { type Ask, isActive, type Task, uncounted } from "../../src/core/task.ts"
+import { FAR } from "./far.ts"
 import { STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
@@ -33,6 +34,7 @@ export async function rest(world: World): Promise<void> {
   world.track("sweep", world.manager.sweep("/project"))
   await world.rig.settle()
   if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)
+  checkFar(world)
 }
 
 /** What is asked in a turn that its user has begun once its run was over waits for that user, who answers it now. */
@@ -48,6 +50,7 @@ async function calm(world: World): Promise<void> {
   world.meets = () => undefined
   world.eventMeets = () => undefined
   world.provider.open()
+  world.far?.answer()
   if (rig.host.isDead) await world.restart()
   if (other.host.isDead) await world.restartOther()
   for (const each of [rig, other]) {
@@ -80,7 +83,9 @@ function checkTask(world: World, task: Task): void {
   // and may say that at once.
   if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
     watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
-  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held)
+  // Nobody looks after what goes on elsewhere before the lease of who began it is over.
+  const isUnwatched = task.place?.kind === FAR && world.circumstances.strangers
+  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held && !isUnwatched)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }
 
@@ -144,6 +149,13 @@ async function checkQuiet(world: World): Promise<void> {
   if (world.open.length > 0) watch.breach(`calls never came back: ${world.open.map(({ what }) => what)}`)
 }
 
+/** Nothing of ours goes on or lies on the other machine. */
+function checkFar({ far, watch, story }: World): void {
+  if (!far) return
+  for (const [session] of far.there.activityNow) watch.breach(`${story.nameOf(session)} is still at work there`)
+  for (const id of far.folders) watch.breach(`the folder of ${story.nameOf(id)} is still there`)
+}
+
 /** Asked by the run, and not in a turn of its user's before that. */
 const isRuns = (task: Task | undefined, { askedAt }: Ask): boolean =>
   task !== undefined && askedAt >= task.run.createdAt
@@ -151,7 +163,8 @@ const isRuns = (task: Task | undefined, { askedAt }: Ask): boolean =>
 /** A budget is passed by the steps under way at most. */
 function checkMoney(world: World): void {
   const { maxCostPerSession = 0 } = world.circumstances.options
-  if (maxCostPerSession === 0 || world.watch.restarts > 0 || world.watch.lostEvents) return
+  // On another machine it binds when it is looked at.
+  if (maxCostPerSession === 0 || world.watch.restarts > 0 || world.watch.lostEvents || world.far) return
   const spent = world.manager.spentBy(world.parent).session.cost
   // The step in which it is at work, and that of its last word.
   const most = maxCostPerSession + world.launches * 2 * STEP_USD

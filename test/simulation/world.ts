@@ -1,13 +1,14 @@
 import type { HostEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
-import type { Place } from "../../src/place/place.ts"
+import type { Place, PlaceKind } from "../../src/place/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
+import { FarMachine } from "./far.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
-import { type Kept, SimulatedPlaces } from "./places.ts"
+import { type Kept, type PlacePorts, SimulatedPlaces } from "./places.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
 import { Watch } from "./watch.ts"
@@ -27,6 +28,8 @@ export type Circumstances = {
   readonly strangers?: boolean
   /** How long the snapshot takes that ends a step. */
   readonly snapshotMs?: number
+  /** There is another machine, which is waited for as long as that, in ms; 0 for ever. */
+  readonly far?: number
 }
 
 /** Signatures have tests of their own, and take their time. */
@@ -43,6 +46,8 @@ export class World {
   /** Another process on the same project. */
   readonly other: Rig
   readonly places: SimulatedPlaces
+  /** Another machine, where there is one. */
+  readonly far?: FarMachine
   /** Of all models that tasks use. */
   readonly provider: Provider
   /** What the calls of the first process meet. */
@@ -59,12 +64,17 @@ export class World {
   #words = 0
 
   constructor(circumstances: Circumstances, isTold = false) {
-    const { options, lastWord, strangers = false } = circumstances
+    const { options, lastWord, strangers = false, far } = circumstances
     this.circumstances = circumstances
     const kept: Kept = { states: new Map(), checks: new Map(), winners: new Map() }
     this.places = this.#placesOf(() => this.rig, kept)
     const ledgers = new KeptLedgers()
-    this.rig = new Rig({ options, ledgers, worktrees: async () => this.places satisfies Place })
+    if (far !== undefined) this.far = this.#farMachine(far)
+    const elsewhere = this.far && {
+      kind: (rig: Rig) => this.#kindFor(rig),
+      over: this.far.over.bind(this.far),
+    }
+    this.rig = new Rig({ options, ledgers, elsewhere, worktrees: async () => this.places satisfies Place })
     const { clock, host } = this.rig
     const begin = clock.now()
     this.story = new Story(() => clock.now() - begin, isTold)
@@ -72,7 +82,7 @@ export class World {
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, kept)
     const worktrees = async () => others satisfies Place
-    this.other = new Rig({ options, ledgers, worktrees, share: { clock, database: host.database } })
+    this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
     host.database.signer = TRUSTING
     this.story.name(this.rig.parent, "the parent")
@@ -82,6 +92,15 @@ export class World {
       rig.script(({ sessionID }) => (this.isParent(sessionID) ? undefined : this.provider.refusal))
       this.#arm(rig)
     }
+    this.far?.there.scripts.push(
+      modelOf(lastWord),
+      () => this.provider.refusal,
+      ({ sessionID }) => {
+        this.story.tell(() => `      the model of ${this.story.nameOf(sessionID)} is asked there`)
+        if (this.far?.isReached) this.watch.requested(this.rig, sessionID)
+        return undefined
+      },
+    )
     this.track("look back", this.other.manager.recover(), this.other)
   }
 
@@ -200,9 +219,30 @@ export class World {
     await this.rig.settle()
   }
 
+  #farMachine(contactTimeout: number): FarMachine {
+    return new FarMachine({
+      contactTimeout,
+      managers: () => [this.rig, this.other].flatMap(({ host, manager }) => (host.isDead ? [] : [manager])),
+      begun: (there) => there.asking.add("bash"),
+      answers: () => this.watch.meddled(),
+    })
+  }
+
+  #kindFor(rig: Rig): PlaceKind {
+    if (!this.far) throw new Error("there is no other machine")
+    return this.far.kindFor(
+      this.#portsOf(() => rig),
+      () => rig.manager,
+    )
+  }
+
   #placesOf(rig: () => Rig, kept: Kept): SimulatedPlaces {
+    return new SimulatedPlaces(this.#portsOf(rig), kept)
+  }
+
+  #portsOf(rig: () => Rig): PlacePorts {
     const sessionOf = (taskID: string) => rig().manager.overview.get(taskID)?.task.sessionID ?? ""
-    const ports = {
+    return {
       carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) =>
         rig().host.carryOut(method, sessionOf(taskID), work),
       breach: (what: string) => this.watch.breach(what),
@@ -219,7 +259,6 @@ export class World {
       isAskedFor: (taskID: string) => this.watch.mergedByHand.has(taskID),
       folderOf: (taskID: string) => rig().host.folderOf(sessionOf(taskID)),
     }
-    return new SimulatedPlaces(ports, kept)
   }
 
   #arm(rig: Rig): void {

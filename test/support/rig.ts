@@ -2,6 +2,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
+import type { Host } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { TaskManager } from "../../src/engine/task-manager.ts"
@@ -23,7 +24,7 @@ const REAL_LIMIT_MS = 50_000
 const LOOK_MS = 10
 
 export type RigOptions = {
-  options?: { [Key in keyof Options]?: Options[Key] extends object ? object : Options[Key] }
+  options?: { [Key in keyof Options]?: NonNullable<Options[Key]> extends object ? object : Options[Key] }
   development?: boolean
   /** What makes places of their own for tasks. */
   worktrees?: () => Promise<Place>
@@ -33,6 +34,8 @@ export type RigOptions = {
   kind?: Partial<PlaceKind>
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
+  /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
+  elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => Host }
   /** Where another process works already: a second one on the same project. */
   share?: { clock: FakeClock; database: FakeDatabase }
 }
@@ -66,6 +69,7 @@ export class Rig {
   readonly #worktrees: RigOptions["worktrees"]
   readonly #hears: RigOptions["hears"]
   readonly #kind: RigOptions["kind"]
+  readonly #elsewhere: RigOptions["elsewhere"]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #ledgers: Ledgers
@@ -74,11 +78,13 @@ export class Rig {
   /** Ids of two processes differ. */
   readonly #letter: string
 
-  constructor({ options = {}, development = false, worktrees, hears, kind, ledgers, share }: RigOptions = {}) {
+  constructor(given: RigOptions = {}) {
+    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
     this.#kind = kind
     this.#ledgers = ledgers ?? new Ledgers(this.project)
     this.#worktrees = worktrees
     this.#hears = hears
+    this.#elsewhere = elsewhere
     this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
     this.options = parsedOnce(options)
@@ -232,12 +238,13 @@ export class Rig {
     return [
       ...(here ? [here] : []),
       ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears, ...this.#kind })),
+      ...(this.#elsewhere ? [this.#elsewhere.kind(this)] : []),
     ]
   }
 
   #newManager(): TaskManager {
     const manager = new TaskManager({
-      host: this.host,
+      host: this.#elsewhere?.over(this.host, this.clock) ?? this.host,
       forks: this.forks,
       clock: this.timers,
       options: this.options,

@@ -57,9 +57,7 @@ export class Cancelling {
       this.#ports.conductor.end(id, run.generation, CANCELLED, { silent: true }),
     )
     await Promise.all(tasks.map(({ id }) => this.#ports.conductor.closed(id)))
-    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    const unmerged = await this.#ports.kept.clear(all)
-    await Promise.all(tasks.map((task) => this.#ports.forget(task)))
+    const unmerged = await this.forget(tasks)
     this.#ports.retention.forgetSession(sessionID)
     return {
       cleared: tasks.length,
@@ -67,5 +65,14 @@ export class Cancelling {
       ...(unmerged.length > 0 && { unmerged }),
       ...(left > 0 && { left }),
     }
+  }
+
+  /** Forgets tasks that have ended, with what is kept of their work. Returns those whose work stays, since it is not merged. */
+  async forget(tasks: readonly Task[]): Promise<readonly string[]> {
+    const { store } = this.#parts
+    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
+    const unmerged = await this.#ports.kept.clear(all)
+    await Promise.all(tasks.map((task) => this.#ports.forget(task)))
+    return unmerged
   }
 }

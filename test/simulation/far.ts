@@ -1,0 +1,259 @@
+import { CallError } from "../../src/core/errors.ts"
+import { type Activity, type Host, HostError, type Message } from "../../src/core/ports.ts"
+import type { TaskManager } from "../../src/engine/task-manager.ts"
+import { overlaid } from "../../src/lib/overlaid.ts"
+import { type EnterRequest, PlaceError, type PlaceKind, type RunLimits } from "../../src/place/place.ts"
+import type { FakeClock } from "../support/fake-clock.ts"
+import { FakeHost } from "../support/fake-host.ts"
+import { type Kept, type PlacePorts, SimulatedPlaces } from "./places.ts"
+
+/** The name of the machine, as a place. */
+export const FAR = "big"
+
+/** What is known here of a session there. */
+type Stub = {
+  readonly taskID: string
+  /** Its prompt was handed over. */
+  asked: boolean
+  /** It is there that it is read: its work has not come home. */
+  live: boolean
+  /** It was stopped while there was no contact. */
+  owesAbort: boolean
+  /** Nobody knows it any more: its folder goes when there is contact. */
+  cleared: boolean
+  read?: { readonly since: string; readonly messages: readonly Message[] }
+}
+
+type FarPorts = {
+  readonly contactTimeout: number
+  /** Of all processes here that live. */
+  readonly managers: () => readonly TaskManager[]
+  readonly begun: (there: FakeHost) => void
+  /** What was held back by the lost contact comes now. */
+  readonly answers: () => void
+}
+
+const cut = () => new HostError(`there is no contact with ${FAR}`)
+
+/**
+ * Another machine, with an OpenCode of its own that goes on whatever becomes of the processes here. What these see of it
+ * is what `place/host` lets the engine see: sessions like others, "unreachable" without contact, and no events.
+ */
+export class FarMachine {
+  isReached = true
+  there!: FakeHost
+  readonly kept: Kept = { states: new Map(), checks: new Map(), winners: new Map() }
+  readonly #ports: FarPorts
+  readonly #stubs = new Map<string, Stub | undefined>()
+  readonly #waiting = new Set<() => void>()
+
+  constructor(ports: FarPorts) {
+    this.#ports = ports
+  }
+
+  /** The folders of tasks that are there. */
+  get folders(): readonly string[] {
+    return [...this.kept.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
+  }
+
+  lose(): void {
+    if (!this.isReached) return
+    this.isReached = false
+    this.#tell(this.there.clock.now())
+  }
+
+  /** What is owed is done before anybody knows of the contact. */
+  answer(): void {
+    if (this.isReached) return
+    this.isReached = true
+    this.#ports.answers()
+    for (const [sessionID, stub] of this.#stubs) if (stub) this.#settle(sessionID, stub)
+    for (const go of [...this.#waiting]) go()
+    this.#tell(undefined)
+    for (const manager of this.#ports.managers()) void manager.placeAnswers(FAR)
+  }
+
+  /** As soon as there is contact, or this fires. */
+  async reached(signal?: AbortSignal): Promise<void> {
+    while (!this.isReached && !signal?.aborted)
+      await new Promise<void>((resolve) => {
+        const go = () => {
+          this.#waiting.delete(go)
+          signal?.removeEventListener("abort", go)
+          resolve()
+        }
+        this.#waiting.add(go)
+        signal?.addEventListener("abort", go)
+      })
+  }
+
+  /** The kind of place that it is for a process here. */
+  kindFor(ports: PlacePorts, manager: () => TaskManager): PlaceKind {
+    const places = new FarPlaces(this, ports)
+    return {
+      names: [FAR],
+      described: "",
+      called: () => "",
+      remains: (name) => `its folder on ${name}`,
+      mayHaveLeft: () => false,
+      outlives: true,
+      guards: true,
+      rejoin: (_name, taskID) => {
+        // Found out a moment later, as there.
+        void Promise.resolve().then(() => {
+          if (this.isReached) manager().placeTold(taskID, { type: "contact", lost: undefined })
+        })
+      },
+      most: () => 2,
+      open: async () => places,
+    }
+  }
+
+  /** A host here, with what is different for sessions of tasks that work there. */
+  over(near: FakeHost, clock: FakeClock): Host {
+    if (!this.there) {
+      this.there = new FakeHost({ clock, database: near.database, instance: FAR })
+      this.#ports.begun(this.there)
+      // What its server tells of a session hastens the next look.
+      this.there.listen((event) => {
+        const stub = "sessionID" in event && this.isReached ? this.#stub(event.sessionID) : undefined
+        for (const manager of stub?.live ? this.#ports.managers() : [])
+          manager.placeTold(stub?.taskID ?? "", { type: "stirred", urgent: event.type === "idle" })
+      })
+    }
+    const { there } = this
+    const read = <Result>(method: string, sessionID: string, here: () => Promise<Result>): Promise<Result> =>
+      this.isReached || !this.#stub(sessionID)?.live
+        ? here()
+        : near.carryOut(method, sessionID, () => Promise.reject(cut()))
+    return overlaid<Host>(near, {
+      prompt: (prompt) => {
+        const stub = this.#stub(prompt.sessionID)
+        if (!stub) return near.prompt(prompt)
+        Object.assign(stub, { asked: true, live: true, owesAbort: false })
+        const send = async () => {
+          await this.reached()
+          if (near.isDead || stub.owesAbort) throw cut()
+          await there.prompt(prompt)
+        }
+        return near.carryOut("prompt", prompt.sessionID, send, prompt)
+      },
+      abort: (sessionID) => {
+        const stub = this.#stub(sessionID)
+        if (!stub) return near.abort(sessionID)
+        return near.carryOut("abort", sessionID, () => {
+          stub.owesAbort = stub.asked
+          if (this.isReached) this.#settle(sessionID, stub)
+        })
+      },
+      activity: async () => {
+        const all = new Map<string, Activity>(await near.activity())
+        for (const [sessionID, stub] of this.#stubs) {
+          if (!stub?.live || !stub.asked) continue
+          const doing = this.isReached ? there.activityNow.get(sessionID) : ({ type: "unreachable" } as const)
+          if (doing) all.set(sessionID, doing)
+        }
+        return all
+      },
+      messagesSince: async (sessionID, messageID) => {
+        const stub = this.#stub(sessionID)
+        if (!stub?.live) return near.messagesSince(sessionID, messageID)
+        const last = stub.read?.since === messageID ? stub.read.messages : []
+        if (!this.isReached) return near.carryOut("messagesSince", sessionID, () => last)
+        const messages = await near.messagesSince(sessionID, messageID)
+        stub.read = { since: messageID, messages }
+        return messages
+      },
+      lastMessage: (sessionID) => read("lastMessage", sessionID, () => near.lastMessage(sessionID)),
+      openTodos: (sessionID) => read("openTodos", sessionID, () => near.openTodos(sessionID)),
+      deleteMessage: (sessionID, id) => read("deleteMessage", sessionID, () => near.deleteMessage(sessionID, id)),
+      refuse: (ask, text) =>
+        this.#stub(ask.sessionID)
+          ? read("refuse", ask.sessionID, () => near.carryOut("refuse", ask.sessionID, () => there.refuse(ask, text)))
+          : near.refuse(ask, text),
+      openAsks: async () => [...(await near.openAsks()), ...(this.isReached ? await there.openAsks() : [])],
+    })
+  }
+
+  /** The place of a task that is put away, or cleared. */
+  leave(taskID: string, how: "put away" | "cleared"): void {
+    for (const [sessionID, stub] of this.#stubs) {
+      if (stub?.taskID !== taskID) continue
+      if (how === "put away") stub.live = false
+      else Object.assign(stub, { owesAbort: true, cleared: true })
+      if (this.isReached) this.#settle(sessionID, stub)
+    }
+  }
+
+  /** How long its host is waited for, in ms. */
+  get patience(): number {
+    return this.#ports.contactTimeout || Number.POSITIVE_INFINITY
+  }
+
+  #settle(sessionID: string, stub: Stub): void {
+    if (stub.owesAbort) this.there.abortByUser(sessionID)
+    stub.owesAbort = false
+    if (!stub.cleared) return
+    stub.live = false
+    this.kept.states.delete(stub.taskID)
+  }
+
+  #tell(lost: number | undefined): void {
+    for (const stub of this.#stubs.values())
+      for (const manager of stub?.live && stub.asked ? this.#ports.managers() : [])
+        manager.placeTold(stub?.taskID ?? "", { type: "contact", lost })
+  }
+
+  #stub(sessionID: string): Stub | undefined {
+    if (this.#stubs.has(sessionID)) return this.#stubs.get(sessionID)
+    const { database } = this.there
+    const session = database.sessions.get(sessionID)
+    const task = session && database.recordIn(session)?.task
+    const stub =
+      task?.place?.kind === FAR
+        ? { taskID: task.id, asked: false, live: true, owesAbort: false, cleared: false }
+        : undefined
+    if (session) this.#stubs.set(sessionID, stub)
+    return stub
+  }
+}
+
+/** Folders there: without contact none is entered or put away. */
+class FarPlaces extends SimulatedPlaces {
+  readonly #far: FarMachine
+  readonly #wait: PlacePorts["wait"]
+
+  constructor(far: FarMachine, ports: PlacePorts) {
+    super(ports, far.kept)
+    this.#far = far
+    this.#wait = ports.wait
+  }
+
+  override async enter(request: EnterRequest) {
+    const over = new AbortController()
+    const signal = AbortSignal.any([over.signal, ...(request.signal ? [request.signal] : [])])
+    await Promise.race([this.#far.reached(signal), this.#wait(this.#far.patience, signal)])
+    over.abort()
+    if (request.signal?.aborted) throw new CallError("It was stopped.")
+    if (!this.#far.isReached) throw new PlaceError(`${FAR} could not be reached`, "host")
+    return super.enter(request)
+  }
+
+  override async putAway(taskID: string) {
+    const isThere = this.#far.folders.includes(taskID)
+    if (isThere && !this.#far.isReached) throw new PlaceError(`${FAR} cannot be reached now.`, "host")
+    const put = await super.putAway(taskID)
+    this.#far.leave(taskID, "put away")
+    return put
+  }
+
+  override async run(taskID: string, command: string, limits: RunLimits) {
+    await this.#far.reached(limits.signal)
+    return super.run(taskID, command, limits)
+  }
+
+  override async clear(folder: string, taskIDs: readonly string[]) {
+    for (const id of taskIDs) this.#far.leave(id, "cleared")
+    return super.clear(folder, taskIDs)
+  }
+}
