@@ -816,6 +816,7 @@ test("a session is deleted while what its dead process left is settled: it is go
   expect(rig.manager.overview.get(id)).toBeUndefined()
   expect(rig.notices()).toEqual(told)
   expect(rig.timers.pending).toBe(0)
+})
 
 test("a task on another machine is cleared at the screen without contact: when there is contact it is stopped, and its folder goes", async () => {
   const world = new World({ options: { hosts: { [FAR]: { ssh: FAR } } }, lastWord: "obeys", far: 0 })
