@@ -7,6 +7,8 @@ import { stopSession } from "./stopping.ts"
 /** How long a session that was stopped may take to be idle, and how often it is looked at. */
 const QUIET_LIMIT_MS = 10_000
 const QUIET_LOOK_MS = 100
+/** How often a session is looked at whose user has it work: that may take its time. */
+const USERS_LOOK_MS = 2000
 
 /**
  * The folder where a task's parent works now: the task's work belongs there, and its session while it rests. A parent
@@ -46,7 +48,7 @@ export async function goThere({ host, clock }: Parts, sessionID: string, folder:
     // Looked at once it is there: from then on it begins nothing where it was.
     if (!(await works())) return
     await host.move(sessionID, home)
-    while (!signal.aborted && (await works())) await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+    while (!signal.aborted && (await works())) await new Promise<void>((resolve) => clock.after(USERS_LOOK_MS, resolve))
   }
   throw new CallError("It was stopped before its place was ready.")
 }
