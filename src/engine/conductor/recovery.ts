@@ -18,13 +18,13 @@ import {
   triesGoOn,
 } from "../recover/orphan.ts"
 import { rank, remove, takeIn } from "../recover/records.ts"
-import { untilTold } from "../recover/told.ts"
 import { newRun } from "../run/active-run.ts"
 import { membersOf } from "../tasks/members.ts"
 import type { Conductor } from "./conductor.ts"
 import { homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
 import { leftIn, takeBack } from "./stopping.ts"
+import { untilTold } from "./until-told.ts"
 import type { Values } from "./values.ts"
 
 /** How far back the start looks. Older tasks are found when their parent's session is used. */
