@@ -634,6 +634,10 @@ async function busyInQueue(text: string) {
   return { world, id, sessionID, whenAsked }
 }
 
+test("what its user asked of a task is refused again and again when its place is ready: nobody asks in circles", async () => {
+  await live(6854)
+})
+
 test("what its user asked of a task in the queue can be stopped, though its place is ready meanwhile", async () => {
   const { world, id, sessionID, whenAsked } = await busyInQueue("DO hanging")
   const cancelled = world.manager.cancel({ type: "task", reference: id }, world.rig.caller)

@@ -7,6 +7,7 @@ import type { Gates } from "../gate/gates.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
+import { isHeld } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Elsewhere } from "./elsewhere.ts"
 import type { Places } from "./places.ts"
@@ -125,7 +126,9 @@ export class Timekeeper {
           const doing = activity?.get(task.sessionID)
           // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
           const isKnown = standsStill(store.get(task.id) ?? task)
-          if (doing?.type === "retry" && !isKnown)
+          // Nor is it refused what its user asked before its own turn came.
+          const run = store.run(task.id)
+          if (doing?.type === "retry" && !isKnown && !(run && isHeld(run)))
             this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
         }
       })
