@@ -52,6 +52,20 @@ describe("a resume", () => {
     expect(rig.host.stored(task.sessionID).metadata).toEqual({})
   })
 
+  test("of a turn that is stopped meanwhile begins nothing: nobody would look after it", async () => {
+    const { rig, task } = await completed()
+    const turn = new AbortController()
+    rig.host.onCall = (method) => (method === "session" ? { slow: 2000 } : undefined)
+    const resuming = rig.manager.resume(task.id, { prompt: "AGAIN" }, { ...rig.caller, abort: turn.signal })
+    const refused = expect(resuming).rejects.toThrow("The task is as it was.")
+    await rig.clock.advance(100)
+    turn.abort()
+    await rig.clock.advance(20_000)
+    await refused
+    expect(rig.task(task.id)).toMatchObject({ status: "completed", run: { generation: 0 } })
+    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+  })
+
   test("counts up", async () => {
     const { rig, task, resume } = await completed()
     for (const number of [1, 2, 3]) {

@@ -69,6 +69,8 @@ export class Resuming {
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)
+    if (caller?.abort?.aborted)
+      throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
     if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
