@@ -27,7 +27,15 @@ async function makeWorld(hears: boolean): Promise<World> {
   const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
-  const host = new OpencodeHost(createOpencodeClient({ baseUrl, directory }), instance, SIGNER, systemClock)
+  // As in the plugin, it knows its own folder: a session that is moved back is not elsewhere.
+  const surroundings = { folder: directory, entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+  const host = new OpencodeHost(
+    createOpencodeClient({ baseUrl, directory }),
+    instance,
+    SIGNER,
+    systemClock,
+    surroundings,
+  )
   const other = join(directory, "other")
   mkdirSync(other)
   let heard = 0
