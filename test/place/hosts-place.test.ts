@@ -31,6 +31,7 @@ let settings: { contactTimeout: number; copy: string[]; setup: string; model: st
 let fails: RegExp | undefined
 /** The connection is lost by that. */
 let loses: boolean
+let isServerGone: boolean
 let lists: boolean
 let hasSession: boolean
 /** Whether it was stopped while its folder was there. */
@@ -59,6 +60,7 @@ beforeEach(() => {
   owed = []
   settings = { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" }
   fails = undefined
+  isServerGone = false
   loses = false
   lists = true
   hasSession = true
@@ -93,7 +95,9 @@ beforeEach(() => {
   }
   const session = { id: "ses_far", skew: 0 }
   const server = {
-    leave: async () => {},
+    leave: async () => {
+      if (isServerGone) throw new Error("Unable to connect")
+    },
     sessionOf: async () => {
       made++
       return lists ? session : undefined
@@ -330,6 +334,14 @@ test("a cut while its folder is removed holds nothing up: its work is here, and 
   fails = undefined
   await place.removeLeft(stub)
   expect(leftThere()).toEqual([])
+})
+
+test("a server that is gone there has nothing to end in its folder, which is removed all the same", async () => {
+  await enter()
+  there().write("a", "ONE\ntwo\nthree\n")
+  isServerGone = true
+  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect([leftThere(), owed]).toEqual([[], []])
 })
 
 test("one that cannot be removed although there is contact keeps no connection", async () => {

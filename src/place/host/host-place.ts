@@ -187,7 +187,8 @@ export class HostPlace implements Place {
   async #remove(there: There, stub: Stub, home: Home | undefined): Promise<void> {
     const { taskID } = stub
     try {
-      if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID))
+      // A server that is gone there has no instance to end. Without contact the removal fails, too.
+      if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
       // Where there is no folder any more, a removal may have been cut off.
       await removeThere(there, taskID, home?.commit)
     } catch (error) {
