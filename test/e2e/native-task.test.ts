@@ -53,6 +53,25 @@ test("a message that mentions an agent has it for its turn, and the next has not
   expect(lastOf(lean, session).tools).not.toContain("task")
 })
 
+test("a turn that OpenCode begins after a compaction has it neither, and may be ridden on", async () => {
+  const { host, model } = lean
+  const session = await openSession(host)
+  await ask(host, session, "a first word")
+  const remove = model.use(({ lastUser, sinceUser }) => {
+    if (!lastUser.includes("Continue if you have next steps") || sinceUser.length > 0) return undefined
+    return { tools: [{ name: "superagents_task", args: { description: "try", prompt: "P-RIDE", fork: "whole" } }] }
+  })
+  const mark = model.requests.length
+  const summarize = { sessionID: session, providerID: "scripted", modelID: "alpha", auto: true }
+  expect((await host.client.session.summarize(summarize)).error).toBeUndefined()
+  await notified(host, session)
+  remove()
+  const turn = model.requests.slice(mark).filter(({ sessionID, tools }) => sessionID === session && tools.length > 0)
+  expect(turn.length).toBeGreaterThan(1)
+  for (const { tools } of turn) expect(tools).not.toContain("task")
+  expect(turn.flatMap(({ toolResults }) => toolResults.map(({ content }) => content)).join("\n")).toContain(", uncut.")
+})
+
 test("five short answers cost a parent at most what OpenCode's own tasks do, `task` itself aside", async () => {
   const readIn = async (bench: Bench) => readBy((await readAnswers(bench)).at(-1) as ModelRequest)
   const [own, without, both] = [await readIn(theirs), await readIn(lean), await readIn(whole)]

@@ -57,6 +57,15 @@ describe("what the model sees of a session", () => {
     expect([countOf({}), countOf({ tokens: { ...tokens, output: 0 } })]).toEqual([undefined, undefined])
   })
 
+  test("has the usual tools where the host went on after a compaction, and its own where a user's message says so", () => {
+    const model = { providerID: "p", modelID: "m" }
+    const own = (part: object, more: object = {}) =>
+      toHistoryMessage(stored("u1", "user", [part], { agent: "build", model, ...more }), { task: false }).asked?.own
+    expect(own(text("Continue", { metadata: { compaction_continue: true } }))).toBe(false)
+    expect(own(text("hello"), { tools: { task: false } })).toBe(false)
+    expect(own(text("hello"))).toBe(true)
+  })
+
   test("has what the host shows of a subtask", () => {
     const [part] = toHistoryMessage(stored("u1", "user", [{ type: "subtask", prompt: "p" }])).parts
     expect(part).toMatchObject({ type: "text", text: "The following tool was executed by the user" })

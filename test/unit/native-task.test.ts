@@ -21,3 +21,22 @@ test("a message that mentions an agent keeps it for its turn, with what comes in
   native.idle("ses_1")
   expect(written(native, "text")).toEqual({ task: false })
 })
+
+test("what the host itself wrote takes it out as well, in the request's own message, but for such a turn", () => {
+  const native = new NativeTask()
+  const asked = (tools?: Record<string, boolean>, sessionID = "ses_1") => {
+    const newest = { role: "user", sessionID, tools }
+    native.asked({
+      messages: [
+        { info: newest, parts: [] },
+        { info: { role: "assistant" }, parts: [] },
+      ],
+    } as never)
+    return newest.tools
+  }
+  expect(asked()).toEqual({ task: false })
+  expect(asked({ bash: false })).toEqual({ bash: false, task: false })
+  written(native, "agent", "ses_2")
+  expect(asked(undefined, "ses_2")).toBeUndefined()
+  native.asked({ messages: [] })
+})

@@ -25,6 +25,13 @@ describe("a fork that rides on its parent's cache", () => {
     expect(task).toMatchObject({ agent: "build", model: ALPHA, fork: { whole: true } })
   })
 
+  test("takes its caller's own model with its variant, too", async () => {
+    const rig = new Rig()
+    const task = await rig.launch({ ...RIDER, model: "scripted/alpha#high" })
+    expect(task).toMatchObject({ model: ALPHA, fork: { whole: true } })
+    await expect(rig.launch({ ...RIDER, model: "scripted/alpha#low" })).rejects.toThrow("your own model alone")
+  })
+
   test.each([
     [
       { agent: "general" },

@@ -225,10 +225,10 @@ export function riderOf(
     )
   if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
   const own = persona.model && modelKey(persona.model)
+  const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`
   if (agent !== undefined && agent !== persona.agent)
     throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
-  if (model !== undefined && model !== own)
-    throw notCached("model", own, "another one has nothing of this conversation in its cache")
+  if (!isOwn) throw notCached("model", own, "another one has nothing of this conversation in its cache")
   if (place !== undefined)
     throw new CallError(
       '`fork: "whole"` goes with your own folder alone: any other stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',

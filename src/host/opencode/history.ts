@@ -47,9 +47,15 @@ const isSummary = ({ info }: Stored): boolean =>
 export function toHistoryMessage(stored: Stored, usual: Usual = {}): HistoryMessage {
   const { info } = stored
   const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
-  if (info.role === "user") return { id: info.id, role: "user", asked: toAsked(info, usual), parts, handle: stored }
+  if (info.role === "user") {
+    const asked = toAsked(stored.parts.some(isByHost) ? { ...info, tools: usual } : info, usual)
+    return { id: info.id, role: "user", asked, parts, handle: stored }
+  }
   return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
 }
+
+/** What the host has the model go on by after a compaction says nothing of tools: it has those that are usual. */
+const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
 
 /** Undefined where an old message does not name its model. */
 function toAsked(

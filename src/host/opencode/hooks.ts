@@ -40,7 +40,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       return suitability.refusal === undefined ? tools : {}
     },
     ...toolHooks,
-    ...requestHooks(connection, app, options, guard),
+    ...requestHooks(connection, app, { options, native }, guard),
     config: async (config) =>
       guard(() => {
         if (options.each.ask > 0) askForEach(config as { permission?: unknown })

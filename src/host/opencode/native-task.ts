@@ -1,5 +1,6 @@
 import type { Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { remember } from "../../lib/remember.ts"
+import type { Request } from "./request.ts"
 
 /** OpenCode's own tool that hands work to agents. */
 const NATIVE = "task"
@@ -21,6 +22,14 @@ export class NativeTask {
     const { sessionID } = message
     if (parts.some(({ type }) => type === "agent")) remember(this.#mentioned, sessionID, true, MOST_SESSIONS)
     else if (!this.#mentioned.has(sessionID)) message.tools = { ...message.tools, ...WITHOUT_NATIVE }
+  }
+
+  /** A request is about to be made. What the host writes by itself, as after a compaction, says nothing of tools. */
+  asked({ messages }: Request): void {
+    const newest = messages.findLast(({ info }) => info.role === "user")?.info
+    // In place: the host looks at this very object.
+    if (newest?.role === "user" && !this.#mentioned.has(newest.sessionID))
+      newest.tools = { ...newest.tools, ...WITHOUT_NATIVE }
   }
 
   /** The session's turn is over. */

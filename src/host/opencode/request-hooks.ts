@@ -5,13 +5,19 @@ import { briefingOf } from "../../tools/briefing.ts"
 import { renderForCompaction } from "../../tools/render-list.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import type { Guard } from "./guard.ts"
+import type { NativeTask } from "./native-task.ts"
 import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 
 const NEVER = new Promise<never>(() => {})
 
 /** What a request to a model says beside the conversation, and whether it is sent at all. */
-export function requestHooks(connection: OpencodeConnection, { manager, board }: App, options: Options, guard: Guard) {
+export function requestHooks(
+  connection: OpencodeConnection,
+  { manager, board }: App,
+  { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
+  guard: Guard,
+) {
   const keeperHere = () => connection.keeper(manager)
   const briefing = briefingOf(options)
   /** Sessions whose next request is one that compacts them. */
@@ -27,6 +33,7 @@ export function requestHooks(connection: OpencodeConnection, { manager, board }:
         // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await NEVER
         if (compacting.delete(sessionID)) return
+        native?.asked(request)
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
         tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
