@@ -2,39 +2,41 @@ import { execFileSync } from "node:child_process"
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { expect, test } from "vitest"
 import { decodeSigns } from "../../src/host/record/signs.ts"
 import { createActions } from "../../src/terminal/actions.ts"
-import { callsOf } from "../support/calls.ts"
-import { eventually, openSession, unwrap } from "../support/drive.ts"
-import { type Far, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
+import { eventually, unwrap } from "../support/drive.ts"
+import {
+  far,
+  host,
+  hostsScene,
+  LONG,
+  launch,
+  list,
+  model,
+  newSession,
+  output,
+  session,
+  told,
+  tool,
+  user,
+} from "../support/hosts-scene.ts"
 import { startPlugged } from "../support/plugin.ts"
-import { Repository } from "../support/repository.ts"
 import { freePort } from "../support/server-process.ts"
 import { askPage } from "../support/web-host.ts"
 
 /** What a person has to do with agents on another machine: questions, secrets, work that comes home by itself. */
 
-let model: ScriptedModel
-let far: Far
-let host: Host
-let user: Repository
-let session: string
 let sent: string
 
-const LONG = { timeout: 90_000 }
 const PERMISSION = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
 
-beforeAll(async () => {
-  model = await startModel()
-  far = await startFar(model)
+hostsScene(async () => {
   sent = join(far.root, "sent")
   // All that goes there is written down.
   const [transport = ""] = far.command
   const command = ["sh", "-c", `tee -a '${sent}' | exec '${transport}' "$0"`]
-  host = await startPlugged(
+  return startPlugged(
     model,
     {
       hosts: { big: { command, unattended: 60_000, connectTimeout: 10_000, copy: ["wanted.key"] } },
@@ -44,21 +46,7 @@ beforeAll(async () => {
     },
     { permission: PERMISSION, env: { MY_OWN_SECRET: "SECRET-OF-THE-ENVIRONMENT" } },
   )
-  user = new Repository(host.directory)
-}, 120_000)
-afterAll(async () => {
-  await host?.stop()
-  await far?.stop()
-  await model?.close()
 })
-beforeEach(async () => {
-  model.reset()
-  far.set("open")
-  user.commit("before the test")
-  session = await openSession(host)
-})
-
-const { tool, launch, output, list, told } = callsOf(() => ({ host, model, session }), "big")
 
 /** The agent whose prompt begins so: what it calls, one after the other; then it says what the last one said. */
 const agent = (prompt: string, ...calls: { name: string; args: object }[]) =>
@@ -193,7 +181,7 @@ test("a task that was cleared without contact is stopped and put away there by t
   await host.kill("SIGKILL")
   await host.restart()
   // It is looked for only once somebody is here.
-  session = await openSession(host)
+  await newSession()
   await list()
   far.set("open")
   await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })

@@ -1,46 +1,33 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { callsOf } from "../support/calls.ts"
-import { eventually, openSession } from "../support/drive.ts"
-import { type Far, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
-import { type ScriptedModel, startModel } from "../support/model.ts"
+import { beforeEach, expect, test } from "vitest"
+import { eventually } from "../support/drive.ts"
+import {
+  far,
+  going,
+  host,
+  hostsScene,
+  LONG,
+  launch,
+  list,
+  merge,
+  model,
+  output,
+  session,
+  told,
+  user,
+} from "../support/hosts-scene.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
+import { bash } from "../support/shell-agent.ts"
 
 /** Several tries of one task on another machine, played by a second home: the real OpenCode on both sides. */
 
-let model: ScriptedModel
-let far: Far
-let host: Host
-let user: Repository
-let session: string
-
-const LONG = { timeout: 90_000 }
-
-beforeAll(async () => {
-  model = await startModel()
-  far = await startFar(model)
-  host = await startPlugged(model, { hosts: { big: { command: far.command, unattended: 60_000 } } })
-  user = new Repository(host.directory)
-}, 90_000)
-afterAll(async () => {
-  await host?.stop()
-  await far?.stop()
-  await model?.close()
-})
-beforeEach(async () => {
-  model.reset()
-  far.set("open")
-  user.write("test.sh", "grep -q right sum.txt\n").write("sum.txt", "wrong\n").commit("before the test")
+hostsScene(() => startPlugged(model, { hosts: { big: { command: far.command, unattended: 60_000 } } }))
+beforeEach(() => {
+  user.write("test.sh", "grep -q right sum.txt\n").write("sum.txt", "wrong\n").commit("with its check")
   before = refs()
-  session = await openSession(host)
 })
-
-const { launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "big")
-
-const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 
 /** Each agent in the order in which they ask: the command that it runs; then it is done. */
 const agents = (prompt: string, ...commands: string[]) => {
@@ -53,12 +40,6 @@ const agents = (prompt: string, ...commands: string[]) => {
     return command === undefined ? { text: `done: try ${at + 1}` } : bash(command)
   })
   return asked
-}
-
-/** What a command there waits for, until the test lets it go. */
-const going = (name: string) => {
-  const file = join(far.root, `${name}.go`)
-  return { wait: `until [ -e '${file}' ]; do sleep 0.1; done`, go: () => writeFileSync(file, "") }
 }
 
 /** What is kept here of tasks, and what is on its way. */

@@ -4,7 +4,6 @@ import { callTools, eventually, unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
-  bash,
   host,
   LONG,
   launch,
@@ -23,6 +22,7 @@ import {
   worktrees,
 } from "../support/place-scene.ts"
 import { gate, isNotification, launchedFrom, meanwhile, notifications } from "../support/plugin.ts"
+import { bash } from "../support/shell-agent.ts"
 
 /** Several agents in worktrees: side by side, forked, asking, and one below another. */
 

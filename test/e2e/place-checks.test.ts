@@ -3,7 +3,6 @@ import { unwrap } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
 import {
   agent,
-  bash,
   host,
   launch,
   merge,
@@ -18,6 +17,7 @@ import {
   user,
 } from "../support/place-scene.ts"
 import { notifications, notified } from "../support/plugin.ts"
+import { bash } from "../support/shell-agent.ts"
 
 /** Checks, limits and receipts of tasks in worktrees. */
 

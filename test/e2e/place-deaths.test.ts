@@ -6,7 +6,6 @@ import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
 import { startHost } from "../support/host.ts"
 import type { Reply } from "../support/model.ts"
 import {
-  bash,
   host,
   LONG,
   launch,
@@ -24,6 +23,7 @@ import {
 } from "../support/place-scene.ts"
 import { gate, launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
+import { bash } from "../support/shell-agent.ts"
 
 /** Worktrees whose host dies, is not alone, or does not load the plugin there. */
 

@@ -5,6 +5,7 @@ import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
+import { bash } from "../support/shell-agent.ts"
 import { askPage, startPageHost, startPages } from "../support/web-host.ts"
 
 /** What a person does on the page, on agents of a real OpenCode. */
@@ -34,8 +35,6 @@ afterAll(async () => {
 })
 
 const open = (hash?: string) => pages.open(host, hash)
-
-const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
 
 /** The agent with this prompt: its answers one after the other, each with what the tool before has said. */
 const agent = (prompt: string, ...replies: ((said: string) => object)[]) =>

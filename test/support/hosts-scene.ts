@@ -8,6 +8,7 @@ import type { Host } from "./host.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { startPlugged } from "./plugin.ts"
 import { Repository } from "./repository.ts"
+import { shellAgentOf } from "./shell-agent.ts"
 
 /** What the tests of tasks on another machine share: that machine is a second home, with the real OpenCode on both sides. */
 
@@ -25,17 +26,21 @@ export const newSession = async (): Promise<string> => {
   return session
 }
 
-export function hostsScene(): void {
+const startWithThree = (): Promise<Host> =>
+  startPlugged(model, {
+    hosts: {
+      big: { command: far.command, unattended: 60_000, connectTimeout: 5000 },
+      nowhere: { command: ["sh", "-c", "echo ssh: Could not resolve hostname nowhere >&2; exit 255"] },
+      bare: { command: ["env", "-i", "PATH=/usr/bin:/bin", `HOME=${far.root}`, "sh", "-c"] },
+    },
+  })
+
+/** `start`: the host here, when the other machine is there; of a file that needs it otherwise. */
+export function hostsScene(start: () => Promise<Host> = startWithThree): void {
   beforeAll(async () => {
     model = await startModel()
     far = await startFar(model)
-    host = await startPlugged(model, {
-      hosts: {
-        big: { command: far.command, unattended: 60_000, connectTimeout: 5000 },
-        nowhere: { command: ["sh", "-c", "echo ssh: Could not resolve hostname nowhere >&2; exit 255"] },
-        bare: { command: ["env", "-i", "PATH=/usr/bin:/bin", `HOME=${far.root}`, "sh", "-c"] },
-      },
-    })
+    host = await start()
     user = new Repository(host.directory)
   }, 90_000)
   afterAll(async () => {
@@ -53,16 +58,7 @@ export function hostsScene(): void {
 
 export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "big")
 
-const bash = (command: string) => ({ tools: [{ name: "bash", args: { command, description: "works" } }] })
-
-/** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
-export const agent = (prompt: string, ...turns: string[][]) =>
-  model.use(({ sessionID, firstUser, userTexts, sinceUser }) => {
-    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
-    const commands = turns[userTexts.length - 1] ?? []
-    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
-    return command === undefined ? { text: `done: ${prompt}, turn ${userTexts.length}` } : bash(command)
-  })
+export const agent = shellAgentOf(() => ({ model, session }))
 
 export const nothingLeft = () => {
   expect(far.folders()).toEqual([])

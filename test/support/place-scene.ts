@@ -7,6 +7,7 @@ import type { Host } from "./host.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { startPlugged } from "./plugin.ts"
 import { Repository } from "./repository.ts"
+import { shellAgentOf } from "./shell-agent.ts"
 
 /** What the tests of tasks in worktrees share: one host for a file, in a real repository, and a new session for each test. */
 
@@ -50,18 +51,7 @@ export const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}
 
 export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "worktree")
 
-export const bash = (command: string, timeout?: number) => ({
-  tools: [{ name: "bash", args: { command, description: "works", ...(timeout && { timeout }) } }],
-})
-
-/** The agent whose first prompt begins so: what it runs in each of its turns, one command a step; then it is done. */
-export const agent = (prompt: string, ...turns: string[][]) =>
-  model.use(({ sessionID, firstUser, userTexts, sinceUser }) => {
-    if (sessionID === session || !firstUser.startsWith(prompt)) return undefined
-    const commands = turns[userTexts.length - 1] ?? []
-    const command = commands[sinceUser.filter(({ role }) => role === "tool").length]
-    return command === undefined ? { text: `done: ${prompt}, turn ${userTexts.length}` } : bash(command)
-  })
+export const agent = shellAgentOf(() => ({ model, session }))
 
 export const worktrees = () => {
   const root = join(host.home, "data/opencode/superagents/worktrees")
