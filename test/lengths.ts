@@ -32,5 +32,5 @@ export const SHORT_E2E: readonly string[] = [
 /** Beside the end-to-end tests. */
 export const LONG: readonly string[] = [
   "test/place/{conflicts,crash,fuzz,hostile,stash,tries}.test.ts",
-  "test/simulation/{crossings-odd,lives-*}.test.ts",
+  "test/simulation/{crossings-even,crossings-odd,lives-*}.test.ts",
 ]
