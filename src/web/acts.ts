@@ -6,7 +6,7 @@ import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import type { Called, Source } from "./ports.ts"
 import { agentRow, boardTaskOf } from "./rows.ts"
-import { presentPerson } from "./sources.ts"
+import { namedTask, presentPerson } from "./sources.ts"
 import type { Done } from "./wire.ts"
 
 /** Arguments of `superagents_task`: what is wrong with them, the tool says. */
@@ -23,13 +23,13 @@ const selection = z.union([
  * What a person does with background tasks. A launch, a word, a resume and a merge are calls of `superagents_task`, with
  * its arguments, checks and errors.
  */
-export function actsRoutes(source: () => Source, now: () => number): Hono {
+export function actsRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
   routes.post("/", async (context) => {
     const { session, ...given } = await bodyOf(context, launch)
     const called = await (session === undefined ? launchInNew(given) : launchIn(session, given))
-    return context.json(done(source(), called, now()), 201)
+    return context.json(done(source(), called), 201)
   })
   routes.post("/cancel", async (context) => {
     const { agents } = source()
@@ -65,12 +65,12 @@ export function actsRoutes(source: () => Source, now: () => number): Hono {
   }
 
   async function answer(context: Context, act: "tell" | "resume" | "unpark" | "merge", given: object) {
-    const { task } = find(source(), context)
+    const { task } = namedTask(source(), context)
     const { id, parentID } = task
     if (act === "resume" && isUnattended(task))
       throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)
     const called = await presentPerson(source()).call({ ...given, [act]: id }, parentID)
-    return context.json(done(source(), called, now()))
+    return context.json(done(source(), called))
   }
 }
 
@@ -83,15 +83,8 @@ function chosen({ agents }: Source, given: z.output<typeof selection>): readonly
   return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
 }
 
-/** The task that the address names. */
-function find({ agents }: Source, context: Context): TaskView {
-  const view = agents.get(context.req.param("id") ?? "")
-  if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
-  return view
-}
-
-function done({ agents }: Source, { taskID, text }: Called, now: number): Done {
+function done({ agents }: Source, { taskID, text }: Called): Done {
   const view = agents.get(taskID)
   if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
-  return { agent: agentRow(view, agents.isForeign(taskID), now), text }
+  return { agent: agentRow(view, agents.isForeign(taskID), Date.now()), text }
 }

@@ -1,21 +1,22 @@
-import { type Context, Hono } from "hono"
+import { Hono } from "hono"
 import { NOBODY } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import { agentFacts, agentRow } from "./rows.ts"
+import { namedTask } from "./sources.ts"
 import type { AgentDetail } from "./wire.ts"
 
 /** The background tasks' routes. */
-export function agentsRoutes(source: () => Source, now: () => number): Hono {
+export function agentsRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const agentsOf = () => source().agents
-  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), now())
+  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), Date.now())
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
   routes.get("/:id", async (context) => {
     const agents = agentsOf()
-    const view = find(context)
+    const view = namedTask(source(), context)
     const { id, parentID } = view.task
     const parts = [agents.answer(id), agents.diff(id), agents.story(id), parentOf(parentID)] as const
     const [answer, diff, runs, parent] = await Promise.all(parts)
@@ -23,22 +24,16 @@ export function agentsRoutes(source: () => Source, now: () => number): Hono {
   })
   routes.post("/:id/cancel", async (context) => {
     const agents = agentsOf()
-    const { id } = find(context).task
+    const { id } = namedTask(source(), context).task
     if (agents.isForeign(id))
       throw new WebError(409, `Task ${id} is run by another OpenCode process; only that one can cancel it.`)
     if (!(await agents.cancel(id))) throw new WebError(409, `Task ${id} has ended; there is nothing to cancel.`)
-    return context.json(rowOf(find(context)))
+    return context.json(rowOf(namedTask(source(), context)))
   })
   return routes
 
   async function parentOf(id: string) {
     const session = id === NOBODY ? undefined : await source().person?.session(id)
     return session && { id, title: session.title }
-  }
-
-  function find(context: Context): TaskView {
-    const view = agentsOf().get(context.req.param("id") ?? "")
-    if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
-    return view
   }
 }

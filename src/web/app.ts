@@ -45,27 +45,12 @@ export function createApp({ address, door, host, source, feed, page, log }: AppP
 
   app.use("/api/*", originGuard, doorGuard(door), limitBody)
   app.route("/api/sign-out", signOutRoute(door))
-  app.route(
-    "/api/tasks",
-    tasksRoutes(() => source().board),
-  )
-  app.route(
-    "/api/agents",
-    agentsRoutes(source, () => Date.now()),
-  )
+  app.route("/api/tasks", tasksRoutes(source))
   app.route("/api/tasks", repliesRoutes(source))
-  app.route(
-    "/api/purse",
-    purseRoutes(() => source().board),
-  )
-  app.route(
-    "/api/reports",
-    reportsRoutes(() => source().board),
-  )
-  app.route(
-    "/api/agents",
-    actsRoutes(source, () => Date.now()),
-  )
+  app.route("/api/agents", agentsRoutes(source))
+  app.route("/api/agents", actsRoutes(source))
+  app.route("/api/purse", purseRoutes(source))
+  app.route("/api/reports", reportsRoutes(source))
   app.route("/api/asks", asksRoutes(source))
   app.route("/api/sessions", sessionsRoutes(source))
   app.get("/api/events", eventsRoute(feed, door.passes))

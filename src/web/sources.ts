@@ -1,3 +1,5 @@
+import type { Context } from "hono"
+import type { Board } from "../board/service.ts"
 import { CallError } from "../core/errors.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
@@ -7,6 +9,19 @@ import type { Agents, Person, Source } from "./ports.ts"
 export function presentPerson({ person }: Source): Person {
   if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
   return person
+}
+
+/** Throws where there is no board. */
+export function presentBoard({ board }: Source): Board {
+  if (!board) throw new WebError(404, "the board is off")
+  return board
+}
+
+/** The background task that the request's address names. Throws where there is none. */
+export function namedTask({ agents }: Source, context: Context): TaskView {
+  const view = agents.get(context.req.param("id") ?? "")
+  if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
+  return view
 }
 
 /** What several instances of the plugin have to show, as one. */

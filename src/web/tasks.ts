@@ -4,7 +4,9 @@ import { type Archived, type Board, MOST_HISTORY, USER } from "../board/service.
 import { MOST_ITEMS, newResourceSchema, newStepSchema, newTaskSchema, taskPatchSchema } from "../board/task.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
+import type { Source } from "./ports.ts"
 import { taskRow } from "./rows.ts"
+import { presentBoard } from "./sources.ts"
 import type { Ended, TaskList } from "./wire.ts"
 
 /** Counted before its entries are looked at: each that is wrong costs time and a line of the answer. */
@@ -21,57 +23,48 @@ const patch = taskPatchSchema.refine((fields) => Object.values(fields).some((val
 })
 
 /** The board's routes. Whether a change may be made is the board's to say; here it is only put into its words. */
-export function tasksRoutes(boardOf: () => Board | undefined): Hono {
+export function tasksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
-  routes.get("/", async (context) => context.json(await listOf(board())))
+  routes.get("/", async (context) => context.json(await listOf(presentBoard(source()))))
   routes.post("/", async (context) => {
-    const present = board()
-    const made = await present.create(await bodyOf(context, newTask), USER)
-    return context.json(taskRow(made, present), 201)
+    const board = presentBoard(source())
+    const made = await board.create(await bodyOf(context, newTask), USER)
+    return context.json(taskRow(made, board), 201)
   })
   routes.get("/history", async (context) => {
-    const present = board()
-    const tasks = await present.history(limitOf(context))
-    return context.json({ tasks: tasks.map((task) => taskRow(task, present)) })
+    const board = presentBoard(source())
+    const tasks = await board.history(limitOf(context))
+    return context.json({ tasks: tasks.map((task) => taskRow(task, board)) })
   })
   routes.get("/:id", async (context) => {
-    const present = board()
-    return context.json(taskRow(await present.get(idOf(context)), present))
+    const board = presentBoard(source())
+    return context.json(taskRow(await board.get(idOf(context)), board))
   })
   routes.patch("/:id", async (context) => {
-    const present = board()
+    const board = presentBoard(source())
     const id = idOf(context)
-    return context.json(ended(await present.update(id, await bodyOf(context, patch), USER), present))
+    return context.json(ended(await board.update(id, await bodyOf(context, patch), USER), board))
   })
-  routes.post("/:id/complete", async (context) => {
-    const present = board()
-    return context.json(ended(await present.complete(idOf(context), USER), present))
-  })
-  routes.post("/:id/cancel", async (context) => {
-    const present = board()
-    return context.json(ended(await present.cancel(idOf(context), USER), present))
-  })
+  for (const how of ["complete", "cancel"] as const)
+    routes.post(`/:id/${how}`, async (context) => {
+      const board = presentBoard(source())
+      return context.json(ended(await board[how](idOf(context), USER), board))
+    })
   routes.post("/:id/run", async (context) => {
-    const present = board()
+    const board = presentBoard(source())
     const id = idOf(context)
-    await present.run(id)
-    return context.json(taskRow(await present.get(id), present))
+    await board.run(id)
+    return context.json(taskRow(await board.get(id), board))
   })
   /** What a person says of the board as a whole. */
   for (const what of ["accept", "restore", "forget"] as const)
     routes.post(`/${what}`, async (context) => {
-      const present = board()
-      await present[what]()
-      return context.json(await listOf(present))
+      const board = presentBoard(source())
+      await board[what]()
+      return context.json(await listOf(board))
     })
   return routes
-
-  function board(): Board {
-    const present = boardOf()
-    if (!present) throw new WebError(404, "the board is off")
-    return present
-  }
 }
 
 /** The board as a whole, as route and event stream tell it. */
