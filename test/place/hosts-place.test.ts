@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync } from "node:fs"
 import { join } from "node:path"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import { HostError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
 import { HostPlace } from "../../src/place/host/host-place.ts"
@@ -8,6 +9,7 @@ import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
 import { NoContact } from "../../src/place/host/link.ts"
 import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
 import { type Stub, stubOf } from "../../src/place/host/stub.ts"
+import type { PlaceNews } from "../../src/place/place.ts"
 import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
@@ -25,6 +27,10 @@ let reached: () => void
 /** How often it was asked for a host that was reached before. */
 let uses: number
 let released: number
+/** How many wait for contact. */
+let waits: number
+/** What its phase was. */
+let doing: (string | undefined)[]
 /** Tasks whose folder is still to be removed. */
 let owed: string[]
 let settings: { contactTimeout: number; copy: string[]; setup: string; model: string }
@@ -32,6 +38,8 @@ let fails: RegExp | undefined
 /** The connection is lost by that. */
 let loses: boolean
 let isServerGone: boolean
+/** Where sessions are asked for there, it is no more: the connection is lost by that. */
+let isServerLost: boolean
 let lists: boolean
 let hasSession: boolean
 /** Whether it was stopped while its folder was there. */
@@ -44,7 +52,7 @@ let fetching: boolean[]
 const run = (line: string, options?: RunOptions): Promise<Ran> => {
   if (!fails?.test(line)) return runIn(far, line, options)
   if (loses) reaches = false
-  return Promise.reject(new Error("cut"))
+  return Promise.reject(loses ? new NoContact("cut") : new Error("cut"))
 }
 
 beforeEach(() => {
@@ -57,10 +65,13 @@ beforeEach(() => {
   reached = () => {}
   uses = 0
   released = 0
+  waits = 0
+  doing = []
   owed = []
   settings = { contactTimeout: 0, copy: [], setup: "echo x >>built", model: "" }
   fails = undefined
   isServerGone = false
+  isServerLost = false
   loses = false
   lists = true
   hasSession = true
@@ -84,6 +95,7 @@ beforeEach(() => {
     use: (_task: string, known = false) => void (known && uses++),
     release: () => void released++,
     reached: (signal?: AbortSignal) => {
+      if (!reaches) waits++
       const given = reaches
         ? Promise.resolve(contact)
         : new Promise<typeof contact>((resolve) => (reached = () => resolve(contact)))
@@ -100,6 +112,10 @@ beforeEach(() => {
     },
     sessionOf: async () => {
       made++
+      if (isServerLost) {
+        reaches = false
+        throw new HostError("list sessions: the connection to big was cut")
+      }
       return lists ? session : undefined
     },
     lastMessage: async () => (hasSession ? {} : undefined),
@@ -115,7 +131,7 @@ beforeEach(() => {
   const hosts = {
     stubOf: () => stub,
     keyOf: () => "key",
-    tell: () => {},
+    tell: (_stub: Stub, news: PlaceNews) => void (news.type === "preparing" && doing.push(news.what)),
     keep: async () => {},
     rest: () => Object.assign(stub, { live: false }),
     owing: {
@@ -149,6 +165,69 @@ test("its work is kept here when it is put away, and nothing stays there", async
   expect(existsSync(folder())).toBe(false)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged" })
   expect(user.read("new")).toBe("from there")
+})
+
+/** There is contact again as soon as somebody waits for it. */
+const untilWaited = async () => {
+  await vi.waitFor(() => expect(waits).toBeGreaterThan(0), { timeout: 20_000 })
+  fails = undefined
+  isServerLost = false
+  reaches = true
+  reached()
+}
+
+test.each([/fetch -q --no-tags/, /worktree add/, /for-each-ref --format/])(
+  "a connection that is lost while its files are sent (%s) ends no launch: they are sent again",
+  async (at) => {
+    fails = at
+    loses = true
+    const entered = enter()
+    await untilWaited()
+    expect(await entered).toMatchObject({ directory: user.top })
+    expect(there().read("a")).toBe("one\ntwo\nthree\n")
+    expect(doing).toEqual(["sending files to big", "connecting to big", "sending files to big", undefined])
+  },
+)
+
+test("a server that dies while a session is made there ends no launch either", async () => {
+  isServerLost = true
+  const entered = enter()
+  await untilWaited()
+  expect(await entered).toMatchObject({ directory: user.top })
+})
+
+test("a launch that is cut and not reached again ends as such, and one that is stopped meanwhile, too", async () => {
+  fails = /worktree add/
+  loses = true
+  settings.contactTimeout = 20
+  const why = "big could not be reached: no answer within 10 s (it was tried for 20ms)"
+  await expect(enter()).rejects.toMatchObject({ code: "host", message: why })
+  settings.contactTimeout = 0
+  const stop = new AbortController()
+  reaches = true
+  waits = 0
+  const entered = place.enter({ taskID: ID, folder: user.top, timeLimit: 0, signal: stop.signal })
+  await vi.waitFor(() => expect(waits).toBe(1), { timeout: 20_000 })
+  stop.abort()
+  await expect(entered).rejects.toThrow("it was stopped")
+})
+
+test("what is there of a folder that was cut off while it was made is no work of its agent's", async () => {
+  user.write("c", "c\n").commit()
+  fails = /worktree add/
+  settings.contactTimeout = 20
+  loses = true
+  await expect(enter()).rejects.toThrow("could not be reached")
+  // As where git was killed in the midst of it: the folder, without all its files.
+  const store = new Repository(roomsIn(join(far, "cache"), "key").store, false)
+  store.git("fetch", "-q", user.top, `HEAD:refs/have/${ID}`)
+  store.git("worktree", "add", "-q", "--detach", "--no-checkout", folder(), `refs/have/${ID}`)
+  there().write("a", "one\ntwo\nthree\n")
+  reaches = true
+  fails = undefined
+  expect(await place.putAway(ID, user.top)).toMatchObject({ files: [] })
+  expect(existsSync(folder())).toBe(false)
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "nothing" })
 })
 
 test("what the parent's folder has by now is brought in to be checked, and what git ignores there stays", async () => {

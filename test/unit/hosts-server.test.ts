@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process"
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { Server } from "../../src/place/host/relay/server.ts"
 import { killIfRunning, pidIn } from "../support/process-id.ts"
 
@@ -81,4 +81,15 @@ test("one that a relay began, and died over, is waited for, and no second one is
   expect(pidOf()).toBe(pid)
   expect(isAlive(pid)).toBe(true)
   expect((await first).id).toBe(second.id)
+})
+
+test("one that is gone is told as gone, and one that merely refuses is not", async () => {
+  opencode(0)
+  const one = server()
+  expect(await one.isGone()).toBe(false)
+  await one.start()
+  expect(await one.isGone()).toBe(false)
+  killIfRunning(pidOf())
+  await vi.waitFor(async () => expect(await one.isGone()).toBe(true), { timeout: 10_000 })
+  await expect(one.fetch("/x", {})).rejects.toThrow()
 })

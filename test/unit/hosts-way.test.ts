@@ -4,7 +4,7 @@ import { LINE, opening } from "../../src/place/host/bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
 import { bytesOf, encode, Frames, inFrames, MARKER, MOST_BODY_BYTES, textOf } from "../../src/place/host/frames.ts"
 import { Link } from "../../src/place/host/link.ts"
-import type { Hint, Pong, Served } from "../../src/place/host/orders.ts"
+import type { CallEnd, Hint, Pong, Served } from "../../src/place/host/orders.ts"
 import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "../../src/place/host/reach.ts"
 import { serve } from "../../src/place/host/relay/serve.ts"
 import { movedID, movedMessage, skewOfIDs } from "../../src/place/host/stub.ts"
@@ -183,6 +183,7 @@ describe("a connection", () => {
       pong?: (pong: Pong) => void
       orders: string[]
       listening?: CallOptions
+      answers?: CallEnd
     }[] = []
     const heard: (Hint | undefined)[] = []
     const phases: string[] = []
@@ -200,6 +201,7 @@ describe("a connection", () => {
           call: async (order, options) => {
             line.orders.push(order.do)
             if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
+            if (order.do === "request") return line.answers ?? {}
             if (order.do !== "listen") return {}
             line.listening = options
             return new Promise(() => {})
@@ -257,6 +259,27 @@ describe("a connection", () => {
     expect(link.reach.phase).toBe("contact")
     lines[0]?.pong?.({ now: 1, server: false })
     expect(link.reach.phase).toBe("no contact")
+  })
+
+  test("is given up as soon as a request finds that the server there is gone, and made again at once", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const request = { do: "request", method: "GET", path: "/session", headers: {} } as const
+    Object.assign(lines[0] ?? {}, { answers: { problem: "Unable to connect", isServerGone: true } })
+    const first = link.call(request).catch((error) => error)
+    // Several are told of one death.
+    const second = await link.call(request).catch((error) => error)
+    expect([await first, second].map(({ name }) => name)).toEqual(["NoContact", "NoContact"])
+    expect([link.reach.phase, lines[0]?.closed]).toEqual(["no contact", true])
+    await clock.advance(0)
+    await opened()
+    expect([link.reach.phase, lines.length]).toEqual(["contact", 2])
+    // A request that merely failed is no loss.
+    Object.assign(lines[1] ?? {}, { answers: { problem: "it was too much" } })
+    expect(await link.call(request)).toEqual({ problem: "it was too much" })
+    expect(link.reach.phase).toBe("contact")
   })
 
   test("an attempt may take as long as it likes where its option is 0", async () => {

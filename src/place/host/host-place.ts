@@ -21,12 +21,12 @@ import { type Begun, setUp, welcome } from "./beginning.ts"
 import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
-import { type Contact, NoContact } from "./link.ts"
+import { NoContact } from "./link.ts"
 import { folderIn, roomsIn } from "./scripts.ts"
 import { sessionThere } from "./session.ts"
 import { isThere, NO_SESSION, type Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
-import { stillThere, untilReached } from "./waiting.ts"
+import { inContact, stillThere, untilReached } from "./waiting.ts"
 
 /**
  * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
@@ -56,19 +56,24 @@ export class HostPlace implements Place {
     stub.live = true
     // Until its prompt is sent nobody looks there: a folder that is not made yet would get an instance of OpenCode's.
     stub.asked = false
+    const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
-      doing(`connecting to ${name}`)
-      const contact = await this.#contact(taskID, signal)
-      const problem = versionProblem(name, contact.server.version)
-      if (problem) throw new PlaceError(problem, "host")
-      doing(`sending files to ${name}`)
-      const there = await this.#there(folder, contact)
-      const far = folderIn(there.rooms, taskID)
-      stub.sent = true
-      const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
+      const { far, begun } = await inContact(this.#machine, waiting, async (contact) => {
+        const problem = versionProblem(name, contact.server.version)
+        if (problem) throw new PlaceError(problem, "host")
+        doing(`sending files to ${name}`)
+        const there = await this.#there(folder, contact)
+        stub.sent = true
+        const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
+        return { far: folderIn(there.rooms, taskID), begun }
+      })
       signal?.throwIfAborted()
       await setUp(this.#machine, this.#setup, { folder: far, taskID, timeLimit, signal })
-      const session = stub.bare ? NO_SESSION : await sessionThere(this.#machine, stub, { folder: far, contact, again })
+      const session = stub.bare
+        ? NO_SESSION
+        : await inContact(this.#machine, waiting, (contact) =>
+            sessionThere(this.#machine, stub, { folder: far, contact, again }),
+          )
       stub.far = { folder: far, session }
       return { directory: folder, told: welcome(name, far, again, begun) }
     } catch (error) {
@@ -236,14 +241,6 @@ export class HostPlace implements Place {
     const stub = this.#hosts.stubOf(taskID)
     if (!stub) throw new Error(`the session of ${taskID} is not known`)
     return stub
-  }
-
-  /** Waits for contact as long as the options say. */
-  async #contact(taskID: string, signal?: AbortSignal): Promise<Contact> {
-    const { link, settings } = this.#machine
-    link.use(taskID)
-    const limits = settings.contactTimeout > 0 ? [AbortSignal.timeout(settings.contactTimeout)] : []
-    return link.reached(AbortSignal.any([...limits, ...(signal ? [signal] : [])]))
   }
 
   async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {

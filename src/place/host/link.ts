@@ -15,7 +15,7 @@ import {
   type Served,
   servedIn,
 } from "./orders.ts"
-import { Pulse } from "./pulse.ts"
+import { Pulse, SILENT } from "./pulse.ts"
 import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, reasonOf, step } from "./reach.ts"
 
 /** How long the relay may take to start once the host has said anything: a busy machine is slow, and there, in ms. */
@@ -147,9 +147,13 @@ export class Link {
 
   /** Rejects with `NoContact` at once where there is none, and where it is lost meanwhile. */
   async call(order: Order, options?: CallOptions): Promise<CallEnd> {
-    if (!this.contact || !this.#channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
+    const channel = this.#channel
+    if (!this.contact || !channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
     try {
-      return await this.#channel.call(order, options)
+      const end = await channel.call(order, options)
+      if (!end.isServerGone) return end
+      if (this.#channel === channel) this.#drop(SILENT)
+      throw new NoContact(`${this.#settings.name}: ${SILENT}`)
     } catch (error) {
       if (error instanceof Cut) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
       throw error

@@ -44,8 +44,8 @@ export type Served = {
   readonly since?: number
 }
 
-/** How a call ended. `code`: of a command; null where a signal ended it. */
-export type CallEnd = { readonly code?: number | null; readonly problem?: string }
+/** How a call ended. `code`: of a command; null where a signal ended it. `isServerGone`: OpenCode's server answers nobody. */
+export type CallEnd = { readonly code?: number | null; readonly problem?: string; readonly isServerGone?: boolean }
 
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
 

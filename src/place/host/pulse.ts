@@ -6,6 +6,8 @@ import type { Pong } from "./orders.ts"
 const PING_MS = 4000
 const PONG_LIMIT_MS = 10_000
 
+export const SILENT = "OpenCode there does not answer any more"
+
 /**
  * Asks one connection for a sign of life, again and again, until it is stopped. The server at its end has its own watch:
  * the way to it may be well, and it may not. `died` hears once why the connection is to be given up.
@@ -36,7 +38,7 @@ export class Pulse {
     this.#line.ping((pong) => {
       limit()
       if (this.#isOver) return
-      if (this.#isSilent(pong)) return this.#end("OpenCode there does not answer any more")
+      if (this.#isSilent(pong)) return this.#end(SILENT)
       this.#cancel = this.#clock.after(PING_MS, () => this.#ask())
     })
   }

@@ -43,7 +43,13 @@ export type Receiving = {
   readonly inPlace?: boolean
 }
 
-/** Takes the bundle on its stdin into the store, and makes a task's folder of its commit. */
+/** Beside a worktree's index: it is whole. */
+const MADE = "superagents-made"
+
+/**
+ * Takes the bundle on its stdin into the store, and makes a task's folder of its commit. Its mark comes last: a folder
+ * without it was cut off while it was made, and what it lacks nobody has deleted.
+ */
 export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = false }: Receiving): string {
   const folder = quoted(folderIn(rooms, taskID))
   const bundle = quoted(`${rooms.room}/${taskID}.bundle`)
@@ -77,7 +83,7 @@ export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = f
     `rm -rf ${folder}`,
     "for n in 1 2 3; do",
     "  g worktree prune",
-    `  g worktree add --detach --force ${folder} ${commit} >/dev/null && exit 0`,
+    `  g worktree add --detach --force ${folder} ${commit} >/dev/null && cd ${folder} && : >"$(g rev-parse --git-dir)/${MADE}" && exit 0`,
     "  sleep 1",
     "done",
     "exit 1",
@@ -91,7 +97,7 @@ export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = f
 export function commitScript(rooms: Rooms, taskID: string): string {
   const folder = quoted(folderIn(rooms, taskID))
   return script(
-    `cd ${folder} 2>/dev/null || exit 9`,
+    `cd ${folder} 2>/dev/null && [ -e "$(g rev-parse --git-dir)/${MADE}" ] || exit 9`,
     `have=$(g rev-parse --verify -q refs/have/${taskID}) || exit 1`,
     "head=$(g rev-parse --verify HEAD) || exit 1",
     "i=$(mktemp) || exit 1",

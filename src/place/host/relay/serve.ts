@@ -40,8 +40,9 @@ export async function serve({ input, output }: Streams, settings: RelaySettings)
       },
     }
     const end: CallEnd = await carryOut(order, call, server).catch((error) => ({ problem: messageOf(error) }))
+    const isServerGone = !call.signal.aborted && mayBeGone(order, end) && (await server.isGone())
     calls.delete(number)
-    await write(encode("end", number, bytesOf(JSON.stringify(end))))
+    await write(encode("end", number, bytesOf(JSON.stringify({ ...end, ...(isServerGone && { isServerGone }) }))))
   }
 
   const take = ({ kind, call, body }: Frame) => {
@@ -79,6 +80,10 @@ export async function serve({ input, output }: Streams, settings: RelaySettings)
   clearInterval(watch)
   for (const { stop } of calls.values()) stop.abort()
 }
+
+/** Where a request fails, or what is listened to ends, its server may have died. */
+const mayBeGone = ({ do: what }: Order, { problem }: CallEnd): boolean =>
+  what === "listen" || (what === "request" && problem !== undefined)
 
 async function carryOut(order: Order, call: Call, server: Server): Promise<CallEnd> {
   switch (order.do) {

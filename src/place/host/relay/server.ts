@@ -110,6 +110,11 @@ export class Server {
     return fetch(`http://127.0.0.1:${this.#running.port}${path}`, { ...init, headers })
   }
 
+  /** It has answered, and does not any more. */
+  async isGone(): Promise<boolean> {
+    return this.#hasAnswered && (await this.#health()) === undefined
+  }
+
   async #ask(): Promise<void> {
     this.#asking = true
     this.#askedAt = Date.now()
