@@ -23,6 +23,16 @@ const APPLICATORS = new Set([
   "dependentSchemas",
 ])
 
+/** What the validator says by the number itself, or wrongly. */
+const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
+  minimum: [/^\S+/, "The number"],
+  maximum: [/^\S+/, "The number"],
+  exclusiveMinimum: [/^\S+ is less than/, "The number is not greater than"],
+  exclusiveMaximum: [/^\S+/, "The number"],
+  multipleOf: [/^\S+/, "The number"],
+  maxProperties: [/does not have at least/, "has more than"],
+}
+
 /** Looks for a valid value in an answer. May take long, and much of the stack: for a thread of its own. */
 export function checkValue(schema: Schema, text: string): Checked {
   const validator = new Validator(schema as JsonSchema, "2020-12", false)
@@ -49,9 +59,10 @@ function parsed(text: string): { value: unknown } | undefined {
 function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
   const inner = errors.filter(({ keyword }) => !APPLICATORS.has(keyword))
   const byPlace = new Map<string, string>()
-  for (const { instanceLocation, error } of inner.length > 0 ? inner : errors) {
+  for (const { instanceLocation, keyword, error } of inner.length > 0 ? inner : errors) {
     const place = oneLine(instanceLocation.slice(1) || "/", MOST_PLACE_CHARS)
-    if (!byPlace.has(place)) byPlace.set(place, oneLine(error, MOST_ERROR_CHARS))
+    const [said, instead] = REWORDED[keyword] ?? ["", ""]
+    if (!byPlace.has(place)) byPlace.set(place, oneLine(error.replace(said, instead), MOST_ERROR_CHARS))
     if (byPlace.size === MOST_PROBLEMS) break
   }
   return [...byPlace].map(([place, error]) => `at ${place}: ${error}`)

@@ -1,3 +1,5 @@
+import { dereference, type Schema as JsonSchema } from "@cfworker/json-schema"
+import { messageOf } from "../core/errors.ts"
 import type { Schema } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 
@@ -27,8 +29,11 @@ const SCHEMA = [
 const SCHEMAS = ["allOf", "anyOf", "oneOf", "prefixItems"]
 /** Keywords whose value is an object of schemas. */
 const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"]
+/** The old keyword whose value is an object of schemas, or of lists of names. */
+const DEPENDENCIES = "dependencies"
 /** Keywords that apply a schema to the very same value. */
-const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"]
+const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"]
+const NAMED_IN_PLACE = ["dependentSchemas", DEPENDENCIES]
 
 /** Keywords that the validator does not know: what they ask for would never be checked. */
 const UNSUPPORTED = ["$dynamicRef", "$recursiveRef"]
@@ -48,18 +53,31 @@ const COUNTS = [
 type Place = { readonly at: string; readonly schema: Schema }
 
 /** What is wrong with a schema, as `at /properties/x/type: …`; undefined where nothing is seen. */
-export function problemIn(schema: unknown): string | undefined {
-  if (!isSchema(schema)) return "it is no object"
-  const length = JSON.stringify(schema).length
+export function problemIn(given: unknown): string | undefined {
+  if (!isSchema(given)) return "it is no object"
+  const length = JSON.stringify(given).length
   if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
+  // The validator writes into what it reads.
+  const schema = structuredClone(given)
   const places: Place[] = []
   const wrong = walk(schema, "", 0, places)
   if (wrong) return wrong
+  const known = knownIn(schema)
+  if (typeof known === "string") return at("", `it cannot be used: ${known}`)
   for (const place of places) {
-    const problem = ofRef(schema, place) ?? ofCircle(schema, place)
+    const problem = ofRef(schema, place, known) ?? ofCircle(schema, place)
     if (problem) return problem
   }
   return undefined
+}
+
+/** What the validator finds references by; why it finds nothing at all. */
+function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
+  try {
+    return dereference(schema as JsonSchema)
+  } catch (error) {
+    return oneLine(messageOf(error))
+  }
 }
 
 const isSchema = (value: unknown): value is Schema =>
@@ -90,8 +108,9 @@ function* childrenOf(schema: Schema, pointer: string): Iterable<readonly [unknow
     if (SCHEMA.includes(key) || (key === "items" && !Array.isArray(value))) yield [value, where]
     else if (SCHEMAS.includes(key) || key === "items")
       for (const [index, child] of (value as readonly unknown[]).entries()) yield [child, below(where, index)]
-    else if (NAMED_SCHEMAS.includes(key))
-      for (const [name, child] of Object.entries(value as Schema)) yield [child, below(where, name)]
+    else if (NAMED_SCHEMAS.includes(key) || key === DEPENDENCIES)
+      for (const [name, child] of Object.entries(value as Schema))
+        if (key !== DEPENDENCIES || !isNames(child)) yield [child, below(where, name)]
   }
 }
 
@@ -129,6 +148,8 @@ function ofLists(schema: Schema, pointer: string): string | undefined {
     if (key === "required" && !isNames(value)) return at(where, "a list of property names was expected")
     if (key === "dependentRequired" && !(isSchema(value) && Object.values(value).every(isNames)))
       return at(where, "an object of lists of property names was expected")
+    if (key === DEPENDENCIES && !(isSchema(value) && Object.values(value).every(isNamesOrSchema)))
+      return at(where, "an object of schemas or of lists of property names was expected")
     if (UNSUPPORTED.includes(key)) return at(where, "this keyword is not supported; use $ref")
     const problem = ofNumber(key, value)
     if (problem) return at(where, problem)
@@ -137,6 +158,7 @@ function ofLists(schema: Schema, pointer: string): string | undefined {
 }
 
 const isNames = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === "string")
+const isNamesOrSchema = (value: unknown): boolean => !Array.isArray(value) || isNames(value)
 
 function ofNumber(key: string, value: unknown): string | undefined {
   if (COUNTS.includes(key) && !(Number.isInteger(value) && (value as number) >= 0))
@@ -146,13 +168,18 @@ function ofNumber(key: string, value: unknown): string | undefined {
   return key === "multipleOf" && value <= 0 ? "a number above 0 was expected" : undefined
 }
 
-function ofRef(root: Schema, { at: pointer, schema }: Place): string | undefined {
+function ofRef(
+  root: Schema,
+  { at: pointer, schema }: Place,
+  known: Readonly<Record<string, unknown>>,
+): string | undefined {
   const { $ref } = schema
   if ($ref === undefined) return undefined
   const where = below(pointer, "$ref")
   if (typeof $ref !== "string") return at(where, "a text was expected, like #/$defs/name")
   if (!$ref.startsWith("#")) return at(where, `${shown($ref)} leads outside; only # and #/… are followed`)
-  return resolve(root, $ref) === undefined ? at(where, `${shown($ref)} leads nowhere`) : undefined
+  const isKnown = known[String(schema.__absolute_ref__)] !== undefined
+  return isKnown && resolve(root, $ref) !== undefined ? undefined : at(where, `${shown($ref)} leads nowhere`)
 }
 
 /** What a reference names within the root; undefined where there is nothing, or no schema. */
@@ -190,11 +217,9 @@ function ofCircle(root: Schema, { at: pointer, schema }: Place): string | undefi
 
 function inPlace(root: Schema, schema: Schema): unknown[] {
   const { $ref } = schema
-  const direct = IN_PLACE.flatMap((key) => {
-    const value = schema[key]
-    return Array.isArray(value) ? value : key === "dependentSchemas" && isSchema(value) ? Object.values(value) : [value]
-  })
-  return [...direct, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isSchema)
+  const direct = IN_PLACE.flatMap((key) => schema[key])
+  const named = NAMED_IN_PLACE.flatMap((key) => (isSchema(schema[key]) ? Object.values(schema[key]) : []))
+  return [...direct, ...named, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isSchema)
 }
 
 const shown = (value: unknown): string => oneLine(JSON.stringify(value) ?? String(value), 60)

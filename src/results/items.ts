@@ -1,7 +1,6 @@
-import { readFile } from "node:fs/promises"
 import { CallError } from "../core/errors.ts"
 import { count, oneLine } from "../lib/text.ts"
-import { fileIn } from "./file.ts"
+import { fileIn, textIn } from "./file.ts"
 
 /** The items of a map, and the prompt that each is asked with. */
 
@@ -37,9 +36,7 @@ async function inFile(
   const shown = oneLine(name)
   const { file, within } = await fileIn(folder, name, refused)
   await mayRead(within)
-  const text = await readFile(file, "utf8").catch((error) => {
-    throw refused(`${shown} cannot be read: ${oneLine(String((error as Error).message))}.`)
-  })
+  const text = await textIn(file, name, refused)
   const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")
   if (name.endsWith(".jsonl")) return lines.map((line, at) => parsed(line, `line ${at + 1} of ${shown}`))
   if (!name.endsWith(".json")) return lines

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process"
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
@@ -440,6 +441,17 @@ describe("its items", () => {
     expect(asked).toEqual([{ kind: "read", file: name }])
     const no = { ...caller, permit: () => Promise.reject(new Error("No.")) }
     await expect(rig.manager.launch(given, no)).rejects.toThrow(`Reading ${name} was not allowed: No.`)
+  })
+
+  test("are read from a file alone: nobody waits for what a pipe may say", async () => {
+    files("a.txt", "\uFEFFone\ntwo\n")
+    execFileSync("mkfifo", [join(rig.project, "pipe.txt")])
+    await expect(launch({ each: "pipe.txt" })).rejects.toThrow("pipe.txt is no file. Nothing was launched.")
+    await expect(launch({ each: "." })).rejects.toThrow("lies outside of")
+    await expect(launch({ each: "/etc/hosts" })).rejects.toThrow("/etc/hosts lies outside of")
+    agents(() => "ok")
+    const { id } = await launch({ each: join(rig.project, "a.txt") })
+    expect(rowsOf(await rig.endedBeside(id)).map(({ item }) => item)).toEqual(["one", "two"])
   })
 
   test("stand in the prompt as they are, and nothing in them is filled in again", async () => {

@@ -64,6 +64,15 @@ describe("a schema is looked through before anything is launched", () => {
     [{ maxLength: -1 }, /^at \/maxLength: a whole number from 0/],
     [{ minItems: 1.5 }, /^at \/minItems: a whole number from 0/],
     [{ dependentRequired: { a: "b" } }, /^at \/dependentRequired: an object of lists of property names/],
+    [{ dependencies: { a: { type: "strng" } } }, /^at \/dependencies\/a\/type: "strng" is no type/],
+    [{ dependencies: { a: [1] } }, /^at \/dependencies: an object of schemas or of lists of property names/],
+    [{ dependencies: { a: { $ref: "#" } } }, /^at \/: it refers to itself in a circle$/],
+    [{ $ref: "#/enum/0", enum: [{}] }, /^at \/\$ref: "#\/enum\/0" leads nowhere$/],
+    [
+      { $defs: { a: { $id: "https://x.y/z", $ref: "#/$defs/b" }, b: {} } },
+      /^at \/\$defs\/a\/\$ref: "#\/\$defs\/b" leads nowhere$/,
+    ],
+    [{ $id: "http://[" }, /^at \/: it cannot be used: Invalid URL/],
     [JSON.parse('{"properties": {"__proto__": {"type": "strng"}}}'), /^at \/properties\/__proto__\/type: "strng"/],
   ])("%j is not", (schema, problem) => {
     expect(problemIn(schema)).toMatch(problem)
@@ -141,6 +150,22 @@ describe("an answer that is not valid is told by its places, and never by its va
   ])("%s", (_what, schema, text, problem) => {
     const found = checkValue(schema as Schema, text)
     expect(found.valid ? [] : found.problems).toEqual([expect.stringMatching(problem)])
+  })
+
+  test.each<[Schema, number, string]>([
+    [{ minimum: 5 }, -4711, "The number is less than 5."],
+    [{ maximum: 5 }, 4711, "The number is greater than 5."],
+    [{ exclusiveMinimum: 4711 }, 4711, "The number is not greater than 4711."],
+    [{ exclusiveMaximum: 5 }, 4711, "The number is greater than or equal to 5."],
+    [{ multipleOf: 5 }, 4711, "The number is not a multiple of 5."],
+  ])("a number's limit: %j", (schema, value, problem) => {
+    const found = checkValue(schema, JSON.stringify(value))
+    expect(found.valid ? [] : found.problems).toEqual([`at /: ${problem}`])
+  })
+
+  test("too many names", () => {
+    const found = checkValue({ maxProperties: 1 }, '{"a": 1, "b": 2}')
+    expect(found.valid ? [] : found.problems).toEqual(["at /: Instance has more than 1 properties."])
   })
 
   test("keywords that nobody knows, `true` and `format` of one's own are let pass, as JSON Schema has it", () => {

@@ -1,3 +1,7 @@
+import { execFileSync } from "node:child_process"
+import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { describe, expect, test } from "vitest"
 import { Rig } from "../support/rig.ts"
 
@@ -94,6 +98,29 @@ describe("a task with a schema", () => {
       /^Argument `schema`: at \/properties\/x\/type: "strng" is no type\. .* Nothing was launched\.$/,
     )
     expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test("whose schema's file is none that can be read at once is not launched, and nothing waits for it", async () => {
+    const rig = new Rig()
+    const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
+    rig.host.folderOf = () => folder
+    try {
+      execFileSync("mkfifo", [join(folder, "pipe.json")])
+      mkdirSync(join(folder, "folder.json"))
+      writeFileSync(join(folder, "huge.json"), "")
+      truncateSync(join(folder, "huge.json"), 2_000_000_000)
+      for (const [schema, why] of [
+        ["pipe.json", "pipe.json is no file"],
+        ["folder.json", "folder.json is no file"],
+        ["huge.json", "huge.json has 2,000,000,000 bytes; at most 8,000,000 are read"],
+      ])
+        await expect(rig.launch({ schema })).rejects.toThrow(`Argument \`schema\`: ${why}. Nothing was launched.`)
+      writeFileSync(join(folder, "good.json"), JSON.stringify(SCHEMA))
+      await rig.launch({ schema: join(folder, "good.json") })
+      expect(rig.manager.list(rig.parent)).toHaveLength(1)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
   })
 
   test("is resumed with a schema only where that is given again", async () => {
