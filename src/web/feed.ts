@@ -13,6 +13,11 @@ const LOOK_MS = 10_000
 /** A sign of life for readers, in ms: without one they take the connection for lost. */
 const BEAT_MS = 15_000
 
+/** What is told beside the rows. */
+type Fact = "problem" | "owners" | "inFlight" | "ended" | "lost" | "purse" | "spent"
+/** What says nothing, as it would be sent: the first event leaves it out. */
+const NOTHING: { readonly [Name in Fact]?: string } = { problem: '""', ended: '""', lost: "0", purse: "null" }
+
 /** Sends one event to a reader; must not throw. */
 type Send = (event: "state" | "change" | "beat", data: string) => void
 
@@ -33,13 +38,7 @@ export class Feed {
   /** What the readers know, as it was sent. */
   readonly #agents = new Map<string, string>()
   readonly #tasks = new Map<string, string>()
-  #owners = ""
-  #inFlight = ""
-  #lost = 0
-  #problem = ""
-  #ended = ""
-  #purse = ""
-  #spent = ""
+  readonly #facts = new Map<string, string>(Object.entries(NOTHING))
   #hasBoard = false
   readonly #dirty = new Set<string>()
   #boardDirty = false
@@ -189,28 +188,17 @@ export class Feed {
     if (!board || !this.#boardDirty) return {}
     this.#boardDirty = false
     const { list, problem, ended } = await read(board)
-    const change: { -readonly [Key in keyof Delta]?: Delta[Key] } = {}
-    if (problem !== this.#problem) change.problem = problem
-    this.#problem = problem
-    if (!list) return change
-    const owners = JSON.stringify(list.agents)
-    const inFlight = JSON.stringify(list.inFlight)
-    if (owners !== this.#owners) change.owners = list.agents
-    if (inFlight !== this.#inFlight) change.inFlight = list.inFlight
-    if (ended !== this.#ended) change.ended = ended
-    const { lost = 0 } = list
-    if (lost !== this.#lost) change.lost = lost
-    this.#lost = lost
-    const purse = list.purse ? JSON.stringify(list.purse) : ""
-    if (purse !== this.#purse) change.purse = list.purse ?? null
-    this.#purse = purse
-    this.#owners = owners
-    this.#inFlight = inFlight
-    this.#ended = ended
+    const problemChange = this.#changed("problem", problem)
+    if (!list) return problemChange
     const there = new Set(list.tasks.map(({ id }) => id))
     const gone = [...this.#tasks.keys()].filter((id) => !there.has(id))
     return {
-      ...change,
+      ...problemChange,
+      ...this.#changed("owners", list.agents),
+      ...this.#changed("inFlight", list.inFlight),
+      ...this.#changed("ended", ended),
+      ...this.#changed("lost", list.lost ?? 0),
+      ...this.#changed("purse", list.purse ?? null),
       ...some("tasks", renew(this.#tasks, list.tasks)),
       ...some("tasksGone", forget(this.#tasks, gone)),
     }
@@ -218,28 +206,38 @@ export class Feed {
 
   #spentChange(): Partial<Delta> {
     const spent = this.#ports.source().person?.spentToday()
-    const told = spent && { cost: spent.cost, atLeast: spent.atLeast ?? false }
-    const text = told ? JSON.stringify(told) : ""
-    if (text === this.#spent) return {}
-    this.#spent = text
-    return told ? { spent: told } : {}
+    if (!spent) this.#facts.delete("spent")
+    return spent ? this.#changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
+  }
+
+  /** A fact, where it differs from what the readers know; known from now on. */
+  #changed<Name extends Fact>(name: Name, value: Delta[Name]): Partial<Delta> {
+    const text = JSON.stringify(value)
+    if (text === this.#facts.get(name)) return {}
+    this.#facts.set(name, text)
+    return { [name]: value }
+  }
+
+  /** As it was sent last; undefined where it says nothing. */
+  #fact(name: Fact): string | undefined {
+    const text = this.#facts.get(name)
+    return text === NOTHING[name] ? undefined : text
   }
 
   /** A `Snapshot` as text, put together from the rows' texts: thousands are not read to be written again. */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
     const { board, pages, person } = source()
-    const problem = this.#problem === "" ? undefined : this.#problem
     const small = { project, now: clock.now(), threadBase: await pages?.(), limits: person?.limits }
     const boardText = object({
       tasks: list(this.#tasks),
-      agents: this.#owners || "[]",
-      inFlight: this.#inFlight || "[]",
-      lost: this.#lost > 0 ? String(this.#lost) : undefined,
-      purse: this.#purse || undefined,
-      problem: problem && JSON.stringify(problem),
+      agents: this.#fact("owners") ?? "[]",
+      inFlight: this.#fact("inFlight") ?? "[]",
+      lost: this.#fact("lost"),
+      purse: this.#fact("purse"),
+      problem: this.#fact("problem"),
     })
-    const large = { agents: list(this.#agents), board: board && boardText, spent: this.#spent || undefined }
+    const large = { agents: list(this.#agents), board: board && boardText, spent: this.#fact("spent") }
     return object({ ...texts(small satisfies Partial<Snapshot>), ...large })
   }
 }
