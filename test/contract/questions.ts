@@ -69,6 +69,18 @@ export function questionContract(driver: Driver): void {
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 
+    test("is closed, and that is heard, where it is refused and its session stopped in one moment", async () => {
+      driver.world.onPrompt("MOMENT", bash)
+      const sessionID = await driver.child({ agent: "build" })
+      await driver.send(sessionID, "MOMENT", { agent: "build" })
+      const ask = await firstAsk(sessionID)
+      await Promise.all([driver.host.refuse(ask, ""), driver.host.abort(sessionID)])
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+      await driver.world.pause()
+      expect(await asksOf(sessionID)).toEqual([])
+      expect(driver.heardOf(sessionID)).toContainEqual({ type: "replied", sessionID, askID: ask.id })
+    })
+
     describe("beside another one of the same step", () => {
       const question = (text: string) => ({
         name: "question",

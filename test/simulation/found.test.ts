@@ -838,3 +838,22 @@ test("a task on another machine is cleared at the screen without contact: when t
   expect([far?.folders, far?.there.activityNow.size]).toEqual([[], 0])
   expect(world.watch.breaches).toEqual([])
 })
+
+test("another process settles an agent that a crash ended: what that had launched meanwhile is settled with it", async () => {
+  const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys", snapshotMs: 5000 })
+  const { rig, other, parent } = world
+  await world.launch({ prompt: "DO launching" })
+  await other.manager.ready(parent)
+  const known = () => other.manager.overview.list().map(({ task }) => task)
+  expect(known()).toHaveLength(1)
+  await world.clock.advance(200)
+  expect(world.tasks).toHaveLength(2)
+  rig.crash()
+  await world.clock.advance(MINUTE)
+  expect(known().map(({ status, outcome }) => [status, outcome?.reason?.code])).toEqual([
+    ["error", "interrupted"],
+    ["error", "interrupted"],
+  ])
+  const [agent, own] = known()
+  expect(agent?.run.endedAt).toBeGreaterThanOrEqual(own?.run.createdAt ?? Number.POSITIVE_INFINITY)
+})

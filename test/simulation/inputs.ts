@@ -102,13 +102,17 @@ const tell = (world: World, task: Task): Promise<unknown> => {
   })
 }
 
-/** Where a task that has ended launches another, its user has it do so. */
-const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) => {
+/** Where a task that has ended launches another, or has one go on, its user has it do so. */
+const begins = <Result>(world: World, sessionID: string, work: Promise<Result>): Promise<Result> => {
   world.watch.userDid(sessionID)
   // Its agent's turn is not known to be stopped: it may be a newer one, and is its user's then.
   const did = () => world.hasSession(sessionID) && world.watch.userDid(sessionID)
-  void world.launch(request, sessionID).then(did, () => undefined)
+  work.then(did, () => undefined)
+  return work
 }
+
+const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) =>
+  void begins(world, sessionID, world.launch(request, sessionID))
 
 const CALLS: readonly Input[] = [
   calls("its parent cancels it", 4, (world, { id, parentID }) =>
@@ -125,10 +129,8 @@ const CALLS: readonly Input[] = [
   calls(
     "its parent resumes it",
     3,
-    (world, { id, parentID }) => {
-      world.watch.userDid(parentID)
-      return world.manager.resume(id, { prompt: "DO slow" }, world.rig.callerIn(parentID))
-    },
+    (world, { id, parentID }) =>
+      begins(world, parentID, world.manager.resume(id, { prompt: "DO slow" }, world.rig.callerIn(parentID))),
     ended,
   ),
   calls("its parent fetches its answer", 1, (world, { id, parentID }) =>

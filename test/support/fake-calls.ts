@@ -78,13 +78,21 @@ export class Calls {
 
   /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
   answer({ id, kind }: Ask, answer: Answer): void {
-    const open = this.#open.get(id)
-    open?.(answer)
-    // Of an earlier turn, which was stopped.
-    if (!open) this.#ports.asks.delete(id)
+    this.#close(id, answer)
     if (!answer.refused || kind === "question") return
     for (const other of [...this.#ports.asks.values()])
-      if (other.id !== id && other.kind === kind) this.#open.get(other.id)?.({ refused: true, feedback: false })
+      if (other.kind === kind && this.#open.has(other.id)) this.#close(other.id, { refused: true, feedback: false })
+  }
+
+  /** It is closed at once, even where its turn is stopped in the same moment. Of one of an earlier turn nobody hears. */
+  #close(id: string, answer: Answer): void {
+    const { asks, emit } = this.#ports
+    asks.delete(id)
+    const open = this.#open.get(id)
+    if (!open) return
+    this.#open.delete(id)
+    emit({ type: "replied", sessionID: this.#session.id, askID: id })
+    open(answer)
   }
 
   #begin(message: StoredMessage, tool: string, args: unknown, id?: string): StoredCall {
@@ -148,9 +156,6 @@ export class Calls {
     emit({ type: "asked", ask })
     const answer = await this.#waits.until<Answer>((resolve) => this.#open.set(id, resolve))
     this.#open.delete(id)
-    if (answer === "aborted") return answer
-    asks.delete(id)
-    emit({ type: "replied", sessionID, askID: id })
     return answer
   }
 

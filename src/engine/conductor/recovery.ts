@@ -14,6 +14,7 @@ import {
   isUnclosed,
   lastLaunchBy,
   mayBeElsewhere,
+  mayLaunch,
   teamEndOf,
   triesGoOn,
 } from "../recover/orphan.ts"
@@ -180,6 +181,8 @@ export class Recovery {
       if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
         await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
+      // What it launched since somebody looked here is settled with it.
+      if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Some here may have waited for it.

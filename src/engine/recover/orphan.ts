@@ -5,6 +5,7 @@ import { sizeOf } from "../../core/team.ts"
 import { termsOf } from "../../core/terms.ts"
 import type { Member } from "../../core/tries.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
+import type { Options } from "../../options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** True where the session may lie in another folder: the task has a place, or its parent may have one. */
@@ -13,6 +14,10 @@ export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task
 /** It worked in a place of its own, or stands for several, and what became of that was not written down. */
 export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
   (place !== undefined && outcome?.work === undefined) || (team !== undefined && outcome?.team === undefined)
+
+/** Whether its agent may have launched tasks that no process but its own knows of. */
+export const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>
+  isActive(task) && (maxDepth === 0 || task.depth < maxDepth)
 
 /** When the agent last launched a task, or had one go on: it was at work then, whatever its messages tell. 0: never. */
 export const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
