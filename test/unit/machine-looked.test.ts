@@ -111,6 +111,17 @@ describe("a word that its session has let lie", () => {
     expect(command(passed.commands, "say")?.word).toMatchObject({ kind: "word", text: "MORE" })
   })
 
+  test("and is being said again is waited for, however long the host takes it: whoever told it was told so", () => {
+    const again = wordOf({ id: "msg_again" })
+    const late = (word: Partial<typeof again>) =>
+      looked({ messages: [asked(), answer()] }, { words: [{ ...again, ...word }], missingSince: NOW - 60_000 }).stage
+    expect(late({})).toBe("working")
+    expect(late({ taken: true })).toBe("leaving")
+    // Who is told for the first time hears that it has ended.
+    expect(late({ reply: () => undefined })).toBe("leaving")
+    expect(late({ expected: false })).toBe("leaving")
+  })
+
   test("and that stands last is left for a second to be read, then said again", () => {
     const first = looked({ messages: last }, { words })
     expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
@@ -189,7 +200,7 @@ describe("an answer", () => {
   })
 
   test("is no end before it has read what it is told, for as long as that may take to be seen", () => {
-    const words = [wordOf()]
+    const words = [wordOf({ taken: true })]
     expect(looked({}, { words })).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW } })
     expect(looked({}, { words, missingSince: NOW - 9999 }).stage).toBe("working")
     expect(looked({}, { words, missingSince: NOW - 10_000 }).stage).toBe("leaving")

@@ -122,6 +122,11 @@ describe("what came of a word", () => {
     expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])
   })
 
+  test("what is taken late has all its time from then on to be seen there", () => {
+    expect(working({ calls: 1, words: [one], missingSince: 5 }).takes(said(one)).run?.missingSince).toBe(NOW)
+    expect(working({ calls: 1, words: [one] }).takes(said(one)).run?.missingSince).toBeUndefined()
+  })
+
   test("the question for its last word was not taken: its limit ends it", () => {
     const word = wordOf({ kind: "last-word" })
     const ended = working({ lastWord, calls: 1, words: [word] }).takes(said(word, "no"))

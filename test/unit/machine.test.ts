@@ -253,7 +253,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 
   test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
-    const words = [wordOf()]
+    const words = [wordOf({ taken: true })]
     const wait = looking({ words }).takes({ type: "looked", waited: false, found })
     expect(wait).toMatchObject({ stage, run: { missingSince: NOW } })
     const long = looking({ words, missingSince: NOW - ANSWER_GRACE_MS })

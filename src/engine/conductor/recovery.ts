@@ -69,9 +69,8 @@ export class Recovery {
   /** Takes in the tasks of all sessions that changed lately. Never rejects. */
   async recover(): Promise<void> {
     const { host, clock, stopped } = this.#parts
-    const since = clock.now() - LOOK_BACK_MS
     try {
-      this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(since)))
+      this.#takeIn(await persistently(clock, stopped, () => host.recordsSince(clock.now() - LOOK_BACK_MS)))
     } catch (error) {
       host.log("warn", "could not look for earlier tasks", { error: String(error) })
     }
@@ -181,7 +180,6 @@ export class Recovery {
       if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
         await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
-      // What it launched since somebody looked here is settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)

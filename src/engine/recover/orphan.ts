@@ -15,7 +15,7 @@ export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task
 export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
   (place !== undefined && outcome?.work === undefined) || (team !== undefined && outcome?.team === undefined)
 
-/** Whether its agent may have launched tasks that no process but its own knows of. */
+/** Whether its agent may have launched tasks of which only its dead process knew: those are settled with it. */
 export const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>
   isActive(task) && (maxDepth === 0 || task.depth < maxDepth)
 

@@ -6,7 +6,7 @@ import { invalidReason } from "../../core/value.ts"
 import { answerText, judge } from "../../core/verdict.ts"
 import { reasonInTheEnd } from "../../core/watchdog.ts"
 import { oneLine } from "../../lib/text.ts"
-import { type ActiveRun, expects } from "./active-run.ts"
+import { type ActiveRun, expects, type Word } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
 import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
@@ -88,7 +88,10 @@ const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
   missingSince: expects(run) ? (run.missingSince ?? now) : undefined,
 })
 
-const isStillTold = (run: ActiveRun, { now }: World): boolean => now < missingUntil(run)
+const isStillTold = (run: ActiveRun, { now }: World): boolean => now < missingUntil(run) || run.words.some(isOnItsWay)
+
+/** It is with the host, and nobody hears whether it comes: who said it was told so, or it is the engine's own. */
+const isOnItsWay = ({ expected, taken, reply }: Word): boolean => expected && !taken && reply === undefined
 
 /** By its messages it has ended; what it was told meanwhile it has not read yet. */
 function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: boolean, world: World): Step {

@@ -73,6 +73,7 @@ export function release(run: ActiveRun): Step {
 }
 
 export const said: Handler<"said"> = (given, { word, problem }, world) => {
+  const { now } = world
   const { run, commands } = landed(given)
   const { reply, kind } = word
   const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
@@ -80,7 +81,9 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
     const words = run.words.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
-    return { run: { ...run, words }, commands: [...answer("told"), ...commands] }
+    // From now on it may be missing.
+    const missingSince = run.missingSince === undefined ? undefined : now
+    return { run: { ...run, words, missingSince }, commands: [...answer("told"), ...commands] }
   }
   if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
   if (kind === "check" || kind === "schema") {
