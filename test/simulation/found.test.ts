@@ -270,6 +270,23 @@ test("a task failed and was told so, the process dies, and its user goes on with
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("a task's user writes to it before the news of its end are stored, and the process dies: it ended as it was told", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { text: "done" })
+  rig.onPrompt("HELLO", HANG)
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.until(() => rig.task(id).status === "completed")
+  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.until(() => rig.notices().length === 1)
+  expect(rig.notices()[0]?.visible).toMatch(/^✓/)
+  rig.restart()
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
+  expect(rig.notices()).toHaveLength(1)
+})
+
 test("a launch fails with its session made, which cannot be deleted for a while: it is deleted later", async () => {
   const rig = new Rig()
   const before = rig.host.database.sessions.size
