@@ -1,11 +1,11 @@
 import { createSignal, Show } from "solid-js"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { isolated } from "./format.ts"
+import { createConfirm } from "./confirm.tsx"
+import { isolated, plural } from "./format.ts"
 import { Action, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
 import { isActive } from "./select.ts"
-import { createConfirm } from "./sheet.tsx"
 import { running, state } from "./state.ts"
 import { WordForm } from "./word-form.tsx"
 
@@ -109,15 +109,14 @@ function ActsAfterEnd(props: Acting & { resume: () => void }) {
 
 /** Stops what is being done for the task, after asking. */
 function Stop(props: Acting & { label: string; ask: string }) {
-  const confirm = createConfirm()
-  const stop = async () => {
-    if (await confirm.ask(props.ask, "Stop it")) await api.cancelAgent(props.agent.id)
-  }
   return (
-    <>
-      <Action label={props.label} kind="danger" run={stop} onError={props.onError} />
-      {confirm.view()}
-    </>
+    <Action
+      label={props.label}
+      kind="danger"
+      asks={() => ({ text: props.ask, yes: "Stop it" })}
+      run={() => api.cancelAgent(props.agent.id)}
+      onError={props.onError}
+    />
   )
 }
 
@@ -163,10 +162,11 @@ function Resume(props: Acting & { done: () => void }) {
 export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
   const confirm = createConfirm()
   const stop = async () => {
+    // Those that were asked about, whoever comes meanwhile.
     const ids = props.ids()
     const all = ids.length === running().length
-    const text = `Stop ${ids.length} agent${ids.length === 1 ? "" : "s"}? What they have written stays readable.`
-    if (await confirm.ask(text, "Stop them")) await api.stop(all ? { all: true } : { ids })
+    if (await confirm.ask(`Stop ${plural(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))
+      await api.stop(all ? { all: true } : { ids })
   }
   return (
     <>

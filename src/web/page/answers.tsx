@@ -7,7 +7,6 @@ import { GroupChoice, Groups } from "./groups.tsx"
 import { Action, Choose, Problem } from "./parts.tsx"
 import { refine, route } from "./place.ts"
 import { agentState, OUTCOMES } from "./select.ts"
-import { createConfirm } from "./sheet.tsx"
 import { ended } from "./state.ts"
 import { isUnread, see, unread } from "./unread.ts"
 
@@ -79,15 +78,9 @@ function hasOutcome(agent: AgentRow, outcome: string): boolean {
 
 /** Forgets the tasks of a conversation. */
 function Clear(props: { session: string; count: number; onError: (message: string) => void }) {
-  const confirm = createConfirm()
-  const clear = async () => {
-    const text = `Forget all background tasks of this conversation (${plural(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`
-    if (await confirm.ask(text, "Forget them")) await api.clear(props.session)
-  }
-  return (
-    <>
-      <Action label="Forget …" run={clear} onError={props.onError} />
-      {confirm.view()}
-    </>
-  )
+  const asks = () => ({
+    text: `Forget all background tasks of this conversation (${plural(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,
+    yes: "Forget them",
+  })
+  return <Action label="Forget …" asks={asks} run={() => api.clear(props.session)} onError={props.onError} />
 }

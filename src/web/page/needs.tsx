@@ -6,7 +6,6 @@ import { ago, plural } from "./format.ts"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
 import { agentLink, launchLink, taskLink } from "./route.ts"
 import { adviceFor, isOutside, waitingFor } from "./select.ts"
-import { createConfirm } from "./sheet.tsx"
 import { now, runningNow, state, tasks } from "./state.ts"
 import { failures, see } from "./unread.ts"
 import { WordForm } from "./word-form.tsx"
@@ -124,11 +123,10 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
 /** The board's file has gone, and its tasks with it, but for the copy of them that is kept. */
 function LostNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
-  const confirm = createConfirm()
-  const forget = async () => {
-    const text = `Let ${plural(props.count, "task")} of the board go? The copy of them is deleted.`
-    if (await confirm.ask(text, "Let them go")) await api.ofBoard("forget")
-  }
+  const asks = () => ({
+    text: `Let ${plural(props.count, "task")} of the board go? The copy of them is deleted.`,
+    yes: "Let them go",
+  })
   return (
     <li class="need-row">
       <Badge tone="fail" text="gone" />
@@ -136,10 +134,9 @@ function LostNeed(props: { count: number }) {
         <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
         <div class="button-row">
           <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
-          <Action label="Let go …" kind="danger" run={forget} onError={setProblem} />
+          <Action label="Let go …" kind="danger" asks={asks} run={() => api.ofBoard("forget")} onError={setProblem} />
         </div>
         <Problem text={problem()} />
-        {confirm.view()}
       </div>
     </li>
   )
@@ -148,21 +145,19 @@ function LostNeed(props: { count: number }) {
 /** Several tasks were changed by another hand, and can be believed together. */
 function OutsideNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
-  const confirm = createConfirm()
-  const accept = async () => {
-    const text = `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`
-    if (await confirm.ask(text, "Believe them")) await api.ofBoard("accept")
-  }
+  const asks = () => ({
+    text: `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
+    yes: "Believe them",
+  })
   return (
     <li class="need-row">
       <Badge tone="fail" text="changed" />
       <div>
         <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
         <div class="button-row">
-          <Action label="Believe all …" run={accept} onError={setProblem} />
+          <Action label="Believe all …" asks={asks} run={() => api.ofBoard("accept")} onError={setProblem} />
         </div>
         <Problem text={problem()} />
-        {confirm.view()}
       </div>
     </li>
   )

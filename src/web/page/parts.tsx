@@ -1,4 +1,5 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
+import { createConfirm } from "./confirm.tsx"
 import { hueOf } from "./format.ts"
 import { markdown } from "./markdown.ts"
 import { threadCommand, threadLink } from "./route.ts"
@@ -136,29 +137,39 @@ export function createAct(onError: (message: string) => void) {
   return { busy, act }
 }
 
-/** A button for what takes a moment: it cannot be pressed twice, and says when it did not work. */
+/** A button for what takes a moment: it cannot be pressed twice, asks first where it `asks`, and says when it did not work. */
 export function Action(props: {
   label: string
   run: () => Promise<unknown>
   onError: (message: string) => void
   kind?: "main" | "danger"
   title?: string
+  /** What cannot be undone is asked about first; `yes` is what the button then says. */
+  asks?: () => { readonly text: string; readonly yes: string }
 }) {
   const { busy, act } = createAct((message) => props.onError(message))
+  const confirm = createConfirm()
+  const run = async () => {
+    const question = props.asks?.()
+    if (!question || (await confirm.ask(question.text, question.yes))) await props.run()
+  }
   let button: HTMLButtonElement | undefined
   keepFocus(() => button)
   return (
-    <button
-      ref={button}
-      type="button"
-      class="button"
-      data-kind={props.kind}
-      aria-busy={busy()}
-      title={props.title}
-      onClick={() => void act(props.run)}
-    >
-      {props.label}
-    </button>
+    <>
+      <button
+        ref={button}
+        type="button"
+        class="button"
+        data-kind={props.kind}
+        aria-busy={busy()}
+        title={props.title}
+        onClick={() => void act(run)}
+      >
+        {props.label}
+      </button>
+      {confirm.view()}
+    </>
   )
 }
 

@@ -2,7 +2,6 @@ import { createResource, createSignal, createUniqueId, For, Show } from "solid-j
 import { api } from "./api.ts"
 import { dollars, shortTime } from "./format.ts"
 import { Action, createAct, Problem, Prose } from "./parts.tsx"
-import { createConfirm } from "./sheet.tsx"
 import { now, state } from "./state.ts"
 
 /** The board's purse: the one that is open, or a form that opens one; and the reports of those before. */
@@ -20,20 +19,18 @@ export function PurseSection() {
 
 function Open() {
   const [problem, setProblem] = createSignal("")
-  const confirm = createConfirm()
-  const close = async () => {
-    const text = "Close the purse? What it runs is stopped, and its report is written. The tasks stay on the board."
-    if (await confirm.ask(text, "Close it")) await api.closePurse()
-  }
+  const asks = () => ({
+    text: "Close the purse? What it runs is stopped, and its report is written. The tasks stay on the board.",
+    yes: "Close it",
+  })
   return (
     <>
       <p role="status">{state.purse?.text}</p>
       <meter min="0" max={state.purse?.max} value={state.purse?.spent} aria-label="What is spent of it" />
       <div class="button-row">
-        <Action label="Close it …" kind="danger" run={close} onError={setProblem} />
+        <Action label="Close it …" kind="danger" asks={asks} run={api.closePurse} onError={setProblem} />
       </div>
       <Problem text={problem()} />
-      {confirm.view()}
     </>
   )
 }

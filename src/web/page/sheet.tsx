@@ -1,15 +1,9 @@
-import { createEffect, createMemo, createSignal, type JSX, on, onCleanup, Show } from "solid-js"
+import { createEffect, createMemo, type JSX, on, Show } from "solid-js"
+import { createConfirm, onEscape } from "./confirm.tsx"
 import { Offline } from "./offline.tsx"
 import { createPlace, route, wouldLose } from "./place.ts"
 import type { Shown } from "./route.ts"
 import { step } from "./steps.ts"
-
-/** A browser that is left to it closes by one Escape all that was opened without a click between, and asks no page. */
-const onEscape = (act: () => void) => (event: KeyboardEvent) => {
-  if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return
-  event.preventDefault()
-  if (!event.repeat) act()
-}
 
 /** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
 export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
@@ -101,59 +95,4 @@ function labelOf(shown: Shown | undefined): string {
   if (shown?.kind === "task") return `Task #${shown.id}`
   if (shown?.kind === "agent") return `Background task ${shown.id}`
   return shown?.kind === "launch" ? "Launch an agent" : "New task"
-}
-
-/** Asks before what cannot be undone. `ask` resolves with the choice. */
-export function createConfirm() {
-  let dialog: HTMLDialogElement | undefined
-  const [question, setQuestion] = createSignal<{ text: string; yes: string; decide: (choice: boolean) => void }>()
-  const ask = (text: string, yes: string) =>
-    new Promise<boolean>((resolve) => {
-      setQuestion({
-        text,
-        yes,
-        decide: (choice) => {
-          // Closed before it is taken away: only so does the focus return to where it was.
-          dialog?.close()
-          setQuestion(undefined)
-          resolve(choice)
-        },
-      })
-    })
-  const view = () => (
-    <Show when={question()}>
-      {(asked) => {
-        const own = asked()
-        const keep = () => {
-          if (question() === own) own.decide(false)
-        }
-        // What it was asked about may go by another way: then nobody is asked about it later.
-        onCleanup(keep)
-        return (
-          <dialog
-            class="confirm"
-            aria-label={asked().text}
-            ref={(element) => {
-              dialog = element
-              queueMicrotask(() => element.showModal())
-            }}
-            onKeyDown={onEscape(keep)}
-            // Told a moment later, when the next question may be there.
-            onClose={keep}
-          >
-            <p>{asked().text}</p>
-            <div class="button-row">
-              <button type="button" class="button" autofocus onClick={keep}>
-                Keep it
-              </button>
-              <button type="button" class="button" data-kind="danger" onClick={() => asked().decide(true)}>
-                {asked().yes}
-              </button>
-            </div>
-          </dialog>
-        )
-      }}
-    </Show>
-  )
-  return { ask, view }
 }

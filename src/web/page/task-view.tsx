@@ -10,7 +10,6 @@ import { ReplyForm } from "./needs.tsx"
 import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "./parts.tsx"
 import { taskLink } from "./route.ts"
 import { isOutside, isStuck, newestFirst, taskTone } from "./select.ts"
-import { createConfirm } from "./sheet.tsx"
 import { runningNow, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 
@@ -98,14 +97,13 @@ function Asking(props: { id: string }) {
 }
 
 function Actions(props: { task: TaskRow; onError: (message: string) => void; edit: () => void }) {
-  const confirm = createConfirm()
   const status = () => props.task.status
   const open = () => status() === "draft" || status() === "active"
   const id = () => props.task.id
-  const cancel = async () => {
+  const asks = () => {
     const linked = props.task.steps.flatMap((step) => (step.taskId ? `#${step.taskId}` : []))
     const cascade = linked.length > 0 ? ` Its subtasks that are still open (of ${linked.join(", ")}) go with it.` : ""
-    if (await confirm.ask(`Cancel #${id()}?${cascade} It cannot be reopened.`, "Cancel task")) await api.cancel(id())
+    return { text: `Cancel #${id()}?${cascade} It cannot be reopened.`, yes: "Cancel task" }
   }
   return (
     <div class="button-row">
@@ -130,10 +128,9 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
         <button type="button" class="button" onClick={props.edit}>
           Edit
         </button>
-        <Action label="Cancel task" kind="danger" run={cancel} onError={props.onError} />
+        <Action label="Cancel task" kind="danger" asks={asks} run={() => api.cancel(id())} onError={props.onError} />
       </Show>
       <Show when={props.task.threadId}>{(thread) => <ThreadLink session={thread()} label="Open its thread" />}</Show>
-      {confirm.view()}
     </div>
   )
 }
