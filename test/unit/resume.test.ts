@@ -66,6 +66,26 @@ describe("a resume", () => {
     expect(rig.host.isWorking(task.sessionID)).toBe(false)
   })
 
+  test("of an agent that has ended, while what stops it is on its way, begins nothing", async () => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("PARENT", { hang: true })
+    const parent = await rig.launch({ prompt: "PARENT" })
+    const caller = { sessionID: parent.sessionID, messageID: "msg_1" }
+    const request = { description: "find it", prompt: "FIND", agent: "general", fork: false }
+    const { id } = (await rig.manager.launch(request, caller)).view.task
+    const child = () => rig.view(id, parent.sessionID).task
+    await rig.clock.until(() => child().status === "completed")
+    rig.host.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
+    const cancelling = rig.manager.cancel({ type: "task", reference: parent.id }, rig.caller)
+    await rig.clock.advance(100)
+    const resuming = rig.manager.resume(id, { prompt: "AGAIN" }, caller)
+    const refused = expect(resuming).rejects.toThrow("The task is as it was.")
+    await rig.clock.advance(20_000)
+    await refused
+    await cancelling
+    expect(child()).toMatchObject({ status: "completed", run: { generation: 0 } })
+  })
+
   test("counts up", async () => {
     const { rig, task, resume } = await completed()
     for (const number of [1, 2, 3]) {

@@ -4,6 +4,7 @@ import { modelKey } from "../../core/limits.ts"
 import type { AgentInfo, Host, Persona, Rule, SessionInfo } from "../../core/ports.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options.ts"
+import { hasEnded } from "../run/active-run.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /**
@@ -44,6 +45,16 @@ const USELESS_AT_LIMIT = [
 
 /** The tools of the board: they are for conversations and threads, and no child is offered them. */
 export const BOARD_TOOLS = "tasks_*"
+
+/**
+ * True where nobody would look after what a call begins: its turn was stopped, or its agent has ended and what stops that
+ * is still on its way.
+ */
+export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abort }: Caller): boolean {
+  const task = store.bySession(sessionID)
+  const run = task && store.run(task.id)
+  return abort?.aborted === true || (run !== undefined && hasEnded(run) && run.calls > 0)
+}
 
 /** The model that a call names. */
 export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {

@@ -14,13 +14,13 @@ import type { Places } from "../conductor/places.ts"
 import type { Gates } from "../gate/gates.ts"
 import type { Allowance } from "../limits/allowance.ts"
 import type { Parts } from "../parts.ts"
-import { hasEnded } from "../run/active-run.ts"
 import {
   authorize,
   type Caller,
   deniedAt,
   depthBelow,
   fingerprint,
+  isStopped,
   permit,
   refuseUnpaid,
   riderOf,
@@ -160,18 +160,17 @@ export class Launcher {
       this.#ports.queue.release(reserved)
       throw error
     }
-    return this.#make(reserved, request, session, caller.abort)
+    return this.#make(reserved, request, session, caller)
   }
 
-  async #make(reserved: Task, request: LaunchRequest, session: SessionRules, abort?: AbortSignal): Promise<Task> {
+  async #make(reserved: Task, request: LaunchRequest, session: SessionRules, caller: Caller): Promise<Task> {
     const { store, host, background } = this.#parts
     const { queue } = this.#ports
     try {
-      const isStopped = () => abort?.aborted === true || this.#isBeingStopped(reserved.parentID)
-      refuseIf(isStopped())
+      this.#refuseIfStopped(caller)
       const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
-      if (isStopped()) await host.deleteSession(task.sessionID)
-      refuseIf(isStopped())
+      if (isStopped(this.#parts, caller)) await host.deleteSession(task.sessionID)
+      this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
@@ -182,11 +181,9 @@ export class Launcher {
     }
   }
 
-  /** The agent that calls has ended, and what stops it is still on its way: nobody would look after what it launches. */
-  #isBeingStopped(parentID: string): boolean {
-    const parent = this.#parts.store.bySession(parentID)
-    const run = parent && this.#parts.store.run(parent.id)
-    return run !== undefined && hasEnded(run) && run.calls > 0
+  #refuseIfStopped(caller: Caller): void {
+    if (isStopped(this.#parts, caller))
+      throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
   }
 
   async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
@@ -270,7 +267,3 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })
-
-function refuseIf(stopped: boolean): void {
-  if (stopped) throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
-}

@@ -15,6 +15,7 @@ import {
   authorize,
   type Caller,
   defaultsOf,
+  isStopped,
   permit,
   refuseUnlessMerging,
   refuseUnlessResumable,
@@ -69,7 +70,7 @@ export class Resuming {
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)
-    if (caller?.abort?.aborted)
+    if (caller && isStopped(this.#parts, caller))
       throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
     if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
