@@ -50,11 +50,12 @@ const MOST_VALUE_CHARS = 64
 /** What the host's own schedule may be passed by without a reason. */
 const HOST_SLACK_MS = 500
 
+/** Too much at once; so many tokens in a time are a limit. */
 const OVERFLOW =
-  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens|request too large/i
+  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)|request too large/i
 const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
 const LIMIT =
-  /rate.?limit|usage.?limit|too many requests|quota|resource.?exhausted|limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
+  /rate.?limit|usage.?limit|too many requests|quota|resource.?exhausted|too many (input )?tokens|limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
 const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
 /** What a host says where no answer came. */
 const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
@@ -90,7 +91,9 @@ const mayBeMoney = (status: number | undefined): boolean => status === undefined
 
 /** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
 function timeOf(refusal: Refusal, now: number): number | undefined {
-  const { headers = {}, body = "", message } = refusal
+  const { headers = {}, message } = refusal
+  // The error of a stream that broke off is told as its message.
+  const body = `${refusal.body ?? ""} ${message}`
   const at = refusal.at ?? refusedAt(refusal, now)
   const sources = [
     () => after(headers["retry-after-ms"], at, 1),
@@ -148,46 +151,63 @@ function inLimits(headers: Readonly<Record<string, string>>, now: number): numbe
     const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
     if (left !== undefined && Number(left) > 0) return []
     if (ALLOWED.test(headers[`anthropic-ratelimit-${anthropic}-status`] ?? "")) return []
-    const time = span(value, now) ?? moment(value)
+    const time = span(value, now) ?? (isSpanInSeconds(value) ? after(value, now, SECOND_MS) : moment(value))
     return time === undefined ? [] : [time]
   })
   return times.length === 0 ? undefined : Math.max(...times)
 }
 
-const UNITS_MS = { d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
+/** A number of seconds: as a moment it would be one of the seventies. */
+const isSpanInSeconds = (value: string): boolean => /^\s*\d{1,8}(\.\d+)?\s*$/.test(shortened(value))
+
+const UNITS_MS = { w: 7 * DAY_MS, d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
+const UNIT =
+  "(ms|msecs?|milliseconds?|w|weeks?|d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])[\\s,]*(?:and\\s+)?"
+const PIECE = `(\\d+(?:\\.\\d+)?)\\s*${UNIT}`
+const PIECES = new RegExp(`^(?:${PIECE})+`, "i")
 
 /** A span of time with its units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
 function span(value: string | undefined, now: number): number | undefined {
   const text = shortened(value ?? "").trim()
-  const pieces = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|milliseconds?|d|h|m|s)[a-z]*\s*/gi)]
-  if (pieces.length === 0 || pieces.map(([piece]) => piece).join("") !== text) return undefined
+  return PIECES.exec(text)?.[0] === text ? spanBefore(text, now) : undefined
+}
+
+/** The span that a text begins with: what follows it is another word of the sentence. */
+function spanBefore(text: string, now: number): number | undefined {
+  const [found] = PIECES.exec(shortened(text)) ?? []
+  if (found === undefined) return undefined
+  const pieces = [...found.matchAll(new RegExp(PIECE, "gi"))]
   return now + pieces.reduce((sum, [, number, unit]) => sum + Number(number) * unitOf(String(unit)), 0)
 }
 
 const unitOf = (unit: string): number =>
-  UNITS_MS[/^m(s|il)/i.test(unit) ? "ms" : (unit.toLowerCase() as keyof typeof UNITS_MS)]
+  UNITS_MS[/^m(s|il)/i.test(unit) ? "ms" : (unit.charAt(0).toLowerCase() as keyof typeof UNITS_MS)]
 
-const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)/i
-const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am|pm)?/i
+const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) (?=\d)/i
+const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am\b|pm\b)?(.*)/i
+/** What follows on a time of day where it is that of a zone, as `UTC`, `PST` or `(America/New_York)`. */
+const ZONE = /^\s*\(?(UTC|GMT|Z|[A-Z]{2,4}T|[A-Z]\w+\/\w+)\b/
+/** A time of day that was so short ago has just come. */
+const JUST_COME_MS = 15 * MINUTE_MS
 
-/** "try again in 6m0s", "resets at 14:30". A time of day is this machine's. */
+/** "try again in 6m0s", "resets at 14:30". A time of day is this machine's where it names no zone. */
 function inWords(message: string, now: number): number | undefined {
-  const [, spanText] = IN_WORDS.exec(message) ?? []
-  const found = spanText === undefined ? undefined : (span(spanText, now) ?? span(leading(spanText), now))
+  const spanned = IN_WORDS.exec(message)
+  const found = spanned ? spanBefore(message.slice(spanned.index + spanned[0].length), now) : undefined
   if (found !== undefined) return found
-  const [, hour, minute, half] = AT_WORDS.exec(message) ?? []
+  const [, hour, minute, half, rest = ""] = AT_WORDS.exec(message) ?? []
   if (hour === undefined || Number(hour) > 23 || Number(minute) > 59) return undefined
-  const time = new Date(now)
+  const [, zone] = ZONE.exec(rest) ?? []
+  const isUniversal = zone === "UTC" || zone === "GMT" || zone === "Z"
+  if (zone !== undefined && !isUniversal) return undefined
   const hours = half === undefined ? Number(hour) : (Number(hour) % 12) + (half.toLowerCase() === "pm" ? 12 : 0)
-  time.setHours(hours, Number(minute), 0, 0)
-  return time.getTime() > now ? time.getTime() : time.getTime() + DAY_MS
+  const time = new Date(now)
+  if (isUniversal) time.setUTCHours(hours, Number(minute), 0, 0)
+  else time.setHours(hours, Number(minute), 0, 0)
+  if (time.getTime() > now) return time.getTime()
+  // Of a provider whose clock, or whose words, are some minutes late it is not tomorrow's.
+  return now - time.getTime() < JUST_COME_MS ? undefined : time.getTime() + DAY_MS
 }
-
-/** The spans that a text begins with: what follows them is another word of the sentence. */
-const leading = (text: string): string =>
-  /^(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)\b\s*)+/i.exec(
-    text,
-  )?.[0] ?? ""
 
 /** When a refusal came that the host tells of later: its own schedule counts from then. */
 function refusedAt(refusal: Refusal, now: number): number {

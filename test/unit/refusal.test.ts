@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { type Refusal, sortRefusal } from "../../src/core/refusal.ts"
 
 const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)
@@ -48,6 +48,18 @@ describe("a refusal is about", () => {
     ["nothing of the kind: 404", { status: 404 }, "other"],
     ["nothing of the kind: 500", { status: 500, message: "internal error" }, "other"],
     ["nothing of the kind: 400", { status: 400, message: "bad request" }, "other"],
+    [
+      "a limit: so many tokens in a time, in words alone",
+      { message: "Too many tokens, please wait before trying again." },
+      "limit",
+    ],
+    ["a limit: the same by the minute", { message: "Too many input tokens per minute" }, "limit"],
+    ["nothing of the kind: too many tokens at once", { message: "This request has too many input tokens." }, "other"],
+    [
+      "nothing of the kind: what no wait makes smaller",
+      { message: "Request too large: tokens per min (TPM): Limit 30000, Requested 31254." },
+      "other",
+    ],
     ["nothing of the kind: an overflow", { status: 400, message: "maximum context length is 8192 tokens" }, "other"],
   ])("%s", (_what, refusal, kind) => {
     expect(sort(refusal).kind).toBe(kind)
@@ -102,6 +114,11 @@ describe("a provider opens when it says so", () => {
     ["a limit's header that says nothing", { headers: { "x-ratelimit-reset-tokens": "soon" } }, undefined],
     ["words: a span", { message: "Please try again in 6m0s. Visit the site." }, 360],
     ["words: a span of words", { message: "Try again in 2 hours 5 minutes please" }, 7500],
+    ["words: spans with a word between", { message: "Try again in 5 minutes and 30 seconds." }, 330],
+    ["words: a week", { message: "Resets in 1 week" }, 7 * 86_400],
+    ["words: no month is a minute", { message: "Try again in 1 month." }, undefined],
+    ["words: JSON, as a stream that broke off leaves it", { message: '{"error":{"resets_in_seconds":90}}' }, 90],
+    ["a limit's header with a bare number of seconds", { headers: { "x-ratelimit-reset-requests": "30" } }, 30],
     ["words: milliseconds", { message: "retry after 1500 milliseconds" }, 1.5],
     ["words: no span", { message: "try again in 5 bananas" }, undefined],
     ["the host's plan, later than its own schedule", { next: NOW + 18_000_000, attempt: 1 }, 18_000],
@@ -183,6 +200,29 @@ describe("a provider opens when it says so", () => {
     expect(at("Your limit resets at 2:30 PM")).toBe("2026-11-23T14:30")
     expect(at("Your limit resets at 12:15pm")).toBe("2026-11-23T12:15")
     expect(at("Your limit resets at 12:15 AM")).toBe("2026-11-24T00:15")
+    expect(at("Your limit resets at 14:30 UTC.")).toBe("2026-11-23T14:30")
+  })
+
+  test("at a time of day in the zone that it names, and not where that is none we know", () => {
+    vi.stubEnv("TZ", "Asia/Tokyo")
+    try {
+      const at = (text: string) => sort({ status: 429, message: text }).until
+      expect(at("Resets at 14:30 UTC")).toBe(Date.UTC(2026, 10, 23, 14, 30))
+      expect(at("Resets at 14:30 (GMT)")).toBe(Date.UTC(2026, 10, 23, 14, 30))
+      expect(at("Resets at 1:30Z")).toBe(Date.UTC(2026, 10, 24, 1, 30))
+      expect(at("Resets at 14:30")).toBe(Date.UTC(2026, 10, 23, 5, 30))
+      expect(at("Resets at 2:30pm (America/New_York)")).toBeUndefined()
+      expect(at("Resets at 14:30 PST.")).toBeUndefined()
+      expect(at("Resets at 14:30 but not before")).toBe(Date.UTC(2026, 10, 23, 5, 30))
+    } finally {
+      vi.unstubAllEnvs()
+    }
+  })
+
+  test("and not a day later where its time of day has just come: then nobody knows when", () => {
+    expect(sort({ status: 429, message: "Resets at 2:00" }).until).toBeUndefined()
+    expect(sort({ status: 429, message: "Resets at 1:46" }).until).toBeUndefined()
+    expect(sort({ status: 429, message: "Resets at 1:44" }).until).toBe(NOW + 86_400_000 - 16 * 60_000)
   })
 
   test("and money has no time, nor has what is no limit", () => {
