@@ -8,6 +8,7 @@ import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted
 import type { TeamResult } from "../core/team.ts"
 import { tryLines } from "../core/tries.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
+import { oneLine } from "../lib/text.ts"
 import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400
@@ -53,7 +54,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     dayCost: day.cost,
     dayAtLeast: day.atLeast ?? false,
     asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
-    retry: view.retry && `attempt ${view.retry.attempt}: ${view.retry.message}`,
+    retry: view.retry && `attempt ${view.retry.attempt}: ${oneLine(view.retry.message)}`,
     reason: outcome?.reason?.text,
     reasonCode: outcome?.reason?.code,
     timeLimit: run.timeout || undefined,

@@ -164,6 +164,24 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(answered?.endsWith).toBe("user")
   })
 
+  test("a limit told at the end of a long text that speaks of billing is no want of money, and is tried in time", async () => {
+    const shutMs = 12_000
+    // Google's words, with all that stands before the time.
+    const words = (leftMs: number) =>
+      [
+        "You exceeded your current quota, please check your plan and billing details. For more information on this error,",
+        "head to: https://ai.google.dev/gemini-api/docs/rate-limits.",
+        "* Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 20",
+        `Please retry in ${leftMs / 1000}s.`,
+      ].join(" \n")
+    const { sessionID, requests, tasks } = await launchSome(
+      (_number, sinceFirst) => (sinceFirst < shutMs ? refusal(429, words(shutMs - sinceFirst)) : { text: "done" }),
+      2,
+    )
+    expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"]])
+    expect(requests.filter(({ refused }) => refused).length).toBeLessThanOrEqual(2)
+  })
+
   const SHUT_MS = 9000
   const inSeconds = () => Math.ceil((Date.now() + SHUT_MS) / 1000)
   /** Told by what only the answer itself has: OpenCode's events have none of it. */

@@ -154,6 +154,10 @@ test("what a child or its provider says is one line, and opens no tag", () => {
   })
   const retry = { sessionID, status: { type: "retry", attempt: 1, message } }
   expect(heard("session.status", retry)).toMatchObject({ activity: { message: line } })
+  // Providers tell at the end of a long text when they open.
+  const long = `${"You exceeded your current quota, please check your plan and billing details. ".repeat(5)}Please retry in 34s.`
+  const told = { sessionID, status: { type: "retry", attempt: 1, message: long } }
+  expect(heard("session.status", told)).toMatchObject({ activity: { message: long } })
   const asked = { id: "que", sessionID, questions: [{ question: message }] }
   expect(heard("question.asked", asked)).toMatchObject({ ask: { what: line } })
 })

@@ -46,8 +46,11 @@ type ApiErrorData = { statusCode: number; responseHeaders: Record<string, string
 /** Providers' own words, shortened here if anywhere. */
 const MOST_ERROR_CHARS = 2000
 
-/** The host hands over stack traces as messages; a reader needs what stands before them. */
-const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
+/**
+ * The host hands over stack traces as messages; a reader needs what stands before them. Providers say at the end of a
+ * long text when they open, so whoever shows it cuts it.
+ */
+export const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
   return messageOf(

@@ -1,9 +1,8 @@
 import type { HostEvent } from "../../core/ports.ts"
 import { remember } from "../../lib/remember.ts"
-import { oneLine } from "../../lib/text.ts"
 import { decodeRequest } from "../record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
-import { refusalIn, toError, toUsage } from "./convert.ts"
+import { errorLine, refusalIn, toError, toUsage } from "./convert.ts"
 import { errorOf, finishOf } from "./words.ts"
 
 /** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
@@ -96,7 +95,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     if (status.type === "busy") return { type: "active", sessionID, activity: { type: "busy" } }
     if (status.type !== "retry") return undefined
     const { attempt = 0, message = "", next } = status
-    return { type: "active", sessionID, activity: { type: "retry", attempt, message: oneLine(message), next } }
+    return { type: "active", sessionID, activity: { type: "retry", attempt, message: errorLine(message), next } }
   },
   "session.error": ({ sessionID, error }) =>
     sessionID ? { type: "error", sessionID, error: errorOf(toError(error)), ...refusalIn(error) } : undefined,

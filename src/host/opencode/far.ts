@@ -1,12 +1,11 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { type Activity, type AgentInfo, HostError, type Message, type Prompt } from "../../core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../core/task.ts"
-import { oneLine } from "../../lib/text.ts"
 import type { FarFolder, FarServer, FarSession, NewFarSession, OpenFar } from "../far.ts"
 import type { Question, Reply } from "../person.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { call, find } from "./client.ts"
-import { toAgent, toMessage } from "./convert.ts"
+import { errorLine, toAgent, toMessage } from "./convert.ts"
 import { storedMessages } from "./messages.ts"
 import { OpencodeHand } from "./person.ts"
 
@@ -139,7 +138,7 @@ class OpencodeFar implements FarServer {
     for (const [sessionID, status] of Object.entries(statuses)) {
       if (status.type === "busy") activity.set(sessionID, { type: "busy" })
       if (status.type === "retry")
-        activity.set(sessionID, { type: "retry", attempt: status.attempt, message: oneLine(status.message) })
+        activity.set(sessionID, { type: "retry", attempt: status.attempt, message: errorLine(status.message) })
     }
     const now = Date.now()
     const asks = [

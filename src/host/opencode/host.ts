@@ -22,7 +22,6 @@ import type {
 } from "../../core/ports.ts"
 import type { Answer } from "../../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../../core/task.ts"
-import { oneLine } from "../../lib/text.ts"
 import { ownershipOf } from "../record/owner.ts"
 import type { Signer } from "../record/signature.ts"
 import type { Signs } from "../record/signs.ts"
@@ -30,7 +29,7 @@ import type { Answers } from "./answers.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
 import { Cached } from "./cached.ts"
 import { call, find } from "./client.ts"
-import { picksAgent, toAgent, toMessage } from "./convert.ts"
+import { errorLine, picksAgent, toAgent, toMessage } from "./convert.ts"
 import { Elsewhere } from "./elsewhere.ts"
 import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
@@ -220,7 +219,7 @@ export class OpencodeHost implements Host {
         working.set(sessionID, {
           type: "retry",
           attempt: status.attempt,
-          message: oneLine(status.message),
+          message: errorLine(status.message),
           next: status.next,
         })
     }
