@@ -13,7 +13,7 @@ export type Gate = {
   readonly kind: Exclude<RefusalKind, "money" | "other">
   /** The provider's own words. */
   readonly why: string
-  /** Probes in a row that were refused without a time. */
+  /** Probes in a row that were refused without a time, since one was answered. */
   readonly refused: number
   /** The run that went to see, and when. */
   readonly probe?: { readonly taskID: string; readonly at: number }
@@ -45,7 +45,7 @@ export function close(gate: Gate | undefined, { kind, why, until }: Closing, now
     if (until === undefined || (gate.told && until <= gate.opensAt)) return gate
     return { ...gate, opensAt: until, told: true, kind, why }
   }
-  const refused = until === undefined && gate ? gate.refused + 1 : 0
+  const refused = until === undefined && gate && !gate.opening ? gate.refused + 1 : 0
   const wait = Math.min(FIRST_WAIT_MS * 2 ** refused, MOST_WAIT_MS)
   return { closedAt: now, opensAt: until ?? now + wait, told: until !== undefined, kind, why, refused }
 }

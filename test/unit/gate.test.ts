@@ -36,6 +36,13 @@ describe("a gate that is closed", () => {
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
   })
 
+  test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
+    let gate = close(undefined, LIMIT, 0)
+    for (const at of [5000, 20_000]) gate = close(went(gate, "bg_a", at), LIMIT, at + 100)
+    gate = answered(went(gate, "bg_a", 50_000), "bg_a", 50_000)
+    expect(close(went(gate, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({ opensAt: 56_000, told: false })
+  })
+
   test("is not closed anew by what was under way, but believes a time that it tells", () => {
     const gate = close(undefined, LIMIT, 1000)
     expect(close(gate, LIMIT, 1300, 900)).toBe(gate)
