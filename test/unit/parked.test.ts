@@ -224,6 +224,45 @@ describe("a provider's limit", () => {
     expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))).toHaveLength(2)
   })
 
+  test("is told where the first refusal was of a moment, and only the probe's is of hours", async () => {
+    const rig = new Rig({ options: settings })
+    let wait = "2s"
+    rig.script(({ sessionID }) =>
+      sessionID === rig.parent
+        ? undefined
+        : { status: 429, body: { error: { message: `Rate limit reached. Try again in ${wait}` } } },
+    )
+    await rig.launch()
+    await rig.clock.advance(1000)
+    wait = "5h"
+    await rig.clock.advance(MINUTE_MS)
+    const limits = () => rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))
+    expect(limits()).toHaveLength(1)
+    expect(rig.notices().filter(({ visible }) => visible.startsWith("⏸"))).toHaveLength(1)
+  })
+
+  test("that was over while everything slept for days is tried, though its tasks were parked for longer than they may be", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 5 * 60 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const tasks = await provider.launchAll(3)
+    await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
+    provider.left = 100
+    await rig.clock.sleep(60 * 60 * MINUTE_MS)
+    for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
+  })
+
+  test("that goes on after everything slept for days ends what was parked for too long, at one more request", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 5 * 60 * MINUTE_MS, tells: false }, settings)
+    const { rig } = provider
+    const tasks = await provider.launchAll(3)
+    await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
+    const before = provider.requests
+    await rig.clock.sleep(60 * 60 * MINUTE_MS)
+    for (const { id } of tasks)
+      expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "limit" } } })
+    expect(provider.requests - before).toBe(1)
+  })
+
   test("keeps what is said to a parked task, which reads it when it goes on", async () => {
     const provider = new Provider({ bucket: 1, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
@@ -601,6 +640,21 @@ describe("a restart", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
     expect(done).toBe(2)
     expect(calls()).toBe(2)
+  })
+
+  test("days after its provider has opened has a parked task go on, not end for having been parked so long", async () => {
+    const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => rig.view(task.id).phase?.startsWith("parked") === true)
+    provider.left = 100
+    rig.manager.stop()
+    await rig.clock.sleep(60 * 60 * MINUTE_MS)
+    rig.restart()
+    await rig.manager.recover()
+    await flush()
+    expect((await rig.ended(task.id)).status).toBe("completed")
   })
 })
 

@@ -60,15 +60,22 @@ export class Notices {
     })
   }
 
+  /** An earlier process has told of a closing. */
+  wasTold(model: string, told: { readonly at: number; readonly opensAt: number }): void {
+    this.#told.set(model, told)
+  }
+
   #isNews(model: string, before: Gate | undefined): boolean {
     const gate = this.#gateOf(model)
     const now = this.#parts.clock.now()
     if (!gate || gate.opensAt - now < WORTH_TELLING_MS) return false
     const told = this.#told.get(model)
+    // What was closed for a moment until now is news by now.
+    if (told === undefined) return true
     // A refused probe is no closing of its own.
     const isNew = before === undefined || before.opening !== undefined
-    const isLater = told !== undefined && gate.told && gate.opensAt - told.opensAt >= QUIET_MS
-    return isLater || (isNew && (told === undefined || now - told.at >= QUIET_MS))
+    const isLater = gate.told && gate.opensAt - told.opensAt >= QUIET_MS
+    return isLater || (isNew && now - told.at >= QUIET_MS)
   }
 
   #announce(model: string): void {

@@ -14,7 +14,7 @@ import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { type Refusal, sortRefusal } from "../../core/refusal.ts"
 import { type Parked, type Standing, standOf } from "../../core/standstill.ts"
-import { isActive, isParked, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
+import { isActive, isParked, type Model, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -23,6 +23,7 @@ import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
 import { beyond, Notices } from "../conductor/notices.ts"
 import type { Parts } from "../parts.ts"
 import type { Keeper } from "./keepers.ts"
+import { Line } from "./line.ts"
 import { refusalIn } from "./refused.ts"
 import { Unpaid } from "./unpaid.ts"
 import { Unwoken } from "./unwoken.ts"
@@ -52,10 +53,12 @@ export class Gates implements Keeper<"parked"> {
   readonly #notices: Notices
   readonly #instead: Instead
   readonly #unwoken = new Unwoken()
+  readonly #line: Line
 
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
     this.#ports = ports
+    this.#line = new Line(parts.store)
     this.#notices = new Notices(parts, { gateOf: (model) => this.#gates.get(model), at: ports.at })
     this.#instead = new Instead(parts, {
       isOpen: (model) => {
@@ -152,9 +155,9 @@ export class Gates implements Keeper<"parked"> {
   /** A parked run that an earlier process left: its gate is as it was. One that was given another model goes on with that. */
   rebuild(task: Task, { at, until, model, why }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
-    const now = this.#parts.clock.now()
-    const gate = close(this.#gates.get(model), { kind: "limit", why, until: until && Math.max(until, now + 1) }, at, at)
+    const gate = close(this.#gates.get(model), { kind: "limit", why, until }, at, at)
     this.#gates.set(model, gate)
+    this.#notices.wasTold(model, { at, opensAt: gate.opensAt })
     this.#ports.at(gate.opensAt)
   }
 
@@ -223,7 +226,7 @@ export class Gates implements Keeper<"parked"> {
   #letGo(key: string, now: number): void {
     let gate = this.#gates.get(key)
     if (!gate) return
-    for (const id of underWay(gate)) if (!this.#asks(id, key)) gate = withdrawn(gate, id)
+    for (const id of underWay(gate)) if (!this.#line.has(id, key)) gate = withdrawn(gate, id)
     this.#gates.set(key, gate)
     const waiting = this.#waiting(key)
     this.#goRound(key, gate, now)
@@ -258,34 +261,15 @@ export class Gates implements Keeper<"parked"> {
     this.#instead.choose(tired, gate.told ? `limit until ${moment(gate.opensAt, now)}` : "limit")
   }
 
-  /**
-   * Those who wait for a model: the parked, the longest first, then those that have not begun. Who may go on and waits
-   * for a slot waits for the model again where that has closed meanwhile.
-   */
   #waiting(key: string): readonly Task[] {
-    const { store } = this.#parts
-    const own = store.active().filter((task) => modelKeyOf(task) === key)
-    const gate = this.#gates.get(key)
-    const gone = gate?.opening?.gone ?? []
-    const goesOn = ({ id }: Task) => gate?.opening !== undefined && (gone.includes(id) || store.run(id)?.goesOn)
-    const parked = own.filter((task) => isParked(task) && !goesOn(task))
-    parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
-    const queued = own.filter((task) => isQueued(task) && !gone.includes(task.id) && !this.#waitsForOthers(task))
-    queued.sort((a, b) => a.run.createdAt - b.run.createdAt)
-    return [...parked, ...queued]
+    return this.#line.at(key, this.#gates.get(key))
   }
-
-  /** Whether a run that went is still one that asks this model. */
-  #asks(id: string, key: string): boolean {
-    const task = this.#parts.store.get(id)
-    return task !== undefined && isActive(task) && modelKeyOf(task) === key && !this.#waitsForOthers(task)
-  }
-
-  #waitsForOthers = ({ id }: Task): boolean => this.#parts.store.run(id)?.stage === "waiting"
 
   #endOverdue(key: string, now: number): void {
     const { maxParked } = this.#parts.options
-    if (maxParked === 0) return
+    const gate = this.#gates.get(key)
+    // Whether it has opened is about to be seen, perhaps after a long sleep: who is refused then has waited for too long.
+    if (maxParked === 0 || !gate || gate.opening || gate.probe || mayGo(gate, now) > 0) return
     for (const task of this.#waiting(key)) {
       const { parked, parkedMs = 0 } = task.run
       if (!parked || now - parked.at + parkedMs < maxParked) continue

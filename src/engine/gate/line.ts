@@ -1,0 +1,39 @@
+import type { Gate } from "../../core/gate.ts"
+import { modelKeyOf } from "../../core/limits.ts"
+import { isActive, isParked, isQueued, type Task } from "../../core/task.ts"
+import type { TaskStore } from "../tasks/store.ts"
+
+/** Who waits for a model that refused. Derived from the tasks at each look. */
+export class Line {
+  readonly #store: TaskStore
+
+  constructor(store: TaskStore) {
+    this.#store = store
+  }
+
+  /**
+   * The parked, the longest first, then those that have not begun. Who may go on and waits for a slot waits for the model
+   * again where that has closed meanwhile.
+   */
+  at(key: string, gate: Gate | undefined): readonly Task[] {
+    const own = this.#store.active().filter((task) => modelKeyOf(task) === key)
+    const gone = gate?.opening?.gone ?? []
+    const goesOn = ({ id }: Task) =>
+      gate?.opening !== undefined && (gone.includes(id) || this.#store.run(id)?.goesOn === true)
+    const parked = own.filter((task) => isParked(task) && !goesOn(task))
+    parked.sort((a, b) => (a.run.parked?.at ?? 0) - (b.run.parked?.at ?? 0) || a.createdAt - b.createdAt)
+    const queued = own.filter((task) => isQueued(task) && !gone.includes(task.id) && !this.#waitsForOthers(task))
+    queued.sort((a, b) => a.run.createdAt - b.run.createdAt)
+    return [...parked, ...queued]
+  }
+
+  /** Whether a run that went is still one that asks this model. */
+  has(id: string, key: string): boolean {
+    const task = this.#store.get(id)
+    return task !== undefined && isActive(task) && modelKeyOf(task) === key && !this.#waitsForOthers(task)
+  }
+
+  #waitsForOthers({ id }: Task): boolean {
+    return this.#store.run(id)?.stage === "waiting"
+  }
+}
