@@ -147,19 +147,33 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
     const input = [".", ...without.map((name) => `:(exclude,top,literal)${name}`)].join("\0")
     return git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
   }
+  const changed = () => gitList(["ls-files", "--modified", "-z"], run)
   try {
     await add(nested)
     return { nested, unreadable: folders }
   } catch (error) {
-    if (!NOT_READ.test(String(error))) throw error
-    const files = await unreadable(checkout, [...others, ...(await gitList(["ls-files", "--modified", "-z"], run))])
-    if (files.length === 0) throw error
+    if (!NOT_ADDED.test(String(error))) throw error
+    const gone = await replaced(checkout, await changed())
+    if (gone.length > 0)
+      await git(["update-index", "--force-remove", "-z", "--stdin"], { ...run, input: gone.join("\0") })
+    const files = await unreadable(checkout, [...others, ...(await changed())])
+    if (files.length + gone.length === 0) throw error
     await add([...nested, ...files])
     return { nested, unreadable: [...folders, ...files] }
   }
 }
 
-const NOT_READ = /Permission denied/
+/** Those of these names at which a pipe, a socket or the like is: to git that is nothing at all, but it says so for no file. */
+async function replaced(checkout: Checkout, names: readonly string[]): Promise<string[]> {
+  const found: string[] = []
+  for (const name of new Set(names)) {
+    const stat = await lstat(join(checkout.top, name)).catch(() => undefined)
+    if (stat && !stat.isFile() && !stat.isSymbolicLink() && !stat.isDirectory()) found.push(name)
+  }
+  return found
+}
+
+const NOT_ADDED = /Permission denied|can only add regular files/
 const NOT_OPENED = /^warning: could not open directory '(.*)\/': Permission denied$/gm
 
 async function unreadable(checkout: Checkout, names: readonly string[]): Promise<string[]> {

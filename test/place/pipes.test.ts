@@ -1,0 +1,52 @@
+import { execFileSync } from "node:child_process"
+import { lstatSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import type { Repository } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** Pipes and sockets in the place of files that git knows: git can keep neither, and says no to all the rest for them. */
+
+let bench: Bench
+let user: Repository
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user.write("a", "a\n").write("b", "b\n")
+  user.commit()
+})
+afterEach(() => bench.close())
+
+const SOCKET = "import socket; socket.socket(socket.AF_UNIX).bind('b')"
+const isPipe = (name: string) => lstatSync(join(user.top, name)).isFIFO()
+
+test.each<[string, (child: Repository) => unknown]>([
+  ["pipe", (child) => child.remove("b").sh("mkfifo b unknown")],
+  ["socket", (child) => execFileSync("python3", ["-c", SOCKET], { cwd: child.remove("b").top })],
+])("of an agent's are a file that it has removed: the rest of its work is kept (%s)", async (_what, make) => {
+  const put = await bench.worked((child) => void make(child.write("a", "worked\n")))
+  expect(put).toMatchObject({ files: ["a", "b"], unsaved: [] })
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "b"] })
+  expect(user.read("a")).toBe("worked\n")
+  expect(user.has("b")).toBe(false)
+  expect(bench.leftovers()).toEqual([])
+})
+
+test("of the user's are in no worktree and stay where they are", async () => {
+  user.remove("b").sh("mkfifo b unknown")
+  const child = await bench.ready()
+  expect(Object.keys(child.files())).toEqual(["a"])
+  child.write("a", "worked\n")
+  await bench.places.putAway(ID, user.top)
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect([user.read("a"), isPipe("b"), isPipe("unknown")]).toEqual(["worked\n", true, true])
+})
+
+test("of the user's are never written over", async () => {
+  await bench.worked((child) => void child.write("b", "worked\n").write("new", "worked\n"))
+  user.remove("b").sh("mkfifo b new")
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["b"] })
+  user.sh("rm b; git checkout -q b")
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["new"] })
+  expect([user.read("b"), isPipe("new")]).toEqual(["b\n", true])
+})
