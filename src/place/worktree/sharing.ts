@@ -2,6 +2,7 @@ import type { Aside, SharedPlaces } from "../place.ts"
 import { at, type Checkout, checkoutOf, shared } from "./checkout.ts"
 import { workBetween } from "./diff.ts"
 import { git, gitLine, gitList } from "./git.ts"
+import { hiddenIn } from "./hidden.ts"
 import { stateToMerge } from "./homecoming.ts"
 import { readMarker } from "./marker.ts"
 import { dropRefs, type RefKind, readRef, writeRefs } from "./refs.ts"
@@ -87,7 +88,7 @@ export async function expireAside(home: Checkout, before: number): Promise<void>
   }
 }
 
-/** The files that a run has changed in its worktree so far, and those of them that these globs name. */
+/** The files that a run has changed in its worktree so far, and those that these globs name, hidden from git or not. */
 async function changedIn(
   ports: WorktreePorts,
   taskID: string,
@@ -98,9 +99,13 @@ async function changedIn(
   const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
   const start = await readRef(home, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
-  const { tree } = await filesOf(worktree, start, "whole")
-  return changedBetween(worktree, start, tree, globs)
+  const { tree, nested } = await filesOf(worktree, start, "whole")
+  const { files, named } = await changedBetween(worktree, start, tree, globs)
+  const hidden = globs.length > 0 ? await hiddenIn(worktree, start, nested, globs.map(specOf)) : []
+  return { files, named: [...named, ...hidden] }
 }
+
+const specOf = (glob: string): string => `:(top,glob)${glob}`
 
 /** The files that differ between two states, and those of them that these globs name. */
 export async function changedBetween(
@@ -112,5 +117,5 @@ export async function changedBetween(
   const changed = (specs: readonly string[]) =>
     gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, end, "--", ...specs], at(checkout))
   const files = await changed([])
-  return { files, named: globs.length > 0 ? await changed(globs.map((glob) => `:(top,glob)${glob}`)) : [] }
+  return { files, named: globs.length > 0 ? await changed(globs.map(specOf)) : [] }
 }

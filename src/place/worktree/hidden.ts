@@ -1,0 +1,95 @@
+import { readdir, stat } from "node:fs/promises"
+import { basename, dirname, join, relative, resolve } from "node:path"
+import { at, type Checkout, treeOf } from "./checkout.ts"
+import { git, gitLine, gitList } from "./git.ts"
+import { withIndex } from "./snapshot.ts"
+
+/**
+ * Files of a worktree that a check reads and no state of it has: those that git was told to ignore meanwhile, and those
+ * in a repository within it. Who may not change a file may not bring one so, either.
+ */
+
+/** Files of repositories within a worktree that are looked at. */
+const MOST_FILES = 10_000
+const IGNORE_FILE = ".gitignore"
+
+/** Those of them that these globs name. `nested`: the repositories within the worktree. */
+export async function hiddenIn(
+  worktree: Checkout,
+  start: string,
+  nested: readonly string[],
+  specs: readonly string[],
+): Promise<readonly string[]> {
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
+  const ignored = (await gitList(args, at(worktree))).filter((name) => !name.endsWith("/"))
+  const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
+  return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
+}
+
+/** Those of these ignored files that the rules with which the run began would not have ignored. */
+async function newlyIgnored(worktree: Checkout, start: string, names: readonly string[]): Promise<string[]> {
+  if (names.length === 0) return []
+  const input = names.join("\0")
+  const rules = (
+    await git(["check-ignore", "-v", "-z", "--no-index", "--stdin"], { ...at(worktree), input, accept: [1] })
+  ).out.split("\0")
+  const known = new Map<string, Promise<(rule: string) => boolean>>()
+  const found: string[] = []
+  for (let next = 0; next + 3 < rules.length; next += 4) {
+    const [source = "", , rule = "", name = ""] = rules.slice(next, next + 4)
+    const isOld = known.get(source) ?? oldRules(worktree, start, source)
+    known.set(source, isOld)
+    if (!(await isOld)(rule)) found.push(name)
+  }
+  return found
+}
+
+/** Which of the rules in this file were there when the run began. */
+async function oldRules(worktree: Checkout, start: string, source: string): Promise<(rule: string) => boolean> {
+  const file = resolve(worktree.top, source)
+  const path = relative(worktree.top, file)
+  if (file === join(worktree.commonDir, "info", "exclude")) {
+    const [changed, began] = await Promise.all([
+      stat(file),
+      gitLine(["show", "--no-patch", "--format=%ct", start], at(worktree)),
+    ])
+    const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
+    return () => isOld
+  }
+  // The user's own list, outside of all repositories; and what a program has ignore the folder that it keeps for itself.
+  if (basename(file) !== IGNORE_FILE || path.startsWith("..") || dirname(path).split("/").some(isOwnFolder))
+    return () => true
+  const entry = `${await treeOf(worktree, start)}:${path}`
+  const { code, out } = await git(["cat-file", "blob", entry], { ...at(worktree), accept: [128] })
+  const rules = new Set(code === 0 ? out.split(/\r?\n/).map((line) => line.trimEnd()) : [])
+  return (rule) => rules.has(rule)
+}
+
+const isOwnFolder = (name: string): boolean => name.startsWith(".") && name !== "."
+
+/** The files below a folder, without what git keeps for itself; none through links. */
+async function below(top: string, folder: string): Promise<string[]> {
+  const found: string[] = []
+  const open = [folder]
+  for (let next = open.pop(); next !== undefined && found.length < MOST_FILES; next = open.pop())
+    for (const entry of await readdir(join(top, next), { withFileTypes: true }).catch(() => [])) {
+      if (entry.name === ".git") continue
+      if (entry.isDirectory()) open.push(`${next}/${entry.name}`)
+      else found.push(`${next}/${entry.name}`)
+    }
+  return found
+}
+
+/** Those of these names that the globs fit, as git itself has it. */
+async function matching(checkout: Checkout, names: readonly string[], specs: readonly string[]): Promise<string[]> {
+  if (names.length === 0) return []
+  return withIndex(async (index) => {
+    const run = { ...at(checkout), index }
+    const blob = await gitLine(["hash-object", "-w", "--stdin"], { ...run, input: "" })
+    await git(["update-index", "-z", "--index-info"], {
+      ...run,
+      input: names.map((name) => `100644 ${blob}\t${name}\0`).join(""),
+    })
+    return gitList(["ls-files", "-z", "--", ...specs], run)
+  })
+}

@@ -1,0 +1,68 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** Files that an agent may not change: a check stands on them, whether git is told to look at them or not. */
+
+let bench: Bench
+
+beforeEach(() => {
+  bench = new Bench()
+  bench.user
+    .write("test/a.sh", "exit 1\n")
+    .write(".gitignore", "__pycache__/\n*.log\n")
+    .write("app/.gitignore", "out\n")
+    .commit()
+})
+afterEach(() => bench.close())
+
+async function guarded(work: string) {
+  const child = await bench.ready()
+  child.sh(work)
+  const { named } = await bench.places.shared.changedIn(ID, bench.user.top, ["test/**", "**/conftest.py"])
+  return named
+}
+
+describe("a guarded file is named that", () => {
+  test.each<[string, string, string]>([
+    ["was changed", "echo > test/a.sh", "test/a.sh"],
+    [
+      "was changed where git is told to look away",
+      "git update-index --assume-unchanged test/a.sh; echo > test/a.sh",
+      "test/a.sh",
+    ],
+    ["is new and hidden by a rule that is new", "echo conftest.py >> .gitignore; echo > conftest.py", "conftest.py"],
+    ["is hidden by a file that hides itself", "echo '*' > app/.gitignore; echo > app/conftest.py", "app/conftest.py"],
+    [
+      "is hidden with all of its folder",
+      "mkdir new; echo '*' > new/.gitignore; echo > new/conftest.py",
+      "new/conftest.py",
+    ],
+    [
+      "is hidden by the repository's own list",
+      "echo conftest.py >> $(git rev-parse --git-path info/exclude); touch -d '+1 minute' $(git rev-parse --git-path info/exclude); echo > conftest.py",
+      "conftest.py",
+    ],
+    ["lies in a repository of its own", "git init -q test/new; echo > test/new/b.sh", "test/new/b.sh"],
+    [
+      "has a name of its own kind",
+      "echo 'conf*' >> .gitignore; mkdir -- '-x\n\"'; echo > '-x\n\"/conftest.py'",
+      '-x\n"/conftest.py',
+    ],
+  ])("%s", async (_what, work, name) => {
+    expect(await guarded(work)).toEqual([name])
+  })
+})
+
+describe("no file is named that", () => {
+  test.each<[string, string]>([
+    ["was ignored before", "mkdir test/__pycache__; echo > test/__pycache__/a.pyc; echo > test/run.log"],
+    ["is ignored by an old rule in a file that was changed", "echo dist >> .gitignore; echo > test/run.log"],
+    [
+      "a runner of tests keeps for itself",
+      "mkdir test/.cache; echo '*' > test/.cache/.gitignore; echo > test/.cache/x",
+    ],
+    ["no glob names", "git init -q other; echo > other/b.sh; echo hidden >> .gitignore; echo > hidden"],
+  ])("%s", async (_what, work) => {
+    expect(await guarded(work)).toEqual([])
+  })
+})
