@@ -2,9 +2,10 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { debtsIn } from "../../src/place/host/debts.ts"
+import { type Debts, debtsIn } from "../../src/place/host/debts.ts"
 import { Owing } from "../../src/place/host/owing.ts"
 import { type Stub, stubOf } from "../../src/place/host/stub.ts"
+import { type ClockView, FakeClock } from "../support/fake-clock.ts"
 import { taskOf } from "../support/tasks.ts"
 
 /** What is owed on hosts: done when they answer, over restarts, once. */
@@ -15,10 +16,19 @@ let fails: boolean
 let paid: string[]
 let wanted: string[]
 let logged: string[]
+let clock: FakeClock
+let timers: ClockView
+let isReached: boolean
+/** Tasks for which their host is kept no longer. */
+let released: string[]
+let pays: number
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "superagents-owing-"))
   fails = false
+  isReached = false
+  clock = new FakeClock()
+  timers = clock.view()
   process()
 })
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
@@ -29,17 +39,34 @@ const process = () => {
   paid = []
   wanted = []
   logged = []
+  released = []
+  pays = 0
 }
 
-const owing = () =>
+/** What is written down takes no time. */
+const inMemory = (): Debts => {
+  const written = new Set<string>()
+  return {
+    write: async ({ taskID }) => void written.add(taskID),
+    drop: async ({ taskID }) => void written.delete(taskID),
+    has: async ({ taskID }) => written.has(taskID),
+    read: async () => [],
+  }
+}
+
+const owing = (debts = debtsIn(folder, "/here")) =>
   new Owing({
-    debts: debtsIn(folder, "/here"),
+    debts,
     known: (taskID) => known.get(taskID),
     has: (host) => host === "big",
     add: (stub) => void known.set(stub.taskID, stub),
     drop: ({ taskID }) => void known.delete(taskID),
     wanted: ({ taskID }) => void wanted.push(taskID),
+    unwanted: ({ taskID }) => void released.push(taskID),
+    isReached: () => isReached,
+    clock: timers,
     pay: async ({ taskID, home }) => {
+      pays++
       if (fails) throw new Error("cut")
       paid.push(`${taskID} ${home}`)
     },
@@ -120,4 +147,63 @@ test("is taken up by the next process, whether it knows the task already or not"
   expect(known.get("bg_b")).toMatchObject({ live: false, asked: false, owesAbort: false, home: "c0ffee" })
   await after.settle("big")
   expect(paid.toSorted()).toEqual(["bg_a undefined", "bg_b c0ffee", "bg_c decaf"])
+})
+
+test("one that failed though there is contact is tried again after longer and longer, and then when there is contact anew", async () => {
+  const all = owing(inMemory())
+  isReached = true
+  fails = true
+  await all.owe(stub("bg_a", "c0ffee"))
+  await all.owe(stub("bg_b", "c0ffee"))
+  expect(timers.pending).toBe(1)
+  const at: number[] = []
+  const begin = clock.now()
+  while (timers.pending > 0) {
+    const before = pays
+    await clock.advance(1000)
+    if (pays > before) at.push((clock.now() - begin) / 1000)
+  }
+  expect(at).toEqual([5, 20, 65, 200, 605])
+  // A folder that cannot be removed keeps no connection for ever.
+  expect(released).toEqual(["bg_a", "bg_b"])
+  fails = false
+  await all.settle("big")
+  expect(paid).toEqual(["bg_a c0ffee", "bg_b c0ffee"])
+  expect(timers.pending).toBe(0)
+})
+
+test("one that was tried again and done has no timer, and its host is kept no longer", async () => {
+  const all = owing(inMemory())
+  isReached = true
+  await all.owe(stub("bg_a", "c0ffee"))
+  await clock.advance(5000)
+  expect([paid, released, timers.pending]).toEqual([["bg_a c0ffee"], ["bg_a"], 0])
+})
+
+test("without contact nothing is tried, and with it all begins anew", async () => {
+  const all = owing(inMemory())
+  isReached = true
+  fails = true
+  await all.owe(stub("bg_a", "c0ffee"))
+  await clock.advance(20_000)
+  isReached = false
+  await clock.advance(1_000_000)
+  expect([pays, timers.pending, released]).toEqual([2, 0, []])
+  isReached = true
+  await all.settle("big")
+  expect(pays).toBe(3)
+  await clock.advance(5000)
+  expect(pays).toBe(4)
+  all.close()
+  expect(timers.pending).toBe(0)
+})
+
+test("a later run of the task takes its host over: it is not let go by what was owed before", async () => {
+  const all = owing(inMemory())
+  const a = stub("bg_a", "c0ffee")
+  await all.owe(a)
+  const settling = all.settle("big")
+  await all.forgive(a)
+  await settling
+  expect(released).toEqual([])
 })

@@ -182,7 +182,8 @@ export class HostPlace implements Place {
       .finally(() => this.#hosts.fetches(stub, false))
     await this.#hosts.keep(stub)
     this.#hosts.rest(stub)
-    if (stub.home === undefined || link.contact) link.release(taskID)
+    // What is owed keeps its host.
+    if (stub.home === undefined) link.release(taskID)
     const put = await this.#worktrees.putAway(taskID, folder)
     if (nested.length === 0) return put
     return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...nested] }
@@ -206,14 +207,8 @@ export class HostPlace implements Place {
   /** Removes a folder that is owed, where it still is what came home: a later run may work there. */
   async removeLeft(stub: Stub): Promise<void> {
     const { taskID, parentFolder, home } = stub
-    const { link, inTurn } = this.#machine
-    try {
-      const there = await this.#there(parentFolder)
-      if (home !== undefined) await inTurn(() => removeThere(there, taskID, home || undefined))
-    } finally {
-      // One that cannot be removed is tried again when there is contact for something else.
-      if (link.contact && !stub.live) link.release(taskID)
-    }
+    const there = await this.#there(parentFolder)
+    if (home !== undefined) await this.#machine.inTurn(() => removeThere(there, taskID, home || undefined))
   }
 
   show(taskID: string, folder: string, mostLines: number): Promise<Shown> {

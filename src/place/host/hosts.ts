@@ -80,6 +80,9 @@ export class Hosts {
       add: (stub) => this.add(stub),
       drop: (stub) => this.drop(stub),
       wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
+      unwanted: ({ host, taskID }) => this.machine(host).link.release(taskID),
+      isReached: (host) => this.machine(host).link.contact !== undefined,
+      clock: ports.clock,
       pay: (stub) => this.pay(stub),
     })
     this.#signs = new ScreenSigns(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))
@@ -180,6 +183,7 @@ export class Hosts {
   /** Ends all connections; what goes on there goes on. */
   close(): void {
     this.#signs.close()
+    this.owing.close()
     for (const { link } of this.#machines.values()) link.close()
   }
 
