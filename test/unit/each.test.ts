@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -52,12 +52,12 @@ const request = (more: Partial<LaunchRequest> = {}): Partial<LaunchRequest> => (
   ...more,
 })
 
-const rowsOf = ({ team }: Task): ItemRow[] => {
-  const lines = readFileSync(team?.kind === "each" ? team.file : "", "utf8")
-    .trim()
-    .split("\n")
+const rowsIn = (file: string): ItemRow[] => {
+  const lines = readFileSync(file, "utf8").trim().split("\n")
   return lines.filter(Boolean).map((line) => JSON.parse(line) as ItemRow)
 }
+
+const rowsOf = ({ team }: Task): ItemRow[] => rowsIn(team?.kind === "each" ? team.file : "")
 
 const sumsUp = ({ outcome }: Task) => {
   const team = outcome?.team
@@ -372,19 +372,59 @@ describe("after a crash", () => {
     expect(sumsUp(again)).toMatchObject({ valid: 5, failed: 1 })
   })
 
-  test("rows that somebody else has written into it do not count", async () => {
-    let file = ""
+  test.each<[string, (real: string) => object]>([
+    ["under a name of their own", () => ({ task: "bg_forged01" })],
+    ["in the name of the item's own task", (real) => ({ task: real })],
+    ["without a name", () => ({})],
+  ])("rows that somebody else has written into it do not count: %s", async (_what, named) => {
+    rig = open({ maxConcurrentTasks: 1 })
+    let [file, id] = ["", ""]
+    const forge = (index: number) => {
+      const real = rowsIn(file).findLast((row) => row.index === index)?.task ?? ""
+      const row = { index, item: "forged", state: "valid", value: { n: 7 }, ...named(real) }
+      appendFileSync(file, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, index: 99 })}\n`)
+    }
     agents((item) => {
-      const forged = { index: 1, item: 1, state: "valid", value: { n: 7 }, task: "bg_forged01" }
-      if (item === "0") writeFileSync(file, `${JSON.stringify(forged)}\n${JSON.stringify({ ...forged, index: 99 })}\n`)
+      if (item === "2") for (const index of [0, 1, 2, 3]) forge(index)
+      if (item === "2") void rig.manager.cancel({ type: "task", reference: id }, rig.caller)
       return item === "1" ? "no" : `{"n": ${item}}`
+    })
+    id = (await rig.launch(request({ each: numbers(4), schema: SCHEMA }))).id
+    const { team } = rig.task(id)
+    file = team?.kind === "each" ? team.file : ""
+    const task = await rig.endedBeside(id)
+    const rows = rowsOf(task)
+    expect(rows.slice(0, 2)).toMatchObject([
+      { index: 0, item: 0, state: "valid", value: { n: 0 } },
+      { index: 1, item: 1, state: "failed" },
+    ])
+    expect(rows.slice(2)).toMatchObject([
+      { index: 2, item: 2, state: expect.stringMatching(/^(valid|failed)$/) },
+      { index: 3, item: 3, state: "not begun" },
+    ])
+    expect(JSON.stringify(rows)).not.toContain('"n":7')
+    expect(sumsUp(task)).toMatchObject({ total: 4, notBegun: 1 })
+  })
+
+  test("rows that somebody else has changed since an earlier run do not count either", async () => {
+    let file = ""
+    let isAgain = false
+    agents((item) => {
+      if (isAgain) {
+        const forged = rowsIn(file).map((row) => ({ ...row, value: { n: 7 } }))
+        writeFileSync(file, forged.map((row) => `${JSON.stringify(row)}\n`).join(""))
+      }
+      return item === "1" && !isAgain ? "no" : `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
     const { team } = rig.task(id)
     file = team?.kind === "each" ? team.file : ""
+    await rig.endedBeside(id)
+    isAgain = true
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
     const task = await rig.endedBeside(id)
-    expect(sumsUp(task)).toMatchObject({ valid: 2, failed: 1, notBegun: 0 })
-    expect(rowsOf(task).map(({ index, state }) => `${index} ${state}`)).toEqual(["0 valid", "1 failed", "2 valid"])
+    expect(rowsOf(task).map(({ value }) => value)).toEqual([{ n: 0 }, { n: 1 }, { n: 2 }])
+    expect(sumsUp(task)).toMatchObject({ valid: 3, failed: 0 })
   })
 
   test("a torn line of the ledger does not count", async () => {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
@@ -56,8 +57,10 @@ export class Teams {
           `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
         )
       entry.items = rows.map(({ item }) => item)
+      entry.noted = new Map(rows.flatMap((row) => (row.state === "valid" ? [[row.index, hashOf(row)]] : [])))
       return rows.flatMap(({ state, index }) => (state === "valid" ? [index] : []))
     }
+    entry.noted = new Map()
     const rows = (entry.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
     await ledgers.write(team.file, rows)
     return []
@@ -72,7 +75,9 @@ export class Teams {
     if (team?.kind !== "each" || entry?.run?.stage !== "leading") return
     const noting = (async () => {
       const ledgers = await this.#ports.ledgers()
-      await ledgers.append(team.file, await this.#rowOf(part, nth, entry.items?.[nth]))
+      const row = await this.#rowOf(part, nth, entry.items?.[nth])
+      entry.noted?.set(nth, hashOf(row))
+      await ledgers.append(team.file, row)
     })()
     entry.fielding = Promise.allSettled([entry.fielding, noting])
     background.run("write a row", () => noting)
@@ -101,21 +106,26 @@ export class Teams {
     const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
     const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
     // Whatever has become of the file: each item has a row, and a part that is known says itself what it came to.
-    const all = Array.from({ length: plan.total }, (_none, index): ItemRow => {
-      const row = known.get(index)
-      return row ?? { index, item: entry?.items?.[index] ?? null, state: "not begun" }
-    })
     const rows = await Promise.all(
-      all.map((row) => {
-        const part = latest.get(row.index)
-        const isOver = row.state === "valid" || row.state === "failed"
-        if (isOver && (part === undefined || row.task === part.id)) return row
-        if (part) return this.#rowOf(part, row.index, row.item)
-        return row.state === "running" ? { ...row, state: "failed" as const, reason: "It was interrupted." } : row
+      Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
+        const row = known.get(index)
+        const part = latest.get(index)
+        const item = entry?.items ? entry.items[index] : (row?.item ?? null)
+        const isOver = row?.state === "valid" || row?.state === "failed"
+        // Without a note of them a process that has died wrote these rows.
+        const isOurs = row && (!entry?.noted || entry.noted.get(index) === hashOf(row))
+        if (isOver && isOurs && (part === undefined || row.task === part.id)) return row
+        if (part) return this.#rowOf(part, index, item)
+        if (entry?.noted?.has(index))
+          return { index, item, state: "failed", reason: "Its row was changed by another hand." }
+        const wasRunning = row?.state === "running" && isOurs
+        return wasRunning
+          ? { ...row, state: "failed", reason: "It was interrupted." }
+          : { index, item, state: "not begun" }
       }),
     )
     await ledgers.write(plan.file, rows)
-    if (entry) entry.items = undefined
+    if (entry) entry.items = entry.noted = undefined
     return itemsResult(plan, rows, cost)
   }
 
@@ -165,6 +175,8 @@ function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | u
   const { receipt } = chosen?.outcome ?? {}
   return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt
 }
+
+const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.stringify(row)).digest("hex")
 
 const isWhole = (rows: readonly ItemRow[], { total }: ItemsPlan): boolean =>
   rows.length === total && rows.every(({ index, item }, at) => index === at && item !== undefined)

@@ -31,6 +31,8 @@ export class Entry {
   isModelNamed = false
   /** Of a map at work: its items. */
   items?: readonly unknown[]
+  /** What we have written of them into the ledger, by their index, as hashes: others can write there, too. */
+  noted?: Map<number, string>
   /** Of a team: resolves when all of its parts are made that were begun to be. */
   fielding?: Promise<unknown>
   /** The write of its record that is under way, the one that follows it, and the end of the wait for one that can wait. */
