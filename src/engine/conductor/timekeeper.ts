@@ -44,13 +44,7 @@ export type TimekeeperPorts = {
  */
 export class Timekeeper {
   readonly #parts: Parts
-  readonly #conductor: Conductor
-  readonly #recovery: Recovery
-  readonly #ledger: Ledger
-  readonly #elsewhere: Elsewhere
-  readonly #gates: Gates
-  readonly #keepers: Keepers
-  readonly #places: Places
+  readonly #ports: TimekeeperPorts
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
@@ -62,15 +56,9 @@ export class Timekeeper {
   /** It slept past its leases: another machine may have taken over what ran here. */
   #lapsed = false
 
-  constructor(parts: Parts, { conductor, recovery, ledger, elsewhere, gates, keepers, places }: TimekeeperPorts) {
+  constructor(parts: Parts, ports: TimekeeperPorts) {
     this.#parts = parts
-    this.#conductor = conductor
-    this.#recovery = recovery
-    this.#ledger = ledger
-    this.#elsewhere = elsewhere
-    this.#gates = gates
-    this.#keepers = keepers
-    this.#places = places
+    this.#ports = ports
     this.#leasesRenewedAt = parts.clock.now()
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
@@ -78,7 +66,7 @@ export class Timekeeper {
   /** There may be something to look after: a tick comes when the host is to be looked at, or a limit is reached. */
   wake(): void {
     for (const time of this.#deadlines()) this.at(time)
-    this.#conductor.wake()
+    this.#ports.conductor.wake()
   }
 
   /** Something is due at `time`: a tick comes then at the latest. */
@@ -118,22 +106,17 @@ export class Timekeeper {
       if (stopped.aborted) return
       // It may have slept while the host was asked.
       if (looks) this.noticeSleep()
-      this.#ledger.once(() => {
+      this.#ports.ledger.once(() => {
         for (const { id, sessionID } of running)
-          this.#conductor.deliver(id, { type: "tick", doing: activity && (activity.get(sessionID) ?? "nothing") })
-        // A refusal of which no event told.
+          this.#ports.conductor.deliver(id, { type: "tick", doing: activity && (activity.get(sessionID) ?? "nothing") })
         for (const task of running) {
           const doing = activity?.get(task.sessionID)
-          // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
-          const isKnown = standsStill(store.get(task.id) ?? task)
-          // Nor is it refused what its user asked before its own turn came.
-          const run = store.run(task.id)
-          if (doing?.type === "retry" && !isKnown && !(run && isHeld(run)))
-            this.#gates.hear(task, { type: "active", sessionID: task.sessionID, activity: doing })
+          if (doing?.type === "retry") this.#refused(task, doing)
         }
       })
-      this.#keepers.look()
-      if (running.length > 0) this.#parts.background.run("look at what others spend", () => this.#elsewhere.look())
+      this.#ports.keepers.look()
+      if (running.length > 0)
+        this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
       // The host is awake now: what could wait goes along.
       if (looks) journal.flush()
     } catch (error) {
@@ -143,6 +126,17 @@ export class Timekeeper {
     this.#lookAtForeign()
     this.#renewLeases()
     this.wake()
+  }
+
+  /** Its host asks its model again: a refusal of which perhaps no event told. */
+  #refused(task: Task, activity: Activity): void {
+    const { store } = this.#parts
+    // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
+    if (standsStill(store.get(task.id) ?? task)) return
+    // What its user asked before its own turn came closes no gate.
+    const run = store.run(task.id)
+    if (run && isHeld(run)) return
+    this.#ports.gates.hear(task, { type: "active", sessionID: task.sessionID, activity })
   }
 
   /** What sessions do; undefined where the host does not say: limits hold all the same. Never rejects. */
@@ -167,7 +161,7 @@ export class Timekeeper {
     const asks = await host.openAsks()
     for (const { id } of tasks) {
       const open = asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === id)
-      this.#conductor.deliver(id, { type: "questions", open })
+      this.#ports.conductor.deliver(id, { type: "questions", open })
     }
   }
 
@@ -175,7 +169,7 @@ export class Timekeeper {
     const { clock, store, background } = this.#parts
     if (store.foreignCount === 0 || Math.abs(clock.now() - this.#foreignLookedAt) < FOREIGN_LOOK_MS) return
     this.#foreignLookedAt = clock.now()
-    background.run("look at other processes' tasks", () => this.#recovery.refreshForeign())
+    background.run("look at other processes' tasks", () => this.#ports.recovery.refreshForeign())
   }
 
   /** Tells other processes, by a write now and then, that what runs here is still looked after. */
@@ -207,7 +201,7 @@ export class Timekeeper {
     for (const { id, run } of store.active()) {
       // One that has begun since it woke has slept through nothing; what stood still until then is not counted twice.
       const age = now - (run.startedAt ?? run.createdAt) - stoodMs(run)
-      this.#conductor.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
+      this.#ports.conductor.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }
   }
 
@@ -215,7 +209,9 @@ export class Timekeeper {
     const { store, options, clock } = this.#parts
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !standsStill(task))
-    const isHeard = running.every((task) => task.team || store.run(task.id)?.told.heard || this.#places.hears(task))
+    const isHeard = running.every(
+      (task) => task.team || store.run(task.id)?.told.heard || this.#ports.places.hears(task),
+    )
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval
     if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS
@@ -224,6 +220,6 @@ export class Timekeeper {
 
   #isIdle(): boolean {
     const { store } = this.#parts
-    return store.activeCount + store.foreignCount === 0 && !this.#gates.owesWaking
+    return store.activeCount + store.foreignCount === 0 && !this.#ports.gates.owesWaking
   }
 }
