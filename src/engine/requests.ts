@@ -2,6 +2,7 @@ import { CallError, messageOf } from "../core/errors.ts"
 import type { Reply, TaskRequest } from "../core/ports.ts"
 import type { Ask, Ending, Task } from "../core/task.ts"
 import { persistently } from "../lib/retry.ts"
+import { succeeds } from "../lib/succeeds.ts"
 import type { Conductor } from "./conductor/conductor.ts"
 import type { Parts } from "./parts.ts"
 
@@ -41,10 +42,7 @@ export class Requests {
     background.run("a request from the screen", async () => {
       // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.
       const remove = () => host.clearRequest(task.sessionID, request.id)
-      const isRemoved = await remove().then(
-        () => true,
-        () => false,
-      )
+      const isRemoved = await succeeds(remove())
       try {
         await this.#carryOut(task, request)
       } catch (error) {

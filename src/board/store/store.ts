@@ -2,6 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../lib/lock.ts"
+import { succeeds } from "../../lib/succeeds.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import type { Change, Command, Facts } from "../rules/command.ts"
 import { decideOrThrow } from "../rules/decide.ts"
@@ -145,12 +146,7 @@ export class Store {
   /** Whether there is a board to look after. */
   async exists(): Promise<boolean> {
     // Whoever reads or writes it hears why it cannot be had.
-    return (
-      (await this.#files.exists()) &&
-      this.#refuseOutside()
-        .then(() => true)
-        .catch(() => false)
-    )
+    return (await this.#files.exists()) && succeeds(this.#refuseOutside())
   }
 
   /** The lease of the one process that runs tasks, where nobody living has it. */

@@ -1,4 +1,5 @@
 import { CallError } from "../../core/errors.ts"
+import { succeeds } from "../../lib/succeeds.ts"
 import { oneLine } from "../../lib/text.ts"
 
 type Request = {
@@ -26,7 +27,7 @@ export class Siblings {
   ): Promise<Made> {
     const before = [...this.#underWay].filter((other) => other.sessionID === sessionID)
     const making = make(() => waitForBatch(request.after, before))
-    const launch = { sessionID, request, made: making.then(yes, no) }
+    const launch = { sessionID, request, made: succeeds(making) }
     this.#underWay.add(launch)
     try {
       return await making
@@ -45,6 +46,3 @@ async function waitForBatch(batch: Request["after"], before: readonly Launch[]):
         `Nothing was launched: it would wait for "${oneLine(request.description)}", of the same message, which could not be launched. Launch that again first, or launch this without it.`,
       )
 }
-
-const yes = (): boolean => true
-const no = (): boolean => false

@@ -1,5 +1,6 @@
 import { access, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
+import { succeeds } from "../../lib/succeeds.ts"
 import type { Stub } from "./stub.ts"
 
 /**
@@ -26,7 +27,7 @@ export const debtsIn = (folder: string, parentFolder: string): Debts => {
         JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder }),
       )
     },
-    has: (stub) => access(fileOf(stub)).then(yes, no),
+    has: (stub) => succeeds(access(fileOf(stub))),
     drop: (stub) => rm(fileOf(stub), { force: true }),
     async read() {
       const names = await readdir(folder).catch(() => [])
@@ -35,9 +36,6 @@ export const debtsIn = (folder: string, parentFolder: string): Debts => {
     },
   }
 }
-
-const yes = () => true
-const no = () => false
 
 type Written = Pick<Stub, "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder" | "bare" | "home">
 

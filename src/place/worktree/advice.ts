@@ -2,6 +2,7 @@ import { constants } from "node:fs"
 import { access, lstat } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { listed } from "../../core/errors.ts"
+import { succeeds } from "../../lib/succeeds.ts"
 import { at, type Checkout } from "./checkout.ts"
 import { git, gitList } from "./git.ts"
 
@@ -55,10 +56,7 @@ async function hindrance(home: Checkout, name: string, ignored: ReadonlySet<stri
   const found = await stat(home, name)
   // A folder is in the way for what git ignores in it: all else would go.
   if (found?.isDirectory() || ignored.has(name)) return "ignored"
-  const isReadable = await access(join(home.top, name), constants.R_OK).then(
-    () => true,
-    () => false,
-  )
+  const isReadable = await succeeds(access(join(home.top, name), constants.R_OK))
   return found?.isFile() && !isReadable ? "unreadable" : "written"
 }
 

@@ -3,6 +3,7 @@ import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { succeeds } from "../../lib/succeeds.ts"
 import { at, type Checkout, isAncestor, shared, treeOf } from "./checkout.ts"
 import { git, gitLine, gitList, patiently } from "./git.ts"
 
@@ -181,9 +182,7 @@ async function unreadable(checkout: Checkout, names: readonly string[]): Promise
   for (const name of new Set(names)) {
     const file = join(checkout.top, name)
     const stat = await lstat(file).catch(() => undefined)
-    if (stat?.isFile() && !(await access(file, constants.R_OK).then(...YES))) found.push(name)
+    if (stat?.isFile() && !(await succeeds(access(file, constants.R_OK)))) found.push(name)
   }
   return found
 }
-
-const YES = [() => true, () => false] as const
