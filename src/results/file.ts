@@ -1,12 +1,13 @@
-import { constants } from "node:fs"
-import { open, realpath } from "node:fs/promises"
+import { realpath } from "node:fs/promises"
 import { resolve, sep } from "node:path"
+import { CallError, messageOf } from "../core/errors.ts"
+import { NoFile, readPlain } from "../lib/plain-file.ts"
 import { grouped, oneLine } from "../lib/text.ts"
 
 /** More than all that an argument may hold. */
 const MOST_BYTES = 8_000_000
 
-type Refused = (why: string) => Error
+type Refused = (why: string) => CallError
 
 /** A file of a folder that an argument names: its own path, and that within the folder. `refused`: what is thrown else. */
 export async function fileIn(folder: string, name: string, refused: Refused) {
@@ -17,21 +18,16 @@ export async function fileIn(folder: string, name: string, refused: Refused) {
   return { file, within: file.slice(root.length + 1) }
 }
 
-/** Its text. Of a pipe nobody knows when it says something, if ever: what is no file is opened without waiting for it. */
+/** Its text. */
 export async function textIn(file: string, name: string, refused: Refused): Promise<string> {
   const shown = oneLine(name)
-  const cannot = (error: NodeJS.ErrnoException): never => {
-    throw refused(`${shown} cannot be read: ${oneLine(error.message)}.`)
-  }
-  const opened = await open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch(cannot)
+  const tooLong = (bytes: number) =>
+    refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(MOST_BYTES)} are read.`)
   try {
-    const found = await opened.stat()
-    if (!found.isFile()) throw refused(`${shown} is no file.`)
-    if (found.size > MOST_BYTES)
-      throw refused(`${shown} has ${grouped(found.size)} bytes; at most ${grouped(MOST_BYTES)} are read.`)
-    const text = await opened.readFile("utf8").catch(cannot)
-    return text.replace(/^\uFEFF/, "")
-  } finally {
-    await opened.close()
+    return (await readPlain(file, MOST_BYTES, tooLong)).replace(/^\uFEFF/, "")
+  } catch (error) {
+    if (error instanceof CallError) throw error
+    if (error instanceof NoFile) throw refused(`${shown} is no file.`)
+    throw refused(`${shown} cannot be read: ${oneLine(messageOf(error))}.`)
   }
 }

@@ -1,6 +1,7 @@
-import { mkdir, realpath, rename, writeFile } from "node:fs/promises"
+import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
+import { writePlain } from "../lib/plain-file.ts"
 
 /** Where results of tasks lie, in the project's main checkout. */
 export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
@@ -22,7 +23,6 @@ export async function makeResultsFolder(project: string): Promise<string> {
 /** Keeps a value in a file of its task's name; returns that file. */
 export async function keepValue(project: string, taskID: string, json: string): Promise<string> {
   const file = join(await makeResultsFolder(project), `${taskID}.json`)
-  await writeFile(`${file}.new`, json, { mode: 0o600 })
-  await rename(`${file}.new`, file)
+  await writePlain(file, json)
   return file
 }

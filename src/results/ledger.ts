@@ -1,6 +1,6 @@
-import { appendFile, readFile, rename, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { ItemRow } from "../core/items.ts"
+import { appendPlain, NoFile, readPlain, writePlain } from "../lib/plain-file.ts"
 import { makeResultsFolder, resultsFolder } from "./keep.ts"
 
 /** The ledgers of maps: a row an item, in the project's main checkout; git ignores them. */
@@ -18,19 +18,18 @@ export class Ledgers {
   /** Writes it whole, in order. */
   async write(file: string, rows: readonly ItemRow[]): Promise<void> {
     await makeResultsFolder(this.#project)
-    await writeFile(`${file}.new`, rows.map((row) => `${JSON.stringify(row)}\n`).join(""), { mode: 0o600 })
-    await rename(`${file}.new`, file)
+    await writePlain(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
   }
 
   /** Behind a line that a crash has torn, a row begins its own. */
   append(file: string, row: ItemRow): Promise<void> {
-    return appendFile(file, `\n${JSON.stringify(row)}\n`, { mode: 0o600 })
+    return appendPlain(file, `\n${JSON.stringify(row)}\n`)
   }
 
-  /** The last row of each item, in order; a torn line does not count. None where the file is gone. */
+  /** The last row of each item, in order; a torn line does not count. None where the file is gone, or is none. */
   async read(file: string): Promise<readonly ItemRow[]> {
     const rows = new Map<number, ItemRow>()
-    for (const line of (await readFile(file, "utf8").catch(orNothing)).split("\n")) {
+    for (const line of (await readPlain(file).catch(orNothing)).split("\n")) {
       const row = rowIn(line)
       if (row) rows.set(row.index, row)
     }
@@ -48,7 +47,8 @@ function rowIn(line: string): ItemRow | undefined {
   }
 }
 
+/** What is gone, and what somebody has put in its place, holds no rows. */
 function orNothing(error: NodeJS.ErrnoException): string {
-  if (error.code === "ENOENT") return ""
+  if (error instanceof NoFile || error.code === "ENOENT" || error.code === "ELOOP") return ""
   throw error
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process"
 import {
   appendFileSync,
   chmodSync,
@@ -434,6 +435,17 @@ describe("history", () => {
     writeFileSync(file("history.jsonl"), `${first}\n${huge}\n${first.replace('"1"', '"3"')}\n`)
     expect((await store.find("2"))?.description).toHaveLength(30_000_000)
     expect((await store.newest(2)).map(({ id }) => id)).toEqual(["3", "2"])
+  })
+
+  test("is not read where a pipe stands in its place: that may say nothing for ever", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    rmSync(file("history.jsonl"))
+    execFileSync("mkfifo", [file("history.jsonl")])
+    for (const work of [() => store.read(), () => store.newest(1), () => make(store)])
+      expect(await problemOf(work())).toMatch(/^unavailable: .*history\.jsonl is no file\.$/)
+    rmSync(file("history.jsonl"))
+    expect((await make(store)).id).toBe("2")
   })
 
   test("skips a bad line, leaves it as it is, and names it in the log once", async () => {

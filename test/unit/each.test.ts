@@ -372,6 +372,20 @@ describe("after a crash", () => {
     expect(sumsUp(again)).toMatchObject({ valid: 5, failed: 1 })
   })
 
+  test("a pipe that an agent puts in its ledger's place holds nothing up", async () => {
+    let file = ""
+    agents((item) => {
+      if (item === "1") execFileSync("sh", ["-c", 'rm "$0"; mkfifo "$0"', file])
+      return `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
+    const { team } = rig.task(id)
+    file = team?.kind === "each" ? team.file : ""
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 4 })
+    expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
+  })
+
   test.each<[string, (real: string) => object]>([
     ["under a name of their own", () => ({ task: "bg_forged01" })],
     ["in the name of the item's own task", (real) => ({ task: real })],

@@ -1,5 +1,7 @@
+import { execFileSync } from "node:child_process"
 import {
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -11,6 +13,7 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
+import type { ItemRow } from "../../src/core/items.ts"
 import { keepValue } from "../../src/results/keep.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
 import { Rig } from "../support/rig.ts"
@@ -55,6 +58,36 @@ test("a link in the place of what has git ignore it writes over nothing", async 
   await keepValue(project, "bg_a", "[1]")
   expect(readFileSync(join(base, "mine"), "utf8")).toBe("mine\n")
 })
+
+test.each(["link", "pipe"])(
+  "a %s in the place of a value or of rows is written to by nobody, and read by none",
+  async (what) => {
+    const outside = join(base, "mine")
+    writeFileSync(outside, "mine\n")
+    const put = (file: string) => {
+      rmSync(file, { force: true })
+      if (what === "link") symlinkSync(outside, file)
+      else execFileSync("mkfifo", [file])
+    }
+    const ledgers = new Ledgers(project)
+    const rows = ledgers.fileOf("bg_a")
+    const value = rows.replace(/l$/, "")
+    const row: ItemRow = { index: 0, item: "a", state: "valid" }
+    await ledgers.write(rows, [row])
+    put(rows)
+    await expect(ledgers.append(rows, row)).rejects.toThrow()
+    expect(await ledgers.read(rows)).toEqual([])
+    for (const each of [`${rows}.new`, `${value}.new`, value]) put(each)
+    await ledgers.write(rows, [row])
+    await keepValue(project, "bg_a", "[1]")
+    expect(await ledgers.read(rows)).toEqual([row])
+    expect([readFileSync(value, "utf8"), readFileSync(outside, "utf8")]).toEqual(["[1]", "mine\n"])
+    for (const each of [rows, value]) {
+      expect(lstatSync(each).isFile()).toBe(true)
+      expect(lstatSync(each).mode & 0o777).toBe(0o600)
+    }
+  },
+)
 
 test("a map whose rows cannot be kept fails by saying so, and asks no model", async () => {
   const rig = new Rig()

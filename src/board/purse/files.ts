@@ -1,5 +1,6 @@
-import { mkdir, readdir, readFile, rename } from "node:fs/promises"
+import { mkdir, readdir, rename } from "node:fs/promises"
 import { join } from "node:path"
+import { readPlain } from "../../lib/plain-file.ts"
 import { BoardError } from "../service.ts"
 import { writeAside } from "../store/disk.ts"
 import { parseJson } from "../store/format.ts"
@@ -9,6 +10,8 @@ import { type NamedReport, type Report, type ReportHead, reportSchema } from "./
 /** A report's name is the minute in which its purse ended. */
 const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\dZ(-\d{1,3})?$/
 const MOST_LISTED = 50
+/** Far more than a night comes to. */
+const MOST_BYTES = 1_000_000
 
 /** The reports of a board's purses: two files each, in the board's folder, where anybody may read and write them. */
 export class Reports {
@@ -47,12 +50,12 @@ export class Reports {
   async get(name: string): Promise<NamedReport> {
     const report = NAME.test(name) ? await this.#read(name) : undefined
     if (!report) throw new BoardError("not found", `There is no report "${name.slice(0, 40)}".`)
-    const text = await readFile(join(this.#folder, `${name}.md`), "utf8").catch(() => "")
+    const text = await readPlain(join(this.#folder, `${name}.md`), MOST_BYTES).catch(() => "")
     return { ...report, name, text }
   }
 
   async #read(name: string): Promise<Report | undefined> {
-    const text = await readFile(join(this.#folder, `${name}.json`), "utf8").catch(() => "")
+    const text = await readPlain(join(this.#folder, `${name}.json`), MOST_BYTES).catch(() => "")
     return reportSchema.safeParse(parseJson(text)).data
   }
 }

@@ -57,6 +57,8 @@ export class History {
       this.#scan = undefined
       return
     }
+    // Who opens a pipe may wait for ever.
+    if (!found.isFile()) throw new Error(`${this.#path} is no file`)
     const { ino, size, mtimeMs } = found
     if (this.#scan?.ino === ino && this.#scan.size === size && this.#scan.mtimeMs === mtimeMs) return
     await this.#open(async (file) => {

@@ -77,7 +77,10 @@ export class Teams {
       const ledgers = await this.#ports.ledgers()
       const row = await this.#rowOf(part, nth, entry.items?.[nth])
       entry.noted?.set(nth, hashOf(row))
-      await ledgers.append(team.file, row)
+      await ledgers.append(team.file, row).catch((error) => {
+        // At the end it is written whole.
+        this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
+      })
     })()
     entry.fielding = Promise.allSettled([entry.fielding, noting])
     background.run("write a row", () => noting)
