@@ -1,0 +1,37 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { expect, test } from "vitest"
+
+/** The files that the pages name, by their paths in `src`, in one of its rooms, or in `test`. */
+
+const PAGES = ["README.md", "CONTRIBUTING.md", ...readdirSync("docs").map((name) => `docs/${name}`)].filter((name) =>
+  name.endsWith(".md"),
+)
+const BASES = ["", "src/", "src/engine/", "src/place/", "src/web/", "test/"]
+const ENDINGS = ["", ".ts", ".tsx", ".test.ts"]
+/** Of a probe that was thrown away. */
+const GONE = ["engine/gate/pauses"]
+
+const folders = (base: string) =>
+  readdirSync(base || ".", { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
+const ROOMS = new Set(BASES.flatMap(folders))
+
+/** `conductor/{home,places}` names two. */
+const spread = (path: string): readonly string[] => {
+  const [, before = "", inner = "", after = ""] = /^([^{]*)\{([^}]*)\}(.*)$/.exec(path) ?? []
+  return inner === "" ? [path] : inner.split(",").map((each) => before + each.trim() + after)
+}
+
+const pathsIn = (page: string): readonly string[] =>
+  [...readFileSync(page, "utf8").matchAll(/`([a-z][\w-]*\/[\w/.{},-]*[\w}/])`/g)]
+    .flatMap(([, path = ""]) => spread(path.replace(/\/$/, "")))
+    .filter((path) => ROOMS.has(path.split("/")[0] ?? "") && !path.startsWith("dist/"))
+
+const isThere = (path: string) => BASES.some((base) => ENDINGS.some((ending) => existsSync(base + path + ending)))
+
+test.each(PAGES)("%s names files that there are", (page) => {
+  expect(pathsIn(page).filter((path) => !GONE.includes(path) && !isThere(path))).toEqual([])
+})
+
+test("paths are found in the pages", () => {
+  expect(pathsIn("docs/architecture.md")).toContain("engine/run/table")
+})
