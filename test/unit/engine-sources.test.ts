@@ -81,8 +81,8 @@ describe("the engine", () => {
       "src/engine/conductor/journal.ts",
       "src/engine/conductor/notices.ts",
       "src/engine/conductor/outbox.ts",
-      "src/engine/conductor/recovery.ts",
       "src/engine/conductor/reporting.ts",
+      "src/engine/conductor/settling.ts",
       "src/engine/conductor/stopping.ts",
     ])
   })
