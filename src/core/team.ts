@@ -41,7 +41,11 @@ export type ItemsPlan = {
 export const sizeOf = (team: Team): number =>
   team.kind === "each" ? team.total : team.again === undefined ? team.count : 1
 
-/** The part whose work and answer are the team's own. */
+/** The try that has passed in this run. */
+export const winnerIn = (team: Team | undefined): string | undefined =>
+  team?.kind === "tries" ? team.winner : undefined
+
+/** The part whose work and answer are the team's own: the one that has won, in this run or an earlier one. */
 export const chosenIn = (team: Team | undefined): string | undefined =>
   team?.kind === "tries" ? (team.winner ?? team.again) : undefined
 

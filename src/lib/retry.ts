@@ -1,4 +1,5 @@
 import { type Clock, HostError } from "../core/ports.ts"
+import { pause } from "./clock.ts"
 
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
@@ -20,7 +21,7 @@ export async function persistently<Result>(
       return await work()
     } catch (error) {
       if (stopped.aborted || (error instanceof HostError && (error.notFound || error.takenOver))) throw error
-      await new Promise<void>((resolve) => void clock.after(delay, resolve))
+      await pause(clock, delay)
     }
     stopped.throwIfAborted()
   }

@@ -74,7 +74,7 @@ describe("the engine", () => {
   })
 
   test("has no timer of its own but the one of the timekeeper, and those of single calls", () => {
-    const timed = sources.flatMap(({ file, text }) => (/clock\.after\(/.test(text) ? [file] : []))
+    const timed = sources.flatMap(({ file, text }) => (/clock\.after\(|\bpause\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([
       "src/engine/conductor/answers.ts",
       "src/engine/conductor/home.ts",

@@ -4,6 +4,7 @@ import { chosenIn, type Team } from "../../core/team.ts"
 import { valueIn } from "../../core/value.ts"
 import { answerText } from "../../core/verdict.ts"
 import type { Answer } from "../../delivery/compose.ts"
+import { pause } from "../../lib/clock.ts"
 import type { Ledgers } from "../../results/ledger.ts"
 import type { Parts } from "../parts.ts"
 
@@ -39,7 +40,7 @@ export class Answers {
     for (const ms of CLOSING_DELAYS_MS) {
       const { answer, closed } = await this.#read(task, next)
       if (closed || this.#parts.stopped.aborted) return answer
-      await new Promise<void>((resolve) => void this.#parts.clock.after(ms, resolve))
+      await pause(this.#parts.clock, ms)
     }
     return this.of(task, next)
   }

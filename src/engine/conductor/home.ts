@@ -1,6 +1,7 @@
 import { CallError } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, type Task } from "../../core/task.ts"
+import { pause } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 import { stopSession } from "./stopping.ts"
 
@@ -48,7 +49,7 @@ export async function goThere({ host, clock }: Parts, sessionID: string, folder:
     // Looked at once it is there: from then on it begins nothing where it was.
     if (!(await works())) return
     await host.move(sessionID, home)
-    while (!signal.aborted && (await works())) await new Promise<void>((resolve) => clock.after(USERS_LOOK_MS, resolve))
+    while (!signal.aborted && (await works())) await pause(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
 }
@@ -63,7 +64,7 @@ export async function goHome(parts: Parts, task: Task): Promise<void> {
   while ((await host.activity()).has(sessionID)) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
     await stopSession(parts, sessionID).soon
-    await new Promise<void>((resolve) => clock.after(QUIET_LOOK_MS, resolve))
+    await pause(clock, QUIET_LOOK_MS)
   }
   await host.move(sessionID, folder)
 }

@@ -3,6 +3,7 @@ import { type Ending, isActive, standsStill, type Task } from "../../core/task.t
 import { invalidReason } from "../../core/value.ts"
 import { answerText, keptTodos } from "../../core/verdict.ts"
 import type { Outbox } from "../../delivery/outbox.ts"
+import { pause } from "../../lib/clock.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Parts } from "../parts.ts"
 import {
@@ -87,7 +88,7 @@ export class Settling {
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
     await host.saveRecord(task.sessionID, task)
-    await new Promise<void>((resolve) => void clock.after(CLAIM_MS, resolve))
+    await pause(clock, CLAIM_MS)
     const record = (await host.session(task.sessionID))?.record
     return record !== undefined && host.ownership(record.owner) === "ours"
   }

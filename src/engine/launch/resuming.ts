@@ -1,6 +1,7 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
+import { winnerIn } from "../../core/team.ts"
 import { withSchema } from "../../core/value.ts"
 import { HERE } from "../../place/here.ts"
 import { kindOf } from "../../place/kinds.ts"
@@ -125,8 +126,7 @@ export class Resuming {
 }
 
 /** What a team was launched for is not there yet: it goes on, whatever the user has set for what has ended. */
-const mayGoOn = (task: Task): boolean =>
-  !isActive(task) && task.team !== undefined && !(task.team.kind === "tries" && task.team.winner)
+const mayGoOn = (task: Task): boolean => !isActive(task) && task.team !== undefined && winnerIn(task.team) === undefined
 
 /** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
 const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)

@@ -1,7 +1,7 @@
 import { endAfterCrash } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
-import { sizeOf } from "../../core/team.ts"
+import { sizeOf, winnerIn } from "../../core/team.ts"
 import { termsOf } from "../../core/terms.ts"
 import type { Member } from "../../core/tries.ts"
 import { judge, lastSignIn } from "../../core/verdict.ts"
@@ -24,10 +24,8 @@ export const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
   Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
 
 /** Its check had passed: that stands in its team's record. */
-export const hasWon = ({ id, part }: Task, store: TaskStore): boolean => {
-  const { team } = (part && store.get(part.of)) ?? {}
-  return team?.kind === "tries" && team.winner === id
-}
+export const hasWon = ({ id, part }: Task, store: TaskStore): boolean =>
+  part !== undefined && winnerIn(store.get(part.of)?.team) === id
 
 /**
  * How a run ended whose process died, by its messages; undefined where they do not tell. `seenAt`: when that is last
@@ -61,9 +59,7 @@ export function triesGoOn({ team, run }: Task, members: readonly Member[]): stri
 
 /** How tries or a map ended whose process died: with a winner on record the rest is finished, without it can be resumed. */
 export const teamEndOf = ({ team }: Task): Ending =>
-  team?.kind === "tries" && team.winner !== undefined
-    ? { type: "completed" }
-    : { type: "failed", reason: TEAM_INTERRUPTED }
+  winnerIn(team) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
 
 const TEAM_INTERRUPTED: Reason = {
   code: "interrupted",

@@ -1,5 +1,6 @@
 import { NO_RECEIPT } from "../../core/receipt.ts"
 import type { Ending, Outcome, Reason, Task } from "../../core/task.ts"
+import { winnerIn } from "../../core/team.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
 import { factsOf } from "../../core/verdict.ts"
 import { tail } from "../../lib/text.ts"
@@ -130,9 +131,7 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
 
 /** One of its parts has passed, and that is being written down. */
 export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
-  stage === "leading" && winnerOf(task) !== undefined
-
-const winnerOf = ({ team }: Task): string | undefined => (team?.kind === "tries" ? team.winner : undefined)
+  stage === "leading" && winnerIn(task.team) !== undefined
 
 /** Has its parent told, once all that comes before is done. */
 function post(run: ActiveRun): Step {
@@ -150,7 +149,7 @@ function post(run: ActiveRun): Step {
 export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
   // Who has won stands in the record: now the rest may follow.
-  if (run.stage === "leading") return winnerOf(world.task) ? end(run, { type: "completed" }, {}, world) : stay(run)
+  if (run.stage === "leading") return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
 
