@@ -658,6 +658,120 @@ describe("a restart", () => {
   })
 })
 
+describe("what is launched for a model at its limit", () => {
+  const scene = async (options: RigOptions["options"] = settings, shutMs = 30 * MINUTE_MS) => {
+    const provider = new Provider({ bucket: 0, shutMs }, options)
+    const [first] = await provider.launchAll(1)
+    await provider.rig.clock.until(() => isParkedNow(provider.rig, first?.id ?? ""))
+    return { provider, rig: provider.rig, first: first?.id ?? "" }
+  }
+
+  test("is parked, without a request, a slot or a second of its time, and done when that opens", async () => {
+    const { provider, rig } = await scene({ ...settings, maxConcurrentTasks: 1, taskTimeout: MINUTE_MS })
+    const before = provider.requests
+    const { id } = await rig.launch({ prompt: "FIND LATER" })
+    await rig.clock.advance(20 * MINUTE_MS)
+    expect(rig.view(id)).toMatchObject({ phase: expect.stringMatching(/^parked until \d\d:\d\d$/), elapsed: 0 })
+    expect(provider.requests).toBe(before)
+    provider.left = 100
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { parkedTimes: 1 } })
+    const asked = rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
+    expect(asked.map(({ parts }) => parts.map((part) => part.type === "text" && part.text))).toEqual([["FIND LATER"]])
+    expect(rig.view(id).elapsed).toBeLessThan(MINUTE_MS)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("outlives a restart, as what waited for a slot does", async () => {
+    const { provider, rig, first } = await scene({ ...settings, maxConcurrentTasks: 1 })
+    const tasks = [first, (await rig.launch({ prompt: "FIND A" })).id, (await rig.launch({ prompt: "FIND B" })).id]
+    await rig.clock.advance(1000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(MINUTE_MS)
+    for (const id of tasks) expect(rig.view(id).phase).toMatch(/^parked until/)
+    provider.left = 100
+    for (const id of tasks) expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.notices().filter(({ visible }) => visible.includes("finished"))).toHaveLength(3)
+  })
+
+  test("is parked by the closing where it waited for a slot", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, maxConcurrentTasks: 1 })
+    const { rig } = provider
+    const tasks = await provider.launchAll(3)
+    await rig.clock.advance(2000)
+    for (const { id } of tasks) expect(rig.view(id).phase).toMatch(/^parked until/)
+    expect(provider.requests).toBe(1)
+    expect(rig.notices().find(({ visible }) => visible.startsWith("⏸"))?.visible).toContain("3 tasks are parked.")
+  })
+
+  test("is tried, told and cancelled as any that is parked", async () => {
+    const { provider, rig } = await scene()
+    const { id } = await rig.launch({ prompt: "FIND LATER" })
+    const other = await rig.launch({ prompt: "FIND NEVER" })
+    await rig.manager.tell(id, "Look at the tests, too.", rig.caller)
+    await rig.manager.cancel({ type: "task", reference: other.id }, rig.caller)
+    const before = provider.requests
+    provider.left = 100
+    const seen: string[] = []
+    rig.script(({ sessionID, lastUser }) => {
+      if (sessionID === rig.task(id).sessionID) seen.push(lastUser)
+      return undefined
+    })
+    // The provider has opened, whatever it said.
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done" }))
+    await rig.manager.unpark(id, rig.parent)
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(2)
+    expect(provider.requests).toBe(before)
+    expect(rig.task(other.id).status).toBe("cancelled")
+  })
+
+  test("ends at once where the reset is later than a task is parked, and names it", async () => {
+    const { rig } = await scene({ ...settings, maxParked: 60 * MINUTE_MS })
+    const hours = new Provider(
+      { bucket: 0, shutMs: 2 * 60 * MINUTE_MS },
+      { ...settings, maxConcurrentTasks: 1, maxParked: 60 * MINUTE_MS },
+    )
+    const tasks = await hours.launchAll(2)
+    for (const { id } of tasks)
+      expect(await hours.rig.ended(id)).toMatchObject({
+        outcome: { reason: { code: "limit", text: expect.stringContaining("longer than a task is parked") } },
+      })
+    expect(hours.requests).toBe(1)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("ends without a request where money is missing by then", async () => {
+    const { provider, rig } = await scene()
+    const tasks = [await rig.launch({ prompt: "FIND A" }), await rig.launch({ prompt: "FIND B" })]
+    const asked: string[] = []
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      asked.push(sessionID)
+      return { status: 402, body: { error: { message: "Payment required" } } }
+    })
+    await rig.clock.advance(31 * MINUTE_MS)
+    for (const { id } of tasks)
+      expect(await rig.ended(id)).toMatchObject({
+        outcome: {
+          reason: { code: "provider", text: expect.stringMatching(/^Not begun: scripted\/alpha refused another task/) },
+        },
+      })
+    expect(asked).toHaveLength(1)
+    expect(provider.requests).toBe(1)
+  })
+
+  test("stays queued where the limit is of a moment", async () => {
+    const { provider, rig } = await scene(settings, 3000)
+    provider.left = 100
+    const { id } = await rig.launch({ prompt: "FIND LATER" })
+    await flush()
+    expect(rig.view(id).phase).toBe("queued")
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
+  })
+})
+
 describe("a restart of a task in a worktree", () => {
   test("keeps it parked; its work is put away and its place made again before it goes on with the same prompt", async () => {
     const calls: string[] = []
@@ -908,7 +1022,7 @@ describe("what is said of a parked task", () => {
     )
     expect(launched.output).not.toContain("free slot")
     const { output } = await tool("superagents_list").execute({}, rig.caller)
-    expect(output.split("\n").at(-1)).toMatch(/ \| 2 parked until \d\d:\d\d \(scripted\/alpha\)$/)
+    expect(output.split("\n").at(-1)).toMatch(/ \| 3 parked until \d\d:\d\d \(scripted\/alpha\)$/)
   })
 
   test("where no time is told, all says when it is tried next, by the newest that is known", async () => {

@@ -1,4 +1,5 @@
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { Prompt } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { Ask, Outcome, Task } from "../../core/task.ts"
 import { judge, keptTodos } from "../../core/verdict.ts"
@@ -77,6 +78,10 @@ export class Deeds {
         return back({ type: "fielded", nth: command.nth })
       case "prompt":
         return back(await this.#prompt(task, command))
+      case "lay down":
+        await this.#parts.host.prompt({ ...(await this.#asked(task, command.text, "", true)), noReply: true })
+        await this.#parts.journal.save(task)
+        return back({ type: "stopped" })
       case "say":
         return back(await this.#say(task, command))
       case "store":
@@ -140,11 +145,17 @@ export class Deeds {
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const { host } = this.#parts
-    const files = task.run.files ? await attachedIn(task.run.files, host.folderOf(task.sessionID)) : []
-    const prompt = { ...promptOf(task, text, preface), ...(files.length > 0 && { files }) }
-    await sayTo(this.#parts, task, () => host.prompt(prompt))
+    const prompt = await this.#asked(task, text, preface)
+    await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
     return { type: "prompted" }
+  }
+
+  async #asked(task: Task, text: string, preface: string, isFirst = false): Promise<Prompt> {
+    const prompt = promptOf(task, text, preface)
+    // What is stored by now has them: attached once more they would be read twice.
+    const named = isFirst || !prompt.again ? (task.run.files ?? []) : []
+    const files = named.length > 0 ? await attachedIn(named, this.#parts.host.folderOf(task.sessionID)) : []
+    return { ...prompt, ...(files.length > 0 && { files }) }
   }
 
   async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {
@@ -259,6 +270,7 @@ function failureOf(command: Command, error: unknown): Input | undefined {
     case "verify":
       return { type: "verified", reason: command.reason }
     case "park":
+    case "lay down":
       return { type: "stopped" }
     case "validate":
       return { type: "validated", found: { valid: false, problems: [`it could not be checked: ${messageOf(error)}`] } }

@@ -39,6 +39,9 @@ export type GatePorts = {
   readonly rouse: (task: Task) => void
 }
 
+/** What has not begun is not written down for a gate that is closed for less. */
+const WORTH_KEEPING_MS = 5000
+
 /**
  * The gates of the models that refused, one for each `provider/model`: who meets a closed one is parked, and goes on
  * when it opens. Nothing is kept of a model that was never refused.
@@ -117,6 +120,7 @@ export class Gates implements Keeper<"parked"> {
     this.#gates.set(key, gate)
     this.#ports.at(gate.opensAt)
     this.#park(task, key, gate)
+    this.#parkUnbegun(key, gate, now)
     if (gate !== before) this.#notices.closed(key, before)
   }
 
@@ -223,6 +227,12 @@ export class Gates implements Keeper<"parked"> {
     this.#ports.at(nextProbe(next))
   }
 
+  /** What waits for a slot would be lost with this process; it is kept where it is worth that. */
+  #parkUnbegun(key: string, gate: Gate, now: number): void {
+    if (gate.opening || gate.probe || gate.opensAt - now < WORTH_KEEPING_MS) return
+    for (const task of this.#line.unbegun(key, gate)) this.#park(task, key, gate)
+  }
+
   #letGo(key: string, now: number): void {
     let gate = this.#gates.get(key)
     if (!gate) return
@@ -240,7 +250,10 @@ export class Gates implements Keeper<"parked"> {
       return this.#ports.pump()
     }
     const many = mayGo(gate, now)
-    if (many === 0) return this.#ports.at(nextProbe(gate))
+    if (many === 0) {
+      this.#parkUnbegun(key, gate, now)
+      return this.#ports.at(nextProbe(gate))
+    }
     // Where none that may go to see has a slot, they are looked at when one is free.
     const going = gate.opening
       ? waiting.slice(0, many)

@@ -1,6 +1,6 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKeyOf } from "../../core/limits.ts"
-import { isActive, isParked, isQueued, type Task } from "../../core/task.ts"
+import { isActive, isParked, isQueued, isUnattended, type Task } from "../../core/task.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Who waits for a model that refused. Derived from the tasks at each look. */
@@ -25,6 +25,13 @@ export class Line {
     const queued = own.filter((task) => isQueued(task) && !gone.includes(task.id) && !this.#waitsForOthers(task))
     queued.sort((a, b) => a.run.createdAt - b.run.createdAt)
     return [...parked, ...queued]
+  }
+
+  /** Those that have not begun, and whose prompt is all that has to be kept of them. */
+  unbegun(key: string, gate: Gate): readonly Task[] {
+    return this.at(key, gate).filter(
+      (task) => isQueued(task) && !task.team && !task.part && !task.run.after && !isUnattended(task),
+    )
   }
 
   /** Whether a run that went is still one that asks this model. */

@@ -160,13 +160,14 @@ export class Queue {
   #endBeyondLimits(task: Task): boolean {
     const { id, parentID, run } = task
     const { allowance, conductor, gates } = this.#ports
-    const unasked = run.startedAt === undefined ? gates.unpaid(modelOf(task)) : undefined
+    const isUnbegun = run.startedAt === undefined || this.#parts.store.run(id)?.unbegun === true
+    const unasked = isUnbegun ? gates.unpaid(modelOf(task)) : undefined
     if (unasked !== undefined) {
       const reason = { code: "provider", text: `Not begun: ${unasked}` } as const
       return conductor.end(id, run.generation, { type: "failed", reason })
     }
     const why = allowance.refusal(parentID, id)
-    const text = run.startedAt === undefined ? `It never began: ${why}.` : `It did not go on: ${why}.`
+    const text = isUnbegun ? `It never began: ${why}.` : `It did not go on: ${why}.`
     return why !== undefined && conductor.end(id, run.generation, { type: "failed", reason: { code: "budget", text } })
   }
 

@@ -163,6 +163,8 @@ export type ActiveRun = {
   readonly away?: Away
   /** What is done to make its place ready, where that takes its time. */
   readonly preparing?: Preparing
+  /** It stood still before it had begun: when it goes on it begins. */
+  readonly unbegun?: true
   /** Its place went with an earlier process: it is made again before it goes on. */
   readonly reenters?: true
   readonly closing?: Closing

@@ -116,6 +116,8 @@ export type Command =
   /** Makes a part, and has it begin. `text`: what it is asked, where something went before the team's prompt. */
   | { readonly do: "field"; readonly nth: number; readonly text: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }
+  /** Only stores its prompt, and writes its record then: from there on it outlives this process. */
+  | { readonly do: "lay down"; readonly text: string }
   /** Where `interrupts` is there, its session is stopped before, and these questions refused. */
   | { readonly do: "say"; readonly word: Word; readonly interrupts?: readonly Ask[] }
   /** Only stored, to be read when the session goes on. */

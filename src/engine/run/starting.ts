@@ -1,5 +1,5 @@
 import { withAnswers } from "../../core/after.ts"
-import { standOf } from "../../core/standstill.ts"
+import { type Stands, standOf } from "../../core/standstill.ts"
 import { isQueued } from "../../core/task.ts"
 import { stilled } from "../../core/transition.ts"
 import type { ActiveRun } from "./active-run.ts"
@@ -76,7 +76,8 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
  * It stands still, say since its model's provider refused it: it holds nothing, and no time of it counts, until it may
  * go on. What its user has asked is not taken back, and not said again by us. What is asked of it meanwhile is stopped, too.
  */
-export const refused: Handler<"refused"> = (run, { type: _type, ...stands }) => {
+export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { now }) => {
+  if (run.stage === "queued") return laidDown(run, stands, now)
   if (run.stage === "parked")
     return {
       run: { ...run, asks: [], goesOn: false, calls: run.calls + 1 },
@@ -90,17 +91,31 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }) => 
   return { run: { ...next, goesOn: false }, commands }
 }
 
+/** Its model's provider is at its limit before it has begun: it waits as one that was refused, not for a slot. */
+function laidDown(run: ActiveRun, stands: Stands, now: number): Step {
+  const { generation, prompt: text = "" } = run
+  const next = { ...sign(moved(run, "parked"), now), unbegun: true, calls: run.calls + 1 } as const
+  const commands: readonly Command[] = [
+    { do: "record", event: { type: "admitted", generation, at: now }, write: false },
+    { do: "record", event: stilled(stands, generation), write: false },
+    { do: "lay down", text },
+  ]
+  return { run: next, commands }
+}
+
 /** What it waited for is over (its provider takes requests again), or somebody wants it tried: it goes on when there is a slot. */
 export const opened: Handler<"opened"> = (run) => ({ run: { ...run, goesOn: true }, commands: [{ do: "freed" }] })
 
 /** It goes on where it was: the same prompt under the same ids. */
-const goOn: Handler<"admitted"> = (run, _input, { now, task }) => {
+const goOn: Handler<"admitted"> = (run, _input, world) => {
+  const { now, task } = world
   const { at = now } = standOf(task.run) ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const on = { ...sign(run, now), goesOn: false, lastWord: wordLater(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.reenters) return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
-  const { run: next, commands } = prompt(moved(on, "prompting"))
+  const { unbegun, ...begun } = on
+  const { run: next, commands } = unbegun ? start(begun, world, true) : prompt(moved(on, "prompting"))
   return { run: next, commands: [record, ...commands] }
 }
 

@@ -39,6 +39,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     begin: ["queued"],
     sorted: ["queued", "waiting"],
     admitted: ["entering"],
+    refused: ["parked"],
     tell: ["queued"],
     end: ["leaving"],
   },
