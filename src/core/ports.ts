@@ -157,6 +157,8 @@ export type Prompt = {
   readonly files?: readonly string[]
   /** Only store the message; do not start the model. */
   readonly noReply?: boolean
+  /** Who has it stored looks for it afterwards: the host need not say what it has stored, nor why it has not. */
+  readonly lookedFor?: boolean
   /** It was sent before, and its turn goes on where it was stopped. */
   readonly again?: boolean
 }

@@ -84,7 +84,7 @@ export class Sender {
     const { prompt } = waking
     lane.isTelling = true
     try {
-      if (prompt.noReply) await this.#ports.host.prompt(prompt)
+      if (prompt.noReply) await this.#ports.host.prompt({ ...prompt, lookedFor: true })
       else await this.start(waking, lane)
       await this.#confirm(prompt)
     } finally {

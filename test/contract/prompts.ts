@@ -90,24 +90,27 @@ export function promptContract(driver: Driver): void {
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
 
-    test("with noReply is only stored", async () => {
-      const sessionID = await driver.child()
-      const parts = [
-        { id: driver.newID("prt"), text: "seen" },
-        { id: driver.newID("prt"), text: "hidden", synthetic: true },
-      ]
-      const sent = await driver.send(sessionID, "", { parts, noReply: true })
-      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
-      await driver.world.pause()
-      expect(await driver.isIdle(sessionID)).toBe(true)
-      const since = await driver.host.messagesSince(sessionID, sent.messageID)
-      expect(since).toHaveLength(1)
-      expect(since[0]?.parts).toEqual([
-        { type: "text", text: "seen", synthetic: false },
-        { type: "text", text: "hidden", synthetic: true },
-      ])
-      expect(await driver.host.lastMessage(sessionID)).toEqual(since[0])
-    })
+    test.each([false, true])(
+      "with noReply is only stored, whether it is looked for afterwards or not: %s",
+      async (lookedFor) => {
+        const sessionID = await driver.child()
+        const parts = [
+          { id: driver.newID("prt"), text: "seen" },
+          { id: driver.newID("prt"), text: "hidden", synthetic: true },
+        ]
+        const sent = await driver.send(sessionID, "", { parts, noReply: true, lookedFor })
+        await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
+        await driver.world.pause()
+        expect(await driver.isIdle(sessionID)).toBe(true)
+        const since = await driver.host.messagesSince(sessionID, sent.messageID)
+        expect(since).toHaveLength(1)
+        expect(since[0]?.parts).toEqual([
+          { type: "text", text: "seen", synthetic: false },
+          { type: "text", text: "hidden", synthetic: true },
+        ])
+        expect(await driver.host.lastMessage(sessionID)).toEqual(since[0])
+      },
+    )
 
     test("that was only stored is answered when it is sent again", async () => {
       const sessionID = await driver.child()

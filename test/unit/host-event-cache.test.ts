@@ -57,6 +57,23 @@ describe("what the host has told by itself", () => {
     expect(known.partsOf("msg_1")).toBe(-1)
   })
 
+  test("is waited for: the last part of a message that is about to be stored", () => {
+    const known = new EventCache()
+    let calls = 0
+    const end = known.awaits("msg_1", 2, () => calls++)
+    const part = (id: string, messageID = "msg_1") =>
+      known.hear({ type: "message.part.updated", properties: { part: { id, messageID } } })
+    known.hear({ type: "message.updated", properties: spoken("msg_1", 10, "build") })
+    part("prt_0")
+    part("prt_1", "msg_2")
+    expect(calls).toBe(0)
+    part("prt_1")
+    expect(calls).toBe(1)
+    end()
+    part("prt_2")
+    expect(calls).toBe(1)
+  })
+
   test("is forgotten, the oldest first, before it fills the memory", () => {
     const known = new EventCache()
     for (let index = 0; index < 1000; index++)

@@ -17,6 +17,9 @@ export class EventCache {
   /** The parts of users' messages that are stored; the host tells of one part several times. */
   readonly #messages = new Map<string, Set<string>>()
 
+  /** What is to be done once so many parts of a message are known to be stored. */
+  readonly #awaited = new Map<string, { readonly parts: number; readonly then: () => void }>()
+
   /** Takes in an event of the host; most tell nothing that is kept. */
   hear({ type, properties }: RawEvent): void {
     const { info, part, messageID } = (properties ?? {}) as {
@@ -34,6 +37,8 @@ export class EventCache {
       if (message?.role === "user") this.#spoke(message)
     } else if (type === "message.part.updated" && part) {
       this.#messages.get(part.messageID)?.add(part.id)
+      const awaited = this.#awaited.get(part.messageID)
+      if (awaited && this.partsOf(part.messageID) >= awaited.parts) awaited.then()
     } else if (type === "message.removed" && messageID) {
       this.#messages.delete(messageID)
     }
@@ -42,6 +47,12 @@ export class EventCache {
   /** Takes in a message that the host has just stored for us. */
   stored({ info, parts }: { info: Message; parts: readonly Part[] }): void {
     remember(this.#messages, info.id, new Set(parts.map(({ id }) => id)), MOST_MESSAGES)
+  }
+
+  /** Calls `then` when so many parts of this message are heard of, until the function that is returned is called. */
+  awaits(messageID: string, parts: number, then: () => void): () => void {
+    this.#awaited.set(messageID, { parts, then })
+    return () => void this.#awaited.delete(messageID)
   }
 
   /** The session as last told of: what changes seldom (its parent, rules, metadata) may be relied on, its usage not. */
