@@ -147,7 +147,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, waiting })
   const forget = (task: Task) => forgetting.forget(task)
-  const retention = new Retention(parts, waiting, forget)
+  const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
+  const retention = new Retention(parts, { waiting, forget, isAway })
   const overview = new Overview(parts, { conductor, answers, recovery, kept })
   const cancelling = new Cancelling(parts, { conductor, kept, retention, forget })
   const requests = new Requests(parts, {
@@ -160,7 +161,12 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
     answer,
   })
   const reporting = new Reporting(parts, { conductor, answers, kept })
-  const hearing = new Hearing(parts, { conductor, outbox, holding, requests, timekeeper, gates, places, forget })
+  const forgetAll = async (task: Task) => {
+    await kept.clear([task, ...store.below(task)].filter(isAway))
+    await forget(task)
+  }
+  const heard = { conductor, outbox, holding, requests, timekeeper, gates, places }
+  const hearing = new Hearing(parts, { ...heard, forget: forgetAll })
   const standing = new Standing(parts, { unattended, ledger, timekeeper, recovery })
   return { cancelling, reporting, hearing, standing, tell, retention, overview, requests, forget }
 }

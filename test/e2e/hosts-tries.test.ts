@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { beforeEach, expect, test } from "vitest"
+import { beforeEach, describe, expect, test } from "vitest"
 import { eventually } from "../support/drive.ts"
 import {
   far,
@@ -15,6 +15,7 @@ import {
   output,
   session,
   told,
+  tool,
   user,
 } from "../support/hosts-scene.ts"
 import { startPlugged } from "../support/plugin.ts"
@@ -114,5 +115,65 @@ test("a winner whose line is cut before its work came home stays it, and its wor
   expect(asked).toHaveLength(2)
   expect(await told()).toHaveLength(1)
 }, 180_000)
+
+test("a try there that changes what is guarded does not pass, though its check does", async () => {
+  const failed = going("GUARD-FAILED")
+  agents("GUARD", "echo right > sum.txt; echo true > test.sh", `${failed.wait}; echo right > sum.txt`)
+  const { id } = await launch("GUARD", { tries: 2, check: "sh test.sh", guard: ["test.*"] })
+  await eventually(async () => (await list()).includes("1 failed"), LONG)
+  failed.go()
+  const [{ hidden } = { hidden: "" }, ...more] = await told()
+  expect(hidden).toContain("done: try 2")
+  expect(more).toEqual([])
+  await nothingLeft(id)
+  expect(await output(id)).toContain("it changed what it may not: test.sh")
+  expect(await merge(id)).toContain("Merged into your files, uncommitted.")
+  expect([user.read("test.sh"), user.read("sum.txt")]).toEqual(["grep -q right sum.txt\n", "right\n"])
+}, 180_000)
+
+describe("tries that stop without contact", () => {
+  /** Two that work there, cut off: `works` tells whether any does. */
+  const cutOff = async (prompt: string) => {
+    const pid = (nth: number) => join(far.root, `${prompt}-${nth}.pid`)
+    const command = (nth: number) => `echo ${nth} > made-${nth}.txt; echo $$ > '${pid(nth)}'; sleep 600`
+    agents(prompt, command(1), command(2))
+    const { id } = await launch(prompt, { tries: 2, check: "sh test.sh" })
+    await eventually(() => existsSync(pid(1)) && existsSync(pid(2)), LONG)
+    const pids = [1, 2].map((nth) => readFileSync(pid(nth), "utf8").trim())
+    const works = () => pids.some((each) => existsSync(`/proc/${each}`))
+    far.cut()
+    await eventually(async () => (await list()).includes("no contact with big"), LONG)
+    expect([works(), far.folders().length]).toEqual([true, 2])
+    return { id, works }
+  }
+
+  test("by a cancel: each is stopped when the host answers, and what it changed is put aside here", async () => {
+    const { id, works } = await cutOff("CANCELLED")
+    expect((await tool("superagents_cancel", { task_id: id })).output).toContain(id)
+    expect(await output(id)).toContain("cancelled")
+    far.set("open")
+    await eventually(() => far.folders().length === 0 && !works(), LONG)
+    await eventually(() => aside(id).length === 2, LONG)
+    const files = aside(id).flatMap((ref) => user.git("ls-tree", "--name-only", ref).trim().split("\n"))
+    expect(files.filter((file) => file.startsWith("made-")).toSorted()).toEqual(["made-1.txt", "made-2.txt"])
+    expect(user.worktrees()).toBe(1)
+    expect(await told()).toHaveLength(1)
+  }, 180_000)
+
+  test("by a clear: each is stopped and removed when the host answers, be it by the next OpenCode", async () => {
+    const { works } = await cutOff("CLEARED")
+    expect((await tool("superagents_clear", {})).error).toBeUndefined()
+    await host.kill("SIGKILL")
+    await host.restart()
+    await eventually(async () => !(await list()).includes("CLEARED"), LONG)
+    far.set("open")
+    await eventually(() => far.folders().length === 0 && !works(), LONG)
+    expect(user.worktrees()).toBe(1)
+    expect(await list()).not.toContain("CLEARED")
+  }, 240_000)
+})
+
+const aside = (id: string): readonly string[] =>
+  user.git("for-each-ref", "--format=%(refname)", `refs/superagents-cleared/${id}`).trim().split("\n").filter(Boolean)
 
 const names = (folder: string): readonly string[] => (existsSync(folder) ? readdirSync(folder) : [])

@@ -236,7 +236,8 @@ class FarPlaces extends SimulatedPlaces {
     over.abort()
     if (request.signal?.aborted) throw new CallError("It was stopped.")
     if (!this.#far.isReached) throw new PlaceError(`${FAR} could not be reached`, "host")
-    return super.enter(request)
+    // Its session here stays where its parent works.
+    return { ...(await super.enter(request)), directory: request.folder }
   }
 
   override async putAway(taskID: string) {

@@ -2,66 +2,13 @@ import { beforeEach, describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { triesGoOn } from "../../src/engine/recover/orphan.ts"
-import { type Aside, type EnterRequest, type Place, PlaceError, type PutAway } from "../../src/place/place.ts"
-import type { CommandResult } from "../../src/place/run-command.ts"
+import { type Place, PlaceError } from "../../src/place/place.ts"
 import { renderOutput } from "../../src/tools/render.ts"
+import { FakeMachine } from "../support/fake-machine.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
 /** Several tries of one task on another machine: what becomes of them when that cannot be reached. The place is played. */
-
-const WORK: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
-
-/** A machine of which nobody hears anything while it is cut off from these tasks. */
-class FakeMachine {
-  readonly entered: string[] = []
-  readonly settled: (string | undefined)[] = []
-  /** Of these, with what is told of them. */
-  cut: (taskID: string) => boolean = () => false
-  /** What a try's check comes to; its number is from 1. */
-  passes: (nth: number) => boolean = () => true
-
-  readonly shared = {
-    beginAs: async () => {},
-    goOnAs: async () => {},
-    changedIn: async () => ({ files: [], named: [] }),
-    isCurrent: async () => true,
-    settle: async (_folder: string, teamID: string, winner: string | undefined, others: readonly Aside[]) => {
-      this.settled.push(winner)
-      return new Map(others.map(({ taskID, name }) => [taskID, `refs/superagents-cleared/${teamID}/${name}`]))
-    },
-  }
-  async capture() {}
-  async enter({ taskID, folder }: EnterRequest) {
-    this.entered.push(taskID)
-    return { directory: folder, told: "You work on big." }
-  }
-  async run(taskID: string): Promise<CommandResult> {
-    return { exitCode: this.passes(this.entered.indexOf(taskID) + 1) ? 0 : 1, output: "" }
-  }
-  async putAway(taskID: string): Promise<PutAway> {
-    if (this.cut(taskID)) throw new PlaceError("big cannot be reached now.", "host")
-    return WORK
-  }
-  async isUntouched() {
-    return false
-  }
-  async show() {
-    return { ...WORK, diff: "+a", cut: false, command: "git diff" }
-  }
-  async merge() {
-    return { kind: "merged", files: ["a"], submodules: [] } as const
-  }
-  async clear() {
-    return []
-  }
-  async sweep() {
-    return []
-  }
-  async expire() {
-    return []
-  }
-}
 
 let big: FakeMachine
 let rig: Rig
@@ -83,6 +30,8 @@ const parts = (): readonly Task[] => {
 }
 const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output
 
+const STOPPED =
+  "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."
 const OWED = "What it changed is still on big, and is fetched when big answers."
 
 describe("its line is cut before the winner's work came home", () => {
@@ -189,6 +138,71 @@ describe("contact is lost while tries run", () => {
     expect(outcome?.reason?.code).toBe("check")
     expect(outcome?.reason?.text.match(/no contact with big for 1m/g)).toHaveLength(2)
     expect(outcome?.reason?.text).toContain("None of 2 tries passed")
+  })
+})
+
+test("a try that changed what is guarded does not pass, and none passes of which that cannot be told", async () => {
+  big.touches = (nth) => (nth === 1 ? ["test/a"] : [])
+  const { id } = await launch({ guard: ["test/**"] })
+  const task = await rig.ended(id)
+  expect(task).toMatchObject({ status: "completed", team: { winner: parts()[1]?.id } })
+  expect(task.outcome?.team).toMatchObject({
+    rows: [{ how: expect.stringContaining("it changed what it may not: test/a") }, { how: "won" }],
+  })
+})
+
+test("a try whose host cannot be asked for what it changed of what is guarded has neither passed nor failed yet", async () => {
+  let isCut = true
+  big.touches = () => {
+    if (isCut) throw new PlaceError("big cannot be reached now.", "host")
+    return []
+  }
+  const { id } = await launch({ guard: ["test/**"] })
+  await rig.clock.advance(10_000)
+  expect([rig.task(id).status, parts().map(({ status }) => status)]).toEqual(["running", ["running"]])
+  isCut = false
+  expect(await rig.ended(id)).toMatchObject({ status: "completed", team: { winner: parts()[0]?.id } })
+  expect(parts()).toHaveLength(1)
+})
+
+describe("tries are stopped without contact", () => {
+  const cutOff = async () => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+    const { id } = await launch({ tries: 2 })
+    await rig.clock.advance(1000)
+    big.cut = () => true
+    const doing = new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" } as const]))
+    rig.host.activity = async () => doing
+    for (const part of parts()) rig.manager.placeTold(part.id, { type: "contact", lost: rig.clock.now() })
+    return id
+  }
+
+  test("by a cancel: at once, and each comes home when the host answers", async () => {
+    const id = await cutOff()
+    const before = rig.clock.now()
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect(rig.clock.now() - before).toBeLessThan(1000)
+    expect([rig.task(id), ...parts()].map(({ status }) => status)).toEqual(["cancelled", "cancelled", "cancelled"])
+    expect(rig.task(id).outcome?.note).toBe(STOPPED)
+    big.cut = () => false
+    await rig.manager.placeAnswers("big")
+    expect(parts().map(({ outcome }) => [outcome?.work?.files, outcome?.note])).toEqual([
+      [["a"], undefined],
+      [["a"], undefined],
+    ])
+    expect(rig.task(id).outcome?.note).toBeUndefined()
+    expect(rig.task(id).outcome?.team).toMatchObject({
+      rows: [{ ref: `refs/superagents-cleared/${id}/1` }, { ref: `refs/superagents-cleared/${id}/2` }],
+    })
+  })
+
+  test("by a clear: each is owed, and nothing is known of them here", async () => {
+    const id = await cutOff()
+    const all = [id, ...parts().map((part) => part.id)]
+    await rig.manager.clear(rig.parent)
+    expect(big.cleared.toSorted()).toEqual(all.toSorted())
+    expect(parts()).toEqual([])
+    expect(rig.manager.list(rig.parent)).toEqual([])
   })
 })
 

@@ -74,6 +74,7 @@ export class ComingHome {
     const winner = chosenIn(task.team)
     const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
+    let left: unknown
     for (const each of tries) {
       try {
         if (!each.outcome?.work) await goHome(this.#parts, each)
@@ -81,9 +82,12 @@ export class ComingHome {
       } catch (error) {
         // What cannot be kept of another is put aside when it can.
         if (each.id === winner || !this.#places.outlives(each)) throw error
+        left ??= error
         this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
       }
     }
+    // Where none has won nothing else tells of what is still there.
+    if (left !== undefined && winner === undefined) throw left
     const isAside = ({ id }: Task) => id !== winner && works.has(id)
     const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)

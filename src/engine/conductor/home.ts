@@ -1,4 +1,5 @@
 import { CallError } from "../../core/errors.ts"
+import type { Activity } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import { pause } from "../../lib/clock.ts"
@@ -43,7 +44,7 @@ export function refuseUnpassed(result: CheckResult | undefined): void {
  */
 export async function goThere({ host, clock }: Parts, sessionID: string, folder: string, signal: AbortSignal) {
   const home = host.folderOf(sessionID)
-  const works = async () => (await host.activity()).has(sessionID)
+  const works = async () => mayWork((await host.activity()).get(sessionID))
   while (!signal.aborted) {
     await host.move(sessionID, folder)
     // Looked at once it is there: from then on it begins nothing where it was.
@@ -54,6 +55,9 @@ export async function goThere({ host, clock }: Parts, sessionID: string, folder:
   throw new CallError("It was stopped before its place was ready.")
 }
 
+/** One that stands for a session on a machine out of reach does nothing here, and is stopped there when that answers. */
+const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
+
 /** Moves a task's session back to where its parent works, once it does nothing any more. */
 export async function goHome(parts: Parts, task: Task): Promise<void> {
   const { host, clock } = parts
@@ -61,7 +65,7 @@ export async function goHome(parts: Parts, task: Task): Promise<void> {
   const folder = homeOf(parts, task)
   if (host.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
-  while ((await host.activity()).has(sessionID)) {
+  while (mayWork((await host.activity()).get(sessionID))) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
     await stopSession(parts, sessionID).soon
     await pause(clock, QUIET_LOOK_MS)

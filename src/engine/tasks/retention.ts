@@ -2,19 +2,29 @@ import { isActive, isOwed, type Task } from "../../core/task.ts"
 import type { Waiting } from "../launch/waiting.ts"
 import type { Parts } from "../parts.ts"
 
+type RetentionPorts = {
+  readonly waiting: Waiting
+  readonly forget: (task: Task) => Promise<void>
+  /** Its work is still on another machine. */
+  readonly isAway: (task: Task) => boolean
+}
+
 /**
  * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
- * nobody has read goes only when unread ones alone are too many, and is counted.
+ * nobody has read goes only when unread ones alone are too many, and is counted. One whose work is still on another machine
+ * stays: it is brought home by its record.
  */
 export class Retention {
   readonly #parts: Parts
   readonly #waiting: Waiting
   readonly #forget: (task: Task) => Promise<void>
+  readonly #isAway: (task: Task) => boolean
 
-  constructor(parts: Parts, waiting: Waiting, forget: (task: Task) => Promise<void>) {
+  constructor(parts: Parts, { waiting, forget, isAway }: RetentionPorts) {
     this.#parts = parts
     this.#waiting = waiting
     this.#forget = forget
+    this.#isAway = isAway
   }
 
   prune(parentID: string): void {
@@ -23,6 +33,7 @@ export class Retention {
     const ended = store
       .ofParent(parentID)
       .filter((task) => !isActive(task) && !isOwed(task) && !this.#waiting.isWaitedFor(task.id))
+      .filter((task) => !this.#isAway(task))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
     const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))
