@@ -38,8 +38,8 @@ export function renderLaunch(
     ...names,
     ...waitingLines(view),
     ...closedLines(view, closed),
-    ...forkLines(task),
-    ...rideLines(task),
+    ...forkLines(task).map((line) => [line, ...priceOf(task)].join(" ")),
+    ...(task.fork?.why ? [task.fork.why] : []),
     ...cutLines(task),
     ...terms,
   ]
@@ -105,13 +105,13 @@ export function renderUnparked({ view, model, others }: { view: TaskView; model:
   return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
 }
 
-/** What the launch alone tells of a fork: what its first step costs, and why it is not as it was asked for. */
-function rideLines({ fork }: Task): string[] {
-  const { price, why } = fork ?? {}
-  const first =
-    price &&
-    `From the provider's cache its first step costs about ${dollars(price.cached)} instead of ${dollars(price.anew)}.`
-  return [...(first ? [first] : []), ...(why ? [why] : [])]
+/** What the first step of a fork costs that rides on its parent's cache. */
+function priceOf({ fork }: Task): string[] {
+  const { price } = fork ?? {}
+  if (!price) return []
+  return [
+    `From the provider's cache its first step costs about ${dollars(price.cached)} instead of ${dollars(price.anew)}.`,
+  ]
 }
 
 /** What a fork has not whole: the parent may want to tell it. */

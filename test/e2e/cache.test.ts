@@ -44,7 +44,7 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     expect(first.headers["x-session-id"]).toBe(child)
     if (form === "openai") expect(first.body.promptCacheKey ?? first.body.prompt_cache_key).toBe(session)
     expect(output).toMatch(
-      /\nInherited: \d+ messages, about [\d,]+ tokens, uncut\.\nFrom the provider's cache its first step costs about \$0\.00\d\d instead of \$0\.\d{4}\.\n[\s\S]*You will be told/,
+      /\nInherited: \d+ messages, about [\d,]+ tokens, uncut\. From the provider's cache its first step costs about \$0\.00\d\d instead of \$0\.\d{4}\.\n[\s\S]*You will be told/,
     )
     const read = await callTool(host, model, session, "superagents_output", { task_id: id })
     const [{ read: cached = 0 } = {}, whole = 0] = [first.counted, (first.counted?.read ?? 0) + anewOf(first)]

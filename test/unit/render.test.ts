@@ -89,7 +89,7 @@ describe("a launch reads", () => {
         .output
     const price = { cached: 14_058 * 0.3e-6, anew: 14_058 * 3.75e-6 }
     expect(text({ whole: true, rides: "ses_a", price })).toContain(
-      "\nInherited: 22 messages, about 14,058 tokens, uncut.\nFrom the provider's cache its first step costs about $0.0042 instead of $0.0527.\nYou will be told",
+      "\nInherited: 22 messages, about 14,058 tokens, uncut. From the provider's cache its first step costs about $0.0042 instead of $0.0527.\nYou will be told",
     )
     expect(text({ whole: true, rides: "ses_a" })).toContain("tokens, uncut.\nYou will be told")
     expect(text({ why: "Too long: this fork is trimmed." })).toContain("tokens\nToo long: this fork is trimmed.\nYou")
