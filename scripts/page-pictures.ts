@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url"
 import { systemClock } from "../src/lib/clock.ts"
 import { startBrowser } from "../test/support/browser.ts"
 import { startWeb } from "../test/support/web.ts"
-import { workingDay } from "../test/support/web-scene.ts"
+import { fullDay } from "../test/support/web-night.ts"
 
 /**
  * Takes the pictures of the page: the built page in Chromium, with a working day that is the same each time, at the same
@@ -24,6 +24,8 @@ const SCENES = [
   { name: "page-board", hash: "#/board", whole: true },
   { name: "page-answers", hash: "#/answers", whole: true },
   { name: "page-answer", hash: "#/answers/agent/bg_past0000", whole: false },
+  { name: "page-tries", hash: "#/answers/agent/bg_t7r2y9ff", whole: false },
+  { name: "page-items", hash: "#/answers/agent/bg_e5k8n1gg", whole: false },
   { name: "page-launch", hash: "#/now/launch", whole: false },
 ] as const
 
@@ -34,7 +36,7 @@ const WIDTHS = [
 
 const browser = await startBrowser()
 if (!browser) throw new Error("There is no Chromium to take pictures with.")
-const web = await startWeb({ ...workingDay(NOON), clock })
+const web = await startWeb({ ...fullDay(NOON), clock })
 mkdirSync(FOLDER, { recursive: true })
 for (const colorScheme of ["light", "dark"] as const)
   for (const { width, suffix } of WIDTHS) {
@@ -47,7 +49,9 @@ for (const colorScheme of ["light", "dark"] as const)
     await page.evaluate("document.fonts.load('16px Inter')")
     for (const { name, hash, whole } of SCENES) {
       await page.evaluate(`location.hash = ${JSON.stringify(hash)}`)
-      if (hash.includes("/agent/")) await page.locator(".sheet .patch").waitFor()
+      if (name === "page-answer") await page.locator(".sheet .patch").waitFor()
+      else if (hash.includes("/agent/"))
+        await page.locator(".sheet [aria-label=Answer], .sheet .callout").first().waitFor()
       else if (hash.includes("/launch")) await page.locator(".sheet textarea").waitFor()
       else await page.locator("main .panel").first().waitFor()
       await page.locator("[aria-busy=true]").first().waitFor({ state: "detached" })

@@ -1,5 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { hasLeft } from "../core/left.ts"
 import { standOf, whateverOf } from "../core/standstill.ts"
 import { type Ask, isActive } from "../core/task.ts"
 import type { Actions } from "./actions.ts"
@@ -152,7 +153,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }
   if (!settings().actions) return [read, open]
-  const resumable = settings().resumable.some((status) => status === task.status)
+  const resumable = hasLeft(task) || settings().resumable.some((status) => status === task.status)
   return [
     read,
     open,

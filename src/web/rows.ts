@@ -2,6 +2,7 @@ import type { Board, BoardTask } from "../board/service.ts"
 import { batchName } from "../core/batch.ts"
 import { costOfDay } from "../core/bill.ts"
 import { countsText, itemLines } from "../core/items.ts"
+import { hasLeft } from "../core/left.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
 import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted } from "../core/task.ts"
@@ -31,6 +32,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     phase: view.phase,
     stands: view.stand?.way,
     counts: view.counts && countsText(view.counts),
+    left: hasLeft(task) || undefined,
     merging: view.merging,
     fetching: view.fetching,
     forked: task.fork !== undefined,

@@ -24,6 +24,8 @@ export type AgentRow = {
   readonly stands?: Way
   /** Of one that stands for several: what its parts have come to, in a few words. */
   readonly counts?: string
+  /** The same, where a resume goes on with what did not come to its end: that needs no prompt. */
+  readonly left?: true
   /** It has completed, and its work is checked once more and brought home: that can be stopped. */
   readonly merging?: true
   /** It has ended on another machine, and what it changed is being fetched. */

@@ -7,6 +7,7 @@ import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 import { go, live, lost, pageTests, settled } from "../support/page.ts"
+import { fullDay } from "../support/web-night.ts"
 import { workingDay } from "../support/web-scene.ts"
 
 /** The page as it is shipped, in a real Chromium, on agents and a board that the tests put there. */
@@ -170,6 +171,24 @@ describe.skipIf(!browser)("the page", () => {
     await page.getByRole("button", { name: "Stop it" }).click()
     await page.locator(".sheet .badge", { hasText: "canceled" }).waitFor()
     expect(agents.cancelled).toEqual(["bg_k3f9x2aa"])
+  })
+
+  test("shows what tries and items came to, and runs what is left of a map", async () => {
+    const day = fullDay()
+    day.person.onCall = () => ({ taskID: "bg_e5k8n1gg", text: "Task bg_e5k8n1gg goes on." })
+    const web = await serve(day)
+    const { page } = await open(`${web.link}`)
+    await live(page)
+    await page.locator(".work-card", { hasText: "412 valid, 3 failed, 10 running, 575 not begun of 1,000" }).waitFor()
+    await page.goto(`${page.url().split("#")[0]}#/answers/agent/bg_t7r2y9ff`)
+    const sheet = page.locator(".sheet")
+    await sheet.getByText("anthropic/claude-opus-4-5: won").waitFor()
+    expect(await sheet.getByRole("button", { name: "Run what is left" }).count()).toBe(0)
+    await page.goto(`${page.url().split("#")[0]}#/answers/agent/bg_e5k8n1gg`)
+    await sheet.getByText("2 failed (item 17, 31)").waitFor()
+    await sheet.getByRole("button", { name: "Run what is left" }).click()
+    await sheet.getByText("Task bg_e5k8n1gg goes on.").waitFor()
+    expect(day.person.calls.map(({ args }) => args)).toEqual([{ resume: "bg_e5k8n1gg" }])
   })
 
   test("has its own words in their order whatever marks agents' texts have", async () => {

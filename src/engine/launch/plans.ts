@@ -1,5 +1,6 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import { previewOf } from "../../core/items.ts"
+import { whyNothingLeft } from "../../core/left.ts"
 import { modelKey } from "../../core/limits.ts"
 import { isActive, type Model, type Task, type TaskDraft } from "../../core/task.ts"
 import { chosenIn, type Team } from "../../core/team.ts"
@@ -116,12 +117,7 @@ export const askedAgain = (team: Team, more: string): string =>
 export const goesOnByItself = ({ team }: Task): boolean => team !== undefined && chosenIn(team) === undefined
 
 /** What there is to go on with, of a team without a winner; which parts those are, the team sees for itself. */
-export function refuseUnlessLeft({ id, team, outcome }: Task): void {
-  const { team: result } = outcome ?? {}
-  if (result?.kind === "each" && result.valid === result.total)
-    throw new CallError(`All ${result.total} items of task ${id} are valid: there is nothing to go on with.`)
-  if (result?.kind === "tries" && outcome?.reason?.code === "check" && chosenIn(team) === undefined)
-    throw new CallError(
-      `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`,
-    )
+export function refuseUnlessLeft(task: Task): void {
+  const why = whyNothingLeft(task)
+  if (why !== undefined) throw new CallError(why)
 }

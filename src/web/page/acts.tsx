@@ -77,7 +77,8 @@ function ActsAfterEnd(props: Acting & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
   /** One of the board goes on with its board task. */
   const launched = () => props.agent.boardTask === undefined
-  const resumable = () => state.limits?.resumable.includes(props.agent.status) ?? false
+  const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
+  const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
   const merge = async () => {
     const { text } = await api.merge(props.agent.id)
     await props.changed()
@@ -94,6 +95,9 @@ function ActsAfterEnd(props: Acting & { resume: () => void }) {
       </Show>
       <Show when={props.agent.unmerged}>
         <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
+      </Show>
+      <Show when={props.agent.left}>
+        <Action label="Run what is left" kind="main" run={runLeft} onError={props.onError} />
       </Show>
       <Show when={launched() && resumable()}>
         <FormButton label="Resume …" open={props.resume} />

@@ -7,7 +7,7 @@ import { now, state } from "./state.ts"
 /** The board's purse: the one that is open, or a form that opens one; and the reports of those before. */
 export function PurseSection() {
   return (
-    <section class="panel" aria-labelledby="purse-title">
+    <section class="panel purse" aria-labelledby="purse-title">
       <h2 id="purse-title">Purse</h2>
       <Show when={state.purse} fallback={<OpenForm />}>
         <Open />

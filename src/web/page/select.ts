@@ -163,6 +163,8 @@ export function adviceFor(code: AgentRow["reasonCode"]): string {
       return "Try again later, or with another model."
     case "check":
       return "Read what the check said below, then resume or try again."
+    case "items":
+      return "Run what is left: nothing that is valid is run again."
     case "place":
       return "Its worktree could not be made ready: mend that, then try again."
     case "interrupted":

@@ -1,0 +1,16 @@
+import { isActive, type Task } from "./task.ts"
+import { chosenIn } from "./team.ts"
+
+/** Why a resume would find nothing to go on with, of a task that stands for several and has ended without a winner. */
+export function whyNothingLeft({ id, team, outcome }: Task): string | undefined {
+  const { team: result, reason } = outcome ?? {}
+  if (result?.kind === "each" && result.valid === result.total)
+    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with.`
+  if (result?.kind === "tries" && reason?.code === "check" && chosenIn(team) === undefined)
+    return `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`
+  return undefined
+}
+
+/** True where a resume needs no prompt, and the user's leave for no status: what did not come to its end goes on. */
+export const hasLeft = (task: Task): boolean =>
+  !isActive(task) && task.team !== undefined && chosenIn(task.team) === undefined && whyNothingLeft(task) === undefined

@@ -1,0 +1,37 @@
+import { expect, test } from "vitest"
+import { hasLeft } from "../../src/core/left.ts"
+import type { Task } from "../../src/core/task.ts"
+import { agentRow } from "../../src/web/rows.ts"
+import { viewOf } from "../support/fake-agents.ts"
+import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const PLAN = { kind: "each", prompt: "p", total: 2, timeout: 0, file: "/f" } as const
+const mapOf = (valid: number, more: Parameters<typeof taskOf>[0] = {}): Task =>
+  taskOf({
+    status: valid === 2 ? "completed" : "error",
+    team: PLAN,
+    outcome: outcomeOf({
+      team: { kind: "each", total: 2, valid, failed: 2 - valid, notBegun: 0, cost: 0, file: "/f", groups: [] },
+    }),
+    ...more,
+  })
+const triesOf = (code: "check" | "cancelled", more: object = {}): Task =>
+  taskOf({
+    status: "error",
+    team: { kind: "tries", prompt: "p", count: 2, timeout: 0, ...more },
+    outcome: outcomeOf({ reason: { code, text: "t" }, team: { kind: "tries", cost: 0, rows: [] } }),
+  })
+
+test.each<[string, Task, boolean]>([
+  ["a map of which an item failed", mapOf(1), true],
+  ["a map that was stopped before anything of it was written down", mapOf(1, { outcome: outcomeOf({}) }), true],
+  ["a map whose items are all valid", mapOf(2), false],
+  ["a map at work", mapOf(1, { status: "resumed" }), false],
+  ["tries that were stopped", triesOf("cancelled"), true],
+  ["tries that all failed", triesOf("check"), false],
+  ["tries of which one has won", triesOf("cancelled", { winner: "bg_a" }), false],
+  ["a plain task", taskOf({ status: "error" }), false],
+])("there is something left to run of %s: %#", (_what, task, left) => {
+  expect(hasLeft(task)).toBe(left)
+  expect(agentRow({ ...viewOf(), task }, false, 0).left).toBe(left || undefined)
+})
