@@ -93,7 +93,7 @@ export class ManagerRuns implements Runs {
   }
 
   refresh(): Promise<void> {
-    return this.#manager.standing.refresh(this.#clock.now() - LOOK_BACK_MS)
+    return this.#manager.unattended.refresh(this.#clock.now() - LOOK_BACK_MS)
   }
 
   of(sessionID: string): RunView | undefined {
@@ -102,35 +102,39 @@ export class ManagerRuns implements Runs {
     const { id, run } = view.task
     // One that has not begun waits for its model, too.
     const stand = view.stand ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
-    return toRun({ ...view, stand }, this.#manager.overview.isForeign(id), !this.#manager.standing.wrote(run.promptID))
+    return toRun(
+      { ...view, stand },
+      this.#manager.overview.isForeign(id),
+      !this.#manager.unattended.wrote(run.promptID),
+    )
   }
 
   async start(request: UnattendedRequest): Promise<void> {
-    await this.#manager.standing.run(request)
+    await this.#manager.unattended.run(request)
   }
 
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
-    await this.#manager.standing.adopt(request, messageID)
+    await this.#manager.unattended.adopt(request, messageID)
   }
 
   refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    return this.#manager.standing.refusals()
+    return this.#manager.unattended.refusals()
   }
 
   async stop(sessionID: string, why?: "purse"): Promise<void> {
-    await this.#manager.standing.stop(sessionID, why)
+    await this.#manager.unattended.stop(sessionID, why)
   }
 
   usePurse(purse: Purse | undefined): void {
-    this.#manager.standing.usePurse(purse)
+    this.#manager.unattended.usePurse(purse)
   }
 
   ofPurse() {
-    return this.#manager.standing.ofPurse()
+    return this.#manager.unattended.ofPurse()
   }
 
   took(sessionID: string): Usage {
-    return this.#manager.standing.took(sessionID)
+    return this.#manager.unattended.took(sessionID)
   }
 
   async account(sessionID: string): Promise<RunAccount> {
@@ -141,12 +145,12 @@ export class ManagerRuns implements Runs {
   }
 
   wrote(messageID: string): boolean {
-    return this.#manager.standing.wrote(messageID)
+    return this.#manager.unattended.wrote(messageID)
   }
 
   listen(changed: (sessionID: string) => void): void {
     this.#manager.overview.subscribe((taskID) => {
-      const sessionID = this.#manager.standing.sessionOf(taskID)
+      const sessionID = this.#manager.unattended.sessionOf(taskID)
       if (sessionID === undefined) return
       const { state, asks, createdAt, stand } = this.of(sessionID) ?? {}
       const news = JSON.stringify([state, asks, createdAt, stand?.way, stand?.until ?? stand?.next ?? stand?.behind])

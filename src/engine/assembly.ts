@@ -31,7 +31,7 @@ import { Gates } from "./gate/gates.ts"
 import { Keepers } from "./gate/keepers.ts"
 import { Field } from "./launch/field.ts"
 import { type Launching, launchingOf } from "./launch/launching.ts"
-import { Standing } from "./launch/standing.ts"
+import { Unattended } from "./launch/unattended.ts"
 import { Allowance } from "./limits/allowance.ts"
 import { Ledger } from "./limits/ledger.ts"
 import { Overview } from "./overview.ts"
@@ -74,7 +74,7 @@ export type Assembly = ReturnType<typeof assemble>
 /** Makes all that works on tasks, and shows each part the others that it needs. */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const inside = insideOf(ports, stopped)
-  return { ...inside, ...sidesOf(inside, ports.answer ?? (() => Promise.resolve(false))) }
+  return { ...inside, ...sidesOf(inside, ports) }
 }
 
 /** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
@@ -140,9 +140,9 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
-function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPorts>["answer"]) {
+function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
   const { parts, answers, ledger, kept, places, outbox, conductor, gates, keepers, recovery, timekeeper } = inside
-  const { resuming, holding, waiting, unattended } = inside
+  const { resuming, holding, waiting, queue, allowance, elsewhere } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, waiting })
@@ -167,8 +167,9 @@ function sidesOf(inside: ReturnType<typeof insideOf>, answer: Required<ManagerPo
   }
   const heard = { conductor, outbox, holding, requests, timekeeper, gates, places }
   const hearing = new Hearing(parts, { ...heard, forget: forgetAll })
-  const standing = new Standing(parts, { unattended, ledger, timekeeper, recovery })
-  return { cancelling, reporting, hearing, standing, tell, retention, overview, requests, forget }
+  const begins = { conductor, randomID, queue, allowance, elsewhere }
+  const unattended = new Unattended(parts, { ...begins, ledger, timekeeper, recovery })
+  return { cancelling, reporting, hearing, unattended, tell, retention, overview, requests, forget }
 }
 
 /** `tookOver` hears of a task that another process has taken over. */

@@ -18,7 +18,7 @@ import type { Report } from "./conductor/reporting.ts"
 import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import { goesOnByItself } from "./launch/plans.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
-import type { Standing } from "./launch/standing.ts"
+import type { Unattended } from "./launch/unattended.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
@@ -51,8 +51,8 @@ export class TaskManager {
   }
 
   /** The runs that nobody launched: the board's. */
-  get standing(): Standing {
-    return this.#all.standing
+  get unattended(): Unattended {
+    return this.#all.unattended
   }
 
   /** Finishes what an earlier process left of places around a folder. Never rejects. */

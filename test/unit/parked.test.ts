@@ -493,7 +493,7 @@ test("parked runs of the board that go on wait for their slots, and go before th
   })
   const start = async (prompt: string) => {
     const sessionID = rig.host.openSession()
-    await rig.manager.standing.run({
+    await rig.manager.unattended.run({
       sessionID,
       agent: prompt.startsWith("FIRST") ? "general" : "plan",
       description: prompt,

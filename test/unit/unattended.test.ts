@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../src/board/runs.ts"
+import type { TaskView } from "../../src/engine/tasks/view.ts"
 import { taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { flush } from "../support/fake-clock.ts"
 import { Rig } from "../support/rig.ts"
@@ -9,8 +10,10 @@ const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
   const rig = new Rig(options)
   const sessionID = rig.host.openSession()
   const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
-  const start = (prompt: string, agent = "general") =>
-    rig.manager.standing.run({ sessionID, agent, description: "#5 Migrate", prompt })
+  const start = async (prompt: string, agent = "general") => {
+    await rig.manager.unattended.run({ sessionID, agent, description: "#5 Migrate", prompt })
+    return rig.manager.taskIn(sessionID) as TaskView
+  }
   const ended = () => rig.clock.until(() => runs().of(sessionID)?.state === "ended")
   return { rig, sessionID, runs, start, ended }
 }
@@ -50,8 +53,8 @@ describe("a run that nobody launched", () => {
     const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ agent }) => agent)).toEqual(["general", "plan"])
     expect(asked.map(({ id }) => taskOfMessage(id))).toEqual([first.task.id, first.task.id])
-    expect(asked.every(({ id }) => rig.manager.standing.wrote(id))).toBe(true)
-    expect(rig.manager.standing.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
+    expect(asked.every(({ id }) => rig.manager.unattended.wrote(id))).toBe(true)
+    expect(rig.manager.unattended.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
   })
 
   test("of a process that died is known to one that knew of an earlier run, and settled there", async () => {
@@ -79,17 +82,17 @@ describe("a run that nobody launched", () => {
     rig.onPrompt("FIND", { hang: true })
     await expect(start("WORK", "nobody")).rejects.toThrow('No agent "nobody"')
     const request = { agent: "general", description: "x", prompt: "WORK" }
-    await expect(rig.manager.standing.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow(
+    await expect(rig.manager.unattended.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow(
       "does not exist any more",
     )
     const { id } = await rig.launch()
     const child = rig.task(id).sessionID
-    await expect(rig.manager.standing.run({ ...request, sessionID: child })).rejects.toThrow(
+    await expect(rig.manager.unattended.run({ ...request, sessionID: child })).rejects.toThrow(
       `belongs to background task ${id}`,
     )
     expect([rig.manager.isLaunched(child), rig.manager.isLaunched("ses_gone")]).toEqual([true, false])
     expect(new ManagerRuns(rig.manager, Promise.resolve(), rig.clock).of(child)).toBeUndefined()
-    expect(await rig.manager.standing.stop(child)).toBe(false)
+    expect(await rig.manager.unattended.stop(child)).toBe(false)
   })
 
   test("is limited as any other: it ends in an error with its reason, and may be begun again", async () => {
@@ -114,7 +117,7 @@ describe("a run that nobody launched", () => {
     await rig.clock.advance(100)
     await runs().stop(sessionID)
     expect(runs().of(sessionID)?.result?.status).toBe("cancelled")
-    expect(await rig.manager.standing.stop(sessionID)).toBe(false)
+    expect(await rig.manager.unattended.stop(sessionID)).toBe(false)
   })
 
   test("takes no slot of any session, and its own background tasks are its children", async () => {
@@ -122,13 +125,13 @@ describe("a run that nobody launched", () => {
     rig.onPrompt("WORK", { hang: true })
     const other = rig.host.openSession()
     await start("WORK")
-    const { task } = await rig.manager.standing.run({
+    await rig.manager.unattended.run({
       sessionID: other,
       agent: "general",
       description: "other",
       prompt: "WORK",
     })
-    expect(task.run.startedAt).toBeDefined()
+    expect(rig.manager.taskIn(other)?.task.run.startedAt).toBeDefined()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch({}, sessionID)
     expect(rig.task(id, sessionID)).toMatchObject({ depth: 1, parentID: sessionID })

@@ -1,10 +1,24 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import { taskID } from "../../core/ids.ts"
-import { type Ending, isActive, isUnattended, NO_FIGURES, NOBODY, type Run, type Task } from "../../core/task.ts"
+import type { Spent } from "../../core/spending.ts"
+import {
+  type Ending,
+  isActive,
+  isUnattended,
+  NO_FIGURES,
+  NO_USAGE,
+  NOBODY,
+  type Run,
+  type Task,
+  type Usage,
+} from "../../core/task.ts"
 import type { Conductor } from "../conductor/conductor.ts"
 import type { Elsewhere } from "../conductor/elsewhere.ts"
+import type { Recovery } from "../conductor/recovery.ts"
+import type { Timekeeper } from "../conductor/timekeeper.ts"
 import type { Allowance } from "../limits/allowance.ts"
+import type { Ledger, Purse } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
 import { findAgent } from "./checks.ts"
 import type { Queue } from "./queue.ts"
@@ -19,17 +33,27 @@ export type UnattendedRequest = {
 
 type By = Pick<Task, "agent" | "model" | "description">
 
-export type UnattendedPorts = {
+const PURSE_ENDED: Ending = {
+  type: "cancelled",
+  reason: { code: "purse", text: "It was stopped: the board's purse has ended." },
+}
+const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
+
+type UnattendedPorts = {
   readonly conductor: Conductor
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
   readonly elsewhere: Elsewhere
+  readonly ledger: Ledger
+  readonly timekeeper: Timekeeper
+  readonly recovery: Recovery
 }
 
 /**
  * Work that nobody launched: a prompt to a session that stands by itself, run, watched, limited and recovered like any
- * background task, whose end is told to nobody. A session has one such task, and each prompt is a run of it.
+ * background task, whose end is told to nobody. A session has one such task, and each prompt is a run of it. For whoever
+ * begins, pays and stops such runs: the board.
  */
 export class Unattended {
   readonly #parts: Parts
@@ -41,7 +65,7 @@ export class Unattended {
   }
 
   /** Begins a run. Throws a `CallError`, with nothing begun, where that does not go. */
-  async run(request: UnattendedRequest): Promise<Task> {
+  async run(request: UnattendedRequest): Promise<void> {
     const { host, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
@@ -51,25 +75,22 @@ export class Unattended {
     const { name, model } = findAgent(agent, agents)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(NOBODY, earlier?.id)
-    const begun = this.#begin(sessionID, { agent: name, model, description })
-    await this.#ports.queue.enqueue(begun, prompt)
-    return begun
+    await this.#ports.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
   }
 
   /**
    * What its user has written in such a session is at work there by now: a run, too, but for its prompt, which is
-   * `messageID`. Undefined where it is none: it joins one that goes on, or a limit would stop it at once.
+   * `messageID`. Nothing is done where it is none: it joins one that goes on, or a limit would stop it at once.
    */
-  async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<Task | undefined> {
+  async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     const { store, clock } = this.#parts
     const { sessionID, agent, description } = request
     const earlier = store.bySession(sessionID)
-    if (earlier && (!isUnattended(earlier) || isActive(earlier))) return undefined
+    if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
     if (earlier) await this.#ports.conductor.over(earlier)
-    if (this.#ports.allowance.refusal(NOBODY, earlier?.id) !== undefined) return undefined
-    const begun = this.#begin(sessionID, { agent, description }, { promptID: messageID, startedAt: clock.now() })
-    await this.#ports.queue.adopt(begun)
-    return begun
+    if (this.#ports.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
+    const asked = { promptID: messageID, startedAt: clock.now() }
+    await this.#ports.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
   }
 
   /** Why no run may begin in sessions, by what all processes have spent; undefined of one where it may. */
@@ -81,6 +102,50 @@ export class Unattended {
     }
   }
 
+  /** Ends and stops the run in a session, for the person who wants that, or for the purse that ends. False where there is none. */
+  async stop(sessionID: string, why?: "purse"): Promise<boolean> {
+    const task = this.#parts.store.bySession(sessionID)
+    if (!task || !isUnattended(task)) return false
+    const ended = this.#ports.conductor.end(task.id, task.run.generation, why === "purse" ? PURSE_ENDED : STOPPED)
+    await this.#ports.conductor.closed(task.id)
+    return ended
+  }
+
+  /** All such runs are paid from this purse; undefined where there is none (any more). */
+  usePurse(purse: Purse | undefined): void {
+    this.#ports.ledger.usePurse(purse)
+    this.#ports.timekeeper.wake()
+  }
+
+  /** What all runs took of the task whose own session this is, and the tasks below it. */
+  took(sessionID: string): Usage {
+    const task = this.#parts.store.bySession(sessionID)
+    return task ? this.#ports.ledger.ofTask(task.id) : NO_USAGE
+  }
+
+  /** What the purse's runs took since it was opened, and what those at work may need for their last words. */
+  ofPurse(): NonNullable<Spent["purse"]> {
+    return this.#ports.ledger.ofPurse()
+  }
+
+  /** The session of a task that nobody launched; undefined for any other. */
+  sessionOf(taskID: string): string | undefined {
+    const task = this.#parts.store.get(taskID)
+    return task && isUnattended(task) ? task.sessionID : undefined
+  }
+
+  /** Whether a message is one that was written by or for a task. */
+  wrote(messageID: string): boolean {
+    const id = this.#parts.host.taskOf(messageID)
+    return id !== undefined && this.#parts.store.get(id) !== undefined
+  }
+
+  /** Looks at what other processes have made of their tasks since `since`. Never rejects. */
+  async refresh(since: number): Promise<void> {
+    await this.#ports.recovery.discover(since)
+    await this.#ports.recovery.refreshForeign()
+  }
+
   #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
@@ -90,15 +155,6 @@ export class Unattended {
     if (task) store.apply(id, { type: "resumed", run: begins, by }, clock.now())
     else store.add(this.#draft(sessionID, id, begins, by), clock.now())
     return store.get(id) as Task
-  }
-
-  /** Ends the run in a session and stops it. False where there is none. */
-  async stop(sessionID: string, ending: Ending): Promise<boolean> {
-    const task = this.#parts.store.bySession(sessionID)
-    if (!task || !isUnattended(task)) return false
-    const ended = this.#ports.conductor.end(task.id, task.run.generation, ending)
-    await this.#ports.conductor.closed(task.id)
-    return ended
   }
 
   #first(): { id: string; run: Run } {
