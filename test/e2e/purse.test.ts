@@ -46,7 +46,8 @@ const openFor = async (running: Host, count: number, max: number) => {
       },
       by: { kind: "user" },
     })
-  await eventually(() => model.requests.filter((request) => taskOf(request) !== undefined).length >= RUNS_AT_ONCE)
+  const isAtWork = () => model.requests.filter((request) => taskOf(request) !== undefined).length >= RUNS_AT_ONCE
+  await eventually(isAtWork, { timeout: 60_000 })
   const session = await openSession(running)
   const answer = await callBoard(running, model, session, "purse", { max, until: inMinutes(60) })
   expect(answer).toContain(`The purse is open: $0.00 of $${max}`)
