@@ -146,6 +146,8 @@ export class TaskManager {
     model?: string,
   ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
+    if (this.#parts.store.isForeign(task.id))
+      throw new CallError(`Task ${task.id} is run by another OpenCode process. Try it there.`)
     const wanted = model === undefined ? undefined : await chooseModel(this.#parts, model)
     const found = this.#all.keepers.tryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }

@@ -772,6 +772,40 @@ describe("what is launched for a model at its limit", () => {
   })
 })
 
+describe("a second process", () => {
+  test("leaves a parked task alone, says so, and takes it over when the first has died", async () => {
+    const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    const id = task?.id ?? ""
+    await rig.clock.until(() => isParkedNow(rig, id))
+    await rig.clock.advance(1000)
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.host.database } })
+    await other.manager.recover()
+    await other.manager.ready(rig.parent)
+    const seen = () => other.manager.list(rig.parent)[0]?.phase
+    expect(seen()).toMatch(/^parked until/)
+    for (const model of [undefined, "scripted/beta"])
+      await expect(other.manager.unpark(id, rig.parent, model)).rejects.toThrow(
+        `Task ${id} is run by another OpenCode process. Try it there.`,
+      )
+    const before = provider.requests
+    await rig.clock.advance(5 * MINUTE_MS)
+    expect([provider.requests, seen()]).toEqual([before, expect.stringMatching(/^parked until/)])
+    rig.crash()
+    other.script(({ sessionID, toolResults }) => {
+      if (sessionID === rig.parent) return undefined
+      return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { text: "done" }
+    })
+    await rig.clock.advance(10 * MINUTE_MS)
+    expect(seen()).toMatch(/^parked until/)
+    await rig.clock.advance(30 * MINUTE_MS)
+    expect(other.manager.list(rig.parent)[0]?.task.status).toBe("completed")
+    const { messages } = other.host.stored(task?.sessionID ?? "")
+    expect(messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool"))).toHaveLength(2)
+  })
+})
+
 describe("a restart of a task in a worktree", () => {
   test("keeps it parked; its work is put away and its place made again before it goes on with the same prompt", async () => {
     const calls: string[] = []
