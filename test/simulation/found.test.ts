@@ -287,6 +287,24 @@ test("a task's user writes to it before the news of its end are stored, and the 
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("a parked task went on and was told as done, and its process dies before a word of that is written: nothing is asked again", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  await world.launch({ prompt: "DO quick" })
+  world.provider.close(8000, true)
+  await world.clock.advance(1000)
+  expect(world.first?.run.parked).toBeDefined()
+  world.meets = ({ site }) => (site.startsWith("write a record") ? { held: new Promise<void>(() => {}) } : undefined)
+  const told = () => world.rig.notices().filter(({ visible }) => visible.startsWith("✓"))
+  await world.clock.until(() => told().length > 0)
+  const sites: string[] = []
+  world.meets = ({ site }) => void sites.push(site)
+  await world.restart()
+  await world.clock.advance(MINUTE)
+  expect(world.tasks).toMatchObject([{ status: "completed" }])
+  expect(sites).not.toContain("tell a task its prompt")
+  expect(told()).toHaveLength(1)
+})
+
 test("a launch fails with its session made, which cannot be deleted for a while: it is deleted later", async () => {
   const rig = new Rig()
   const before = rig.host.database.sessions.size

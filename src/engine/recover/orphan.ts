@@ -66,10 +66,13 @@ const TEAM_INTERRUPTED: Reason = {
   text: "OpenCode stopped or was restarted before it had come to an end.",
 }
 
-/** What the agent of a run that stood still was asked, from its stored message; undefined where that is not there. */
+/**
+ * What the agent of a run that stood still was asked, from its stored message. Undefined where that is not there, and
+ * where the run had gone on and ended, by its messages: its parent may be told already.
+ */
 export function askedOf(task: Task, messages: readonly Message[]) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
-  if (!asked) return undefined
+  if (!asked || judge(messages, "working")?.type === "completed") return undefined
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
   // Its terms are put behind that anew.
