@@ -88,6 +88,23 @@ const PURSE_TIME: Rule = {
     `Stopped at the end of the board's purse, ${moment(now - used + allowed, now)}.`,
 }
 
+/**
+ * Why no run may begin that a purse would pay: it would be asked for its last word at once, or be stopped. Undefined
+ * where it may, or nothing pays it.
+ */
+export function tooLateFor(
+  { purse, lastWord }: Pick<RunLimits, "purse" | "lastWord">,
+  now: number,
+): string | undefined {
+  if (!purse) return undefined
+  const left = purse.until - now
+  if (left > Math.min(lastWord, (purse.until - purse.openedAt) * MOST_OF_TIME)) return undefined
+  const until = `${moment(purse.until, now)} (tasks_purse)`
+  return left > 0
+    ? `the board's purse pays until ${until}, and the time left is too little to begin with`
+    : `the board's purse paid until ${until}`
+}
+
 const EMPTY: Rule = {
   code: "empty",
   gauge: ({ progress }) => gaugeOf(progress.emptyAnswers, MOST_EMPTY_ANSWERS),

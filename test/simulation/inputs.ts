@@ -111,7 +111,7 @@ const begins = <Result>(world: World, sessionID: string, work: Promise<Result>):
   return work
 }
 
-const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) =>
+export const launchFrom = (world: World, sessionID: string, request: Partial<LaunchRequest>) =>
   void begins(world, sessionID, world.launch(request, sessionID))
 
 const CALLS: readonly Input[] = [

@@ -7,6 +7,7 @@ import { FAILURES, INPUTS, INPUTS_WITH_CHECKS, type Input, kindsFor } from "./in
 import { LAST_WORDS, type LastWord, SCHEMA } from "./kinds.ts"
 import { INPUTS_PARKED } from "./parked.ts"
 import { CHECKS } from "./places.ts"
+import { INPUTS_PURSE } from "./purses.ts"
 import { Random } from "./random.ts"
 import { rest } from "./rest.ts"
 import { type Circumstances, World } from "./world.ts"
@@ -38,6 +39,7 @@ function circumstancesOf(random: Random, kind: Kind): Circumstances {
   const far = kind === "hosts" ? random.pick([20_000, 0]) : undefined
   return {
     ...(far !== undefined && { far }),
+    ...(kind === "purse" && { purse: true }),
     options: {
       maxDepth: 2,
       maxConcurrentTasks: random.pick([1, 2, 2, 3, 0]),
@@ -100,6 +102,8 @@ const LIVES = {
   },
   /** Much is parked, and waited for, cancelled and cleared then. */
   parked: { inputs: INPUTS_PARKED },
+  /** Runs that a purse pays, which ends at any moment. */
+  purse: { inputs: INPUTS_PURSE },
   /** Tasks on another machine, whose contact is lost and comes back. */
   hosts: {
     inputs: INPUTS_HOSTS,

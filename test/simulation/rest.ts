@@ -31,6 +31,7 @@ export async function rest(world: World): Promise<void> {
   checkWords(world)
   await checkQuiet(world)
   checkMoney(world)
+  world.bursar?.checkBill()
   world.track("sweep", world.manager.sweep("/project"))
   await world.rig.settle()
   if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)

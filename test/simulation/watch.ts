@@ -1,5 +1,5 @@
 import type { Prompt } from "../../src/core/ports.ts"
-import { isActive, isParked, isQueued, type Task } from "../../src/core/task.ts"
+import { isActive, isParked, isQueued, isUnattended, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/host/opencode/ids.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
@@ -84,6 +84,11 @@ export class Watch {
   sleeping(ms: number): void {
     this.slept += ms
     this.#troubleAt = Math.max(this.#troubleAt, this.#world.clock.now() + ms)
+  }
+
+  /** So long after this time, and after the last thing that went wrong, that nothing may come of it any more. */
+  isLate(since: number): boolean {
+    return this.#world.clock.now() > Math.max(since, this.#troubleAt) + SETTLING_MS
   }
 
   userDid(sessionID: string): void {
@@ -216,7 +221,7 @@ export class Watch {
 
   /** What must hold at every moment. */
   check(): void {
-    const { tasks, rig, manager, circumstances } = this.#world
+    const { tasks, rig, manager, circumstances, bursar } = this.#world
     const { maxConcurrentTasks = 0 } = circumstances.options
     const holding = new Map<string, number>()
     this.#checkCalls()
@@ -230,8 +235,9 @@ export class Watch {
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
       const holds =
         isActive(task) && !task.team && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
-      if (holds) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
+      if (holds && !isUnattended(task)) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
     }
+    bursar?.look()
     for (const count of holding.values())
       if (maxConcurrentTasks > 0 && count > maxConcurrentTasks)
         this.breach(`${count} tasks of one session run, ${maxConcurrentTasks} may`)

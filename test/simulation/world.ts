@@ -9,6 +9,7 @@ import { FarMachine } from "./far.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
 import { type Kept, type PlacePorts, SimulatedPlaces } from "./places.ts"
+import { Bursar } from "./purses.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
 import { Watch } from "./watch.ts"
@@ -30,6 +31,8 @@ export type Circumstances = {
   readonly snapshotMs?: number
   /** There is another machine, which is waited for as long as that, in ms; 0 for ever. */
   readonly far?: number
+  /** There are threads that a purse may pay. */
+  readonly purse?: boolean
 }
 
 /** Signatures have tests of their own, and take their time. */
@@ -48,6 +51,8 @@ export class World {
   readonly places: SimulatedPlaces
   /** Another machine, where there is one. */
   readonly far?: FarMachine
+  /** Who pays the threads, where there are any. */
+  readonly bursar?: Bursar
   /** Of all models that tasks use. */
   readonly provider: Provider
   /** What the calls of the first process meet. */
@@ -101,6 +106,7 @@ export class World {
         return undefined
       },
     )
+    if (circumstances.purse) this.bursar = new Bursar(this)
     this.track("look back", this.other.manager.recover(), this.other)
   }
 
@@ -202,11 +208,13 @@ export class World {
     this.rig.restart()
     this.#arm(this.rig)
     const { manager } = this.rig
+    const recovered = manager.recover()
     this.track(
       "look back",
-      manager.recover().then(() => manager.sweep(FOLDER)),
+      recovered.then(() => manager.sweep(FOLDER)),
     )
     this.track("be ready", manager.ready(this.parent))
+    this.bursar?.known(this.rig, recovered)
     await this.rig.settle()
   }
 
@@ -215,7 +223,9 @@ export class World {
     this.#forgetCalls(this.other)
     this.other.restart()
     this.#arm(this.other)
-    this.track("look back", this.other.manager.recover(), this.other)
+    const recovered = this.other.manager.recover()
+    this.track("look back", recovered, this.other)
+    this.bursar?.known(this.other, recovered)
     await this.rig.settle()
   }
 
@@ -273,6 +283,7 @@ export class World {
     host.scripts.push(({ sessionID }) => {
       this.story.tell(() => `      the model of ${this.story.nameOf(sessionID)} is asked`)
       this.watch.requested(rig, sessionID)
+      this.bursar?.requested(sessionID)
       return undefined
     })
     host.onCall = (method, sessionID, about) => {

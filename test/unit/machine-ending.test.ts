@@ -255,11 +255,14 @@ describe("its session is quiet", () => {
   })
 })
 
+/** Its parent is to be told. */
+const TOLD = { delivery: { state: "pending", wake: true, done: 1, total: 1, running: 0 } } as const
+
 describe("what came of its check and its value", () => {
   const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
   const value = { valid: true, asked: 1, at: 0, length: 2 } as const
-  const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1) =>
-    at("leaving", { run: { ...run, closing: { write, writes } as Closing } })
+  const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1, task: object = TOLD) =>
+    at("leaving", { task, run: { ...run, closing: { write, writes } as Closing } })
 
   test("is in its outcome, the check beside the commands that it ran", () => {
     const ran = { type: "command", command: "npm test", exitCode: 0 } as const
@@ -311,6 +314,15 @@ describe("what came of its check and its value", () => {
     expect(leaving({ check }, "never", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
     expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
   })
+
+  test("is written once more some time where nobody is told, since the news of it would have written it", () => {
+    const { commands, does } = leaving({}, "now", 0, {}).takes(quiet())
+    expect(does).toEqual(["record", "freed", "write", "post"])
+    expect(command(commands, "write")).toEqual({ do: "write", later: true })
+    expect(command(leaving({ check }, "now", 0, {}).takes(quiet()).commands, "write")).toMatchObject({ later: false })
+    expect(leaving({}, "never", 0, {}).takes(quiet()).does).toEqual(["record", "freed", "post"])
+    expect(leaving({}, "soon", 0, {}).takes(quiet()).does).toEqual(["record", "freed", "write", "post"])
+  })
 })
 
 describe("its place was left", () => {
@@ -324,7 +336,7 @@ describe("its place was left", () => {
 
   test("it is told when all of its writes are done, and once", () => {
     const closing = { write: "now", writes: 1 } as Closing
-    const left = at("leaving", { run: { closing } }).takes({ type: "left", found: {} })
+    const left = at("leaving", { task: TOLD, run: { closing } }).takes({ type: "left", found: {} })
     expect(left).toMatchObject({ stage: "telling", does: ["record", "freed"], run: { closing: { posted: false } } })
     const written = at("telling", { run: left.run }).takes({ type: "written" })
     expect(written.does).toEqual(["post"])

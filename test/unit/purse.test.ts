@@ -7,6 +7,7 @@ import { Rig } from "../support/rig.ts"
 
 const CENT = { usage: { input: 10_000 } }
 const HOUR_MS = 3_600_000
+const LAUNCH = { description: "a part", prompt: "CHILD", agent: "general", fork: false }
 
 const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unknown } = {}) => {
   const rig = new Rig({ options })
@@ -84,6 +85,51 @@ describe("a purse's runs", () => {
     const [task] = sessions.map((sessionID) => rig.manager.taskIn(sessionID)?.task)
     expect(task?.outcome?.reason?.text).toMatch(/^Stopped at the end of the board's purse, \d\d:\d\d/)
     expect(runs.of(sessions[0] ?? "")?.result?.overBudget).toBe(true)
+  })
+
+  test("launch nothing more when there is no time left for a last word, and what waited for its slot never begins", async () => {
+    const { rig, runs, sessions, open } = rigged({ maxConcurrentTasks: 1 })
+    const [sessionID = ""] = sessions
+    const HANG = { hang: true, text: "so far" } as const
+    rig.onPrompt("THREAD", HANG)
+    rig.onPrompt("CHILD", HANG)
+    open(100, 1)
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "THREAD" })
+    await rig.clock.advance(HOUR_MS - 61_000)
+    rig.host.conclude(sessionID, { tools: [{ name: "read", args: { ms: HOUR_MS } }] })
+    const { task: first } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
+    const { task: waiting } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
+    await rig.clock.advance(1000)
+    await expect(rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).rejects.toThrow(
+      /^Nothing was launched: the board's purse pays until \d\d:\d\d \(tasks_purse\), and the time left is too little to begin with\./,
+    )
+    rig.host.conclude(first.sessionID, { text: "done" })
+    await rig.clock.advance(1000)
+    const ended = rig.manager.taskIn(waiting.sessionID)?.task
+    expect(ended).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "budget" } },
+    })
+    expect(ended?.run.startedAt).toBeUndefined()
+    expect(ended?.outcome?.reason?.text).toMatch(/^It never began: the board's purse pays until /)
+    expect(await runs.refusals().then((refusal) => refusal(sessionID))).toContain("pays until")
+  })
+
+  test("have cost as much after a crash as before, in the step in which they were stopped, too", async () => {
+    const { rig, runs, sessions, start, open } = rigged()
+    const [sessionID = ""] = sessions
+    open(100)
+    rig.host.onEvent = ({ type }) => (type === "answered" ? "lose" : undefined)
+    await start()
+    await rig.clock.advance(1000)
+    await runs.stop(sessionID)
+    await rig.clock.advance(5000)
+    const { cost } = runs.took(sessionID)
+    expect(cost).toBeGreaterThan(0.03)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(5000)
+    expect(rig.manager.standing.took(sessionID).cost).toBeCloseTo(cost)
   })
 
   test("that are stopped with it are no failures", async () => {

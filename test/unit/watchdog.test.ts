@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest"
 import { NOTHING_SPENT, type PurseLimit } from "../../src/core/spending.ts"
 import { type LastWord, NO_USAGE, type Progress, type Task, type Usage } from "../../src/core/task.ts"
-import { demandOf, dueAt, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../src/core/watchdog.ts"
+import {
+  demandOf,
+  dueAt,
+  MOST_EMPTY_ANSWERS,
+  type RunLimits,
+  tooLateFor,
+  type Watched,
+} from "../../src/core/watchdog.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 const OFF: RunLimits = {
@@ -72,6 +79,20 @@ describe("the end of the board's purse", () => {
     expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
     expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
   })
+})
+
+test("nothing begins that the purse would ask for its last word at once, or that it pays no more", () => {
+  const purse = { max: 1, openedAt: 0, until: 9000 }
+  expect(tooLateFor({ lastWord: 1000 }, 8999)).toBeUndefined()
+  expect(tooLateFor({ lastWord: 1000, purse }, 7999)).toBeUndefined()
+  expect(tooLateFor({ lastWord: 1000, purse }, 8000)).toMatch(
+    /^the board's purse pays until \d\d:\d\d \(tasks_purse\), and the time left is too little to begin with$/,
+  )
+  // A last word takes a third of it at most.
+  expect(tooLateFor({ lastWord: 60_000, purse }, 5999)).toBeUndefined()
+  expect(tooLateFor({ lastWord: 60_000, purse }, 6000)).toContain("pays until")
+  expect(tooLateFor({ lastWord: 0, purse }, 8999)).toBeUndefined()
+  expect(tooLateFor({ lastWord: 0, purse }, 9000)).toMatch(/^the board's purse paid until \d\d:\d\d \(tasks_purse\)$/)
 })
 
 describe("a run is stopped", () => {

@@ -2,6 +2,7 @@ import { CallError } from "../../core/errors.ts"
 import { launchDelay, MINUTE_MS } from "../../core/limits.ts"
 import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf } from "../../core/spending.ts"
 import type { Run, Task } from "../../core/task.ts"
+import { tooLateFor } from "../../core/watchdog.ts"
 import type { Parts } from "../parts.ts"
 import type { Ledger } from "./ledger.ts"
 
@@ -26,7 +27,10 @@ export class Allowance {
 
   /** Why nothing may begin; undefined where it may. */
   refusal(sessionID: string, taskID?: string): string | undefined {
-    return refusalOf(this.#ledger.limitsIn(sessionID, taskID), this.#ledger.spentBefore(sessionID, taskID))
+    const limits = this.#ledger.limitsIn(sessionID, taskID)
+    const { clock, options } = this.#parts
+    const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
+    return late ?? refusalOf(limits, this.#ledger.spentBefore(sessionID, taskID))
   }
 
   /** What a run that is about to begin may spend, for a reader. */

@@ -110,11 +110,13 @@ function finish(run: ActiveRun): Step {
   // What came of its check no message tells, and after a crash nothing may: that is written before it is told.
   const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
   const writes = closing.write === "again" || (closing.write === "now" && untold)
+  // What it had done until it was stopped is written down with the news of it, or by itself where nobody is told.
+  const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
   const commands: readonly Command[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
     { do: "freed" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
-    ...(closing.write === "soon" ? [{ do: "write", later: true } as const] : []),
+    ...(closing.write === "soon" || unnoticed ? [{ do: "write", later: true } as const] : []),
   ]
   const next = { ...moved(run, "telling"), outcome, closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) } }
   const { run: rest, commands: more } = post(next)

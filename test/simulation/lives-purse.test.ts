@@ -1,0 +1,3 @@
+import { livesTest, OTHERS } from "./many.ts"
+
+livesTest("purse", { from: 0, to: OTHERS })
