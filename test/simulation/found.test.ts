@@ -892,3 +892,16 @@ test("another process settles an agent that a crash ended: what that had launche
   const [agent, own] = known()
   expect(agent?.run.endedAt).toBeGreaterThanOrEqual(own?.run.createdAt ?? Number.POSITIVE_INFINITY)
 })
+
+test("a model opens, and who waits longest for it has no slot: who has one goes first, and nobody waits for ever", async () => {
+  const world = new World({ options: { maxConcurrentTasks: 1, maxDepth: 2 }, lastWord: "obeys", snapshotMs: 200 })
+  world.provider.close(30_000, true)
+  await world.launch({ prompt: "DO launching" })
+  await world.clock.advance(100)
+  await world.launch({ prompt: "DO quick" })
+  await world.launch({ prompt: "DO quick" })
+  // The first goes to see, and what it launches is parked: that was still to be answered.
+  await world.clock.advance(3 * MINUTE)
+  expect(world.tasks.map(({ status }) => status)).toEqual(["completed", "completed", "completed", "completed"])
+  expect(world.watch.breaches).toEqual([])
+})

@@ -46,8 +46,8 @@ export class Bursar {
 
   open(max: number, ms: number): void {
     const now = this.#world.clock.now()
-    const { standing } = this.#world.manager
-    const threads = Object.fromEntries(this.threads.map((thread) => [thread, standing.took(thread)]))
+    const { unattended } = this.#world.manager
+    const threads = Object.fromEntries(this.threads.map((thread) => [thread, unattended.took(thread)]))
     this.#world.story.tell(() => `a purse of $${max} is opened for ${ms} ms`)
     this.#emptySince = undefined
     this.#mostAtWork = 0
@@ -69,12 +69,12 @@ export class Bursar {
   close(): void {
     this.#use(undefined)
     const { manager } = this.#world
-    for (const thread of this.threads) this.#world.track("stop a thread", manager.standing.stop(thread, "purse"))
+    for (const thread of this.threads) this.#world.track("stop a thread", manager.unattended.stop(thread, "purse"))
   }
 
   /** A process that comes back finds it on the board, which begins nothing before it knows what there was. */
   known(rig: Rig, recovered: Promise<void>): void {
-    if (this.#purse) rig.manager.standing.usePurse(this.#purse)
+    if (this.#purse) rig.manager.unattended.usePurse(this.#purse)
     if (rig !== this.#world.rig) return
     this.#isReady = false
     void recovered.then(() => {
@@ -85,7 +85,7 @@ export class Bursar {
   run(thread: string, kind: (typeof WORK)[number]): void {
     const description = `turn ${++this.#turns}`
     const request = { sessionID: thread, agent: "general", description, prompt: `DO ${kind}` }
-    const running = this.#world.manager.standing.run(request).then(({ task }) => {
+    const running = this.#world.manager.unattended.run(request).then(({ task }) => {
       this.#world.story.name(task.id, this.#world.story.nameOf(thread))
     })
     this.#world.track(`run ${this.#world.story.nameOf(thread)}`, running)
@@ -135,7 +135,7 @@ export class Bursar {
     for (const thread of this.threads) {
       if (!manager.taskIn(thread)) continue
       const all = this.#costOf(host.stored(thread))
-      const { cost } = manager.standing.took(thread)
+      const { cost } = manager.unattended.took(thread)
       // A turn whose stop was long on its way goes on meanwhile, and nobody looks at it.
       if (watch.held === 0 && cost < all - SAME_USD)
         watch.breach(`${story.nameOf(thread)} took $${all}, and its bill says $${cost}`)
@@ -150,13 +150,13 @@ export class Bursar {
   }
 
   get #used(): number {
-    return this.#world.manager.standing.ofPurse().used.cost
+    return this.#world.manager.unattended.ofPurse().used.cost
   }
 
   #use(purse: Purse | undefined): void {
     this.#purse = purse
     this.#changedAt = this.#world.clock.now()
-    for (const { manager } of [this.#world.rig, this.#world.other]) manager.standing.usePurse(purse)
+    for (const { manager } of [this.#world.rig, this.#world.other]) manager.unattended.usePurse(purse)
   }
 
   /** What all that was answered in a session, and below it, has cost. */

@@ -129,7 +129,7 @@ describe("a purse's runs", () => {
     rig.restart()
     await rig.manager.recover()
     await rig.clock.advance(5000)
-    expect(rig.manager.standing.took(sessionID).cost).toBeCloseTo(cost)
+    expect(rig.manager.unattended.took(sessionID).cost).toBeCloseTo(cost)
   })
 
   test("that are stopped with it are no failures", async () => {

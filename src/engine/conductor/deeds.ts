@@ -79,7 +79,10 @@ export class Deeds {
       case "prompt":
         return back(await this.#prompt(task, command))
       case "lay down":
-        await this.#parts.host.prompt({ ...(await this.#asked(task, command.text, "", true)), noReply: true })
+        await this.#parts.host.prompt({
+          ...(await this.#withFiles(task, promptOf(task, command.text, ""))),
+          noReply: true,
+        })
         await this.#parts.journal.save(task)
         return back({ type: "stopped" })
       case "say":
@@ -145,17 +148,18 @@ export class Deeds {
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const prompt = await this.#asked(task, text, preface)
+    const asked = promptOf(task, text, preface)
+    // What is stored by now has its files: attached once more they would be read twice. Sent at once where there are
+    // none: what comes in the same moment may end the run.
+    const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
     await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
     return { type: "prompted" }
   }
 
-  async #asked(task: Task, text: string, preface: string, isFirst = false): Promise<Prompt> {
-    const prompt = promptOf(task, text, preface)
-    // What is stored by now has them: attached once more they would be read twice.
-    const named = isFirst || !prompt.again ? (task.run.files ?? []) : []
-    const files = named.length > 0 ? await attachedIn(named, this.#parts.host.folderOf(task.sessionID)) : []
-    return { ...prompt, ...(files.length > 0 && { files }) }
+  async #withFiles(task: Task, prompt: Prompt): Promise<Prompt> {
+    const { files = [] } = task.run
+    const attached = files.length > 0 ? await attachedIn(files, this.#parts.host.folderOf(task.sessionID)) : []
+    return attached.length > 0 ? { ...prompt, files: attached } : prompt
   }
 
   async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {

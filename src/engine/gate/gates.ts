@@ -23,7 +23,7 @@ import { Instead, LONG_CLOSED_MS } from "../conductor/instead.ts"
 import { beyond, Notices } from "../conductor/notices.ts"
 import type { Parts } from "../parts.ts"
 import type { Keeper } from "./keepers.ts"
-import { Line } from "./line.ts"
+import { firstOf, Line } from "./line.ts"
 import { refusalIn } from "./refused.ts"
 import { Unpaid } from "./unpaid.ts"
 import { Unwoken } from "./unwoken.ts"
@@ -254,10 +254,7 @@ export class Gates implements Keeper<"parked"> {
       this.#parkUnbegun(key, gate, now)
       return this.#ports.at(nextProbe(gate))
     }
-    // Where none that may go to see has a slot, they are looked at when one is free.
-    const going = gate.opening
-      ? waiting.slice(0, many)
-      : waiting.filter(({ id }) => this.#ports.hasSlot(id)).slice(0, 1)
+    const going = firstOf(waiting, many, ({ id }) => this.#ports.hasSlot(id))
     // All of them are noted before the first goes: its going is a reason to look again.
     for (const { id } of going) gate = went(gate, id, now)
     this.#gates.set(key, gate)

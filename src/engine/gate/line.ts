@@ -1,6 +1,6 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKeyOf } from "../../core/limits.ts"
-import { isActive, isParked, isQueued, isUnattended, type Task } from "../../core/task.ts"
+import { isActive, isParked, isQueued, isUnattended, slotsOf, type Task } from "../../core/task.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Who waits for a model that refused. Derived from the tasks at each look. */
@@ -43,4 +43,21 @@ export class Line {
   #waitsForOthers({ id }: Task): boolean {
     return this.#store.run(id)?.stage === "waiting"
   }
+}
+
+/**
+ * The first that could go at once: who has no slot may wait for one that waits itself, and is looked at when one is free.
+ * Who waits for the same slot behind one that has none is not asked for.
+ */
+export function firstOf(waiting: readonly Task[], many: number, hasSlot: (task: Task) => boolean): readonly Task[] {
+  const full = new Set<string>()
+  const going: Task[] = []
+  for (const task of waiting) {
+    if (going.length === many) break
+    const slot = JSON.stringify([slotsOf(task), task.agent, task.place?.kind])
+    if (full.has(slot)) continue
+    if (hasSlot(task)) going.push(task)
+    else full.add(slot)
+  }
+  return going
 }
