@@ -85,8 +85,9 @@ export class Bursar {
   run(thread: string, kind: (typeof WORK)[number]): void {
     const description = `turn ${++this.#turns}`
     const request = { sessionID: thread, agent: "general", description, prompt: `DO ${kind}` }
-    const running = this.#world.manager.unattended.run(request).then(({ task }) => {
-      this.#world.story.name(task.id, this.#world.story.nameOf(thread))
+    const { manager, story } = this.#world
+    const running = manager.unattended.run(request).then(() => {
+      story.name(manager.taskIn(thread)?.task.id ?? "", story.nameOf(thread))
     })
     this.#world.track(`run ${this.#world.story.nameOf(thread)}`, running)
   }
