@@ -150,7 +150,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
   const retention = new Retention(parts, { waiting, forget, isAway })
   const overview = new Overview(parts, { conductor, answers, recovery, kept })
-  const cancelling = new Cancelling(parts, { conductor, kept, retention, forget })
+  const cancelling = new Cancelling(parts, { conductor, kept, retention, forget, isAway })
   const requests = new Requests(parts, {
     conductor,
     forget: (task) => cancelling.forget([task]),
@@ -161,12 +161,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     answer,
   })
   const reporting = new Reporting(parts, { conductor, answers, kept })
-  const forgetAll = async (task: Task) => {
-    await kept.clear([task, ...store.below(task)].filter(isAway))
-    await forget(task)
-  }
   const heard = { conductor, outbox, holding, requests, timekeeper, gates, places }
-  const hearing = new Hearing(parts, { ...heard, forget: forgetAll })
+  const hearing = new Hearing(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { conductor, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, timekeeper, recovery })
   return { cancelling, reporting, hearing, unattended, tell, retention, overview, requests, forget }

@@ -16,6 +16,8 @@ type CancellingPorts = {
   readonly kept: Kept
   readonly retention: Retention
   readonly forget: (task: Task) => Promise<void>
+  /** Its work is still on another machine. */
+  readonly isAway: (task: Task) => boolean
 }
 
 /** Ends tasks, and forgets them, because the session that launched them asks for it. */
@@ -74,5 +76,12 @@ export class Cancelling {
     const unmerged = await this.#ports.kept.clear(all)
     await Promise.all(tasks.map((task) => this.#ports.forget(task)))
     return unmerged
+  }
+
+  /** Forgets a task whose parent's session was deleted: what is kept of its work here stays, what lies elsewhere goes. */
+  async forgetLost(task: Task): Promise<void> {
+    const { kept, isAway, forget } = this.#ports
+    await kept.clear([task, ...this.#parts.store.below(task)].filter(isAway))
+    await forget(task)
   }
 }
