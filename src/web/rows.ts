@@ -1,11 +1,11 @@
 import type { Board, BoardTask } from "../board/service.ts"
 import { batchName } from "../core/batch.ts"
 import { costOfDay } from "../core/bill.ts"
-import { countsText, itemLines } from "../core/items.ts"
+import { countsText, itemLines, teamText } from "../core/items.ts"
 import { hasLeft } from "../core/left.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLine, receiptLines } from "../core/receipt.ts"
-import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted } from "../core/task.ts"
+import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task, uncounted } from "../core/task.ts"
 import type { TeamResult } from "../core/team.ts"
 import { tryLines } from "../core/tries.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -31,7 +31,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     status: task.status,
     phase: view.phase,
     stands: view.stand?.way,
-    counts: view.counts && countsText(view.counts),
+    counts: (isActive(task) ? undefined : teamText(task, [])) ?? (view.counts && countsText(view.counts)),
     left: hasLeft(task) || undefined,
     merging: view.merging,
     fetching: view.fetching,

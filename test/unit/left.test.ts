@@ -35,3 +35,15 @@ test.each<[string, Task, boolean]>([
   expect(hasLeft(task)).toBe(left)
   expect(agentRow({ ...viewOf(), task }, false, 0).left).toBe(left || undefined)
 })
+
+test("a row says of ended tries which has won, and of ended items their counts", () => {
+  const countsOf = (task: Task) =>
+    agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0)
+      .counts
+  const rows = [{ how: "won", ms: 0, cost: 0 }]
+  const won = outcomeOf({ team: { kind: "tries", won: "mock/two", cost: 0, rows } })
+  expect(countsOf({ ...triesOf("check"), outcome: won })).toBe("won by mock/two")
+  expect(countsOf(triesOf("check"))).toBe("none passed")
+  expect(countsOf(mapOf(1))).toBe("1 valid, 1 failed of 2")
+  expect(countsOf(taskOf({ team: PLAN }))).toBe("1 valid, 1 failed of 2")
+})

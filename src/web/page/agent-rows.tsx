@@ -4,7 +4,7 @@ import type { AgentRow } from "../wire.ts"
 import { ago, cached, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge } from "./parts.tsx"
 import { agentLink } from "./route.ts"
-import { agentState } from "./select.ts"
+import { agentState, ownState } from "./select.ts"
 import { now } from "./state.ts"
 import { isUnread } from "./unread.ts"
 
@@ -70,9 +70,10 @@ export function Marks(props: { agent: AgentRow }) {
 export function EndedRow(props: { agent: AgentRow }) {
   return (
     <a class="ended-row" data-item="" href={agentLink(props.agent.id)} data-unread={isUnread(props.agent) || undefined}>
-      <Badge {...agentState(props.agent)} />
+      <Badge {...ownState(props.agent)} />
       <span class="ended-title">
         {props.agent.description}
+        <Show when={props.agent.counts}>{(counts) => <span class="u-quiet u-small"> {counts()}</span>}</Show>
         <Show when={isUnread(props.agent)}>
           <span class="u-hidden"> (not read yet)</span>
         </Show>

@@ -103,7 +103,8 @@ export function agentState(agent: AgentRow): { readonly tone: Tone; readonly tex
   return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
 }
 
-function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+/** The same without that. */
+export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
     const waits = agent.phase === "queued" || agent.stands !== undefined
