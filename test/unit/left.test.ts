@@ -25,6 +25,7 @@ const triesOf = (code: "check" | "cancelled", more: object = {}): Task =>
 test.each<[string, Task, boolean]>([
   ["a map of which an item failed", mapOf(1), true],
   ["a map that was stopped before anything of it was written down", mapOf(1, { outcome: outcomeOf({}) }), true],
+  ["a map of which nothing is known", taskOf({ status: "error", team: PLAN }), true],
   ["a map whose items are all valid", mapOf(2), false],
   ["a map at work", mapOf(1, { status: "resumed" }), false],
   ["tries that were stopped", triesOf("cancelled"), true],

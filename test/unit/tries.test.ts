@@ -190,11 +190,21 @@ describe("the files that a check stands on", () => {
     ["conftest.py", true],
     ["Makefile", true],
     ["scripts/verify.sh", true],
+    ["app/scripts/verify.sh", true],
+    ["app/other-scripts/verify.sh", false],
     ["src/latest/contest.ts", false],
     ["src/sums.js", false],
     ["docs/package.json.md", false],
   ])("%s: %s", (file, stands) => {
     expect(standsOn("npm test && sh ./scripts/verify.sh", [file])).toEqual(stands ? [file] : [])
+  })
+
+  test.each<[string, string, boolean]>([
+    ["cd tool && node check.mjs", "tool/check.mjs", true],
+    ["node ../../check.mjs", "check.mjs", true],
+    ["npx lint .", "src/npx", false],
+  ])("are named from wherever it runs: %s: %s", (command, file, stands) => {
+    expect(standsOn(command, [file])).toEqual(stands ? [file] : [])
   })
 })
 
