@@ -905,3 +905,23 @@ test("a model opens, and who waits longest for it has no slot: who has one goes 
   expect(world.tasks.map(({ status }) => status)).toEqual(["completed", "completed", "completed", "completed"])
   expect(world.watch.breaches).toEqual([])
 })
+
+test("an agent had answered and waited for its own task, which is parked, and its process dies: it is over, and is not set to work", async () => {
+  const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
+  await world.launch({ prompt: "DO launching" })
+  await world.clock.until(() => world.tasks.length === 2)
+  await world.clock.advance(1)
+  world.provider.close(8000, true)
+  await world.clock.advance(200)
+  const [agent, own] = world.tasks
+  expect(own?.run.parked).toBeDefined()
+  await world.restart()
+  await world.clock.advance(3000)
+  expect(world.task(agent?.id ?? "")?.status).toBe("completed")
+  await world.clock.advance(MINUTE)
+  expect(world.task(own?.id ?? "")?.status).toBe("completed")
+  const texts = world.host.stored(agent?.sessionID ?? "").messages.map(({ role }) => role)
+  // The news of its own task stand there, unanswered.
+  expect(texts.at(-1)).toBe("user")
+  expect(world.watch.breaches).toEqual([])
+})

@@ -38,12 +38,13 @@ export async function rest(world: World): Promise<void> {
   checkFar(world)
 }
 
-/** What is asked in a turn that its user has begun once its run was over waits for that user, who answers it now. */
-function answerUsers(world: World): void {
-  const { host, watch } = world
-  for (const { id, sessionID } of host.questions)
-    if (world.tasks.some((task) => task.sessionID === sessionID && !isActive(task) && watch.isUsers(task)))
-      host.answer(id)
+/** What is asked in a turn that its user has begun, and that is no run's any more, waits for that user, who answers it now. */
+function answerUsers({ host, watch, manager }: World): void {
+  for (const { id, sessionID } of host.questions) {
+    const task = manager.taskIn(sessionID)?.task
+    const isUsers = task ? !isActive(task) && watch.isUsers(task) : watch.hasUser(sessionID)
+    if (isUsers) host.answer(id)
+  }
 }
 
 async function calm(world: World): Promise<void> {

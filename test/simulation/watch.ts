@@ -214,6 +214,11 @@ export class Watch {
     for (const each of [rig, other]) each.crash()
   }
 
+  /** Its user has done something in a session. */
+  hasUser(sessionID: string): boolean {
+    return this.#userAt.has(sessionID)
+  }
+
   /** Its user has done something there since it ended: what goes on there is theirs. */
   isUsers({ sessionID, run }: Task): boolean {
     return (this.#userAt.get(sessionID) ?? 0) >= (run.endedAt ?? 0)
@@ -225,8 +230,15 @@ export class Watch {
     const { maxConcurrentTasks = 0 } = circumstances.options
     const holding = new Map<string, number>()
     this.#checkCalls()
+    // What is asked in the session of one that has not begun is its user's.
     for (const [id, seen] of this.#seen)
-      if (this.forgotten.has(id) && isActive(seen) && !this.#cleared.has(seen.sessionID) && !this.#world.task(id))
+      if (
+        this.forgotten.has(id) &&
+        isActive(seen) &&
+        !isQueued(seen) &&
+        !this.#cleared.has(seen.sessionID) &&
+        !this.#world.task(id)
+      )
         this.#cleared.set(seen.sessionID, this.#world.clock.now())
     for (const task of tasks) {
       this.#checkChange(task)

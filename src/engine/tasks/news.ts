@@ -64,7 +64,7 @@ export function mayWake(task: Task, store: TaskStore): boolean {
   const { parentID } = task
   if (store.household(parentID).isStopped) return false
   const parent = store.bySession(parentID)
-  if (!parent || isActive(parent) || parent.status === "completed") return true
+  if (!parent || isActive(parent)) return true
   // What was interrupted together was begun before: when the parent's end was is only guessed.
   if (isInterrupted(parent) && isInterrupted(task)) return false
   return task.run.createdAt > (parent.run.endedAt ?? 0)
