@@ -1,4 +1,4 @@
-import { createMemo, createRoot, createSignal, For, Show } from "solid-js"
+import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
 import type { AgentRow, TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Answer, Patience } from "./ask.tsx"
@@ -58,19 +58,26 @@ export function NeedsYou() {
   )
 }
 
-function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
+/** A row: what kind of need it is, and what can be done about it. */
+function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
   return (
     <li class="need-row">
-      <Badge tone="needs" text={props.ask.kind} />
-      <div>
-        <AgentTitle agent={props.agent} />
-        <p>
-          <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
-          <Patience askedAt={props.ask.askedAt} />
-        </p>
-        <Answer ask={props.ask} foreign={props.agent.foreign} />
-      </div>
+      <Badge tone={props.tone} text={props.what} />
+      <div>{props.children}</div>
     </li>
+  )
+}
+
+function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
+  return (
+    <Need tone="needs" what={props.ask.kind}>
+      <AgentTitle agent={props.agent} />
+      <p>
+        <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
+        <Patience askedAt={props.ask.askedAt} />
+      </p>
+      <Answer ask={props.ask} foreign={props.agent.foreign} />
+    </Need>
   )
 }
 
@@ -98,14 +105,11 @@ function TaskTitle(props: { task: TaskRow }) {
 
 function TaskNeed(props: { task: TaskRow }) {
   return (
-    <li class="need-row">
-      <Badge tone="needs" text="message" />
-      <div>
-        <TaskTitle task={props.task} />
-        <p>{props.task.reason}</p>
-        <ReplyForm task={props.task} />
-      </div>
-    </li>
+    <Need tone="needs" what="message">
+      <TaskTitle task={props.task} />
+      <p>{props.task.reason}</p>
+      <ReplyForm task={props.task} />
+    </Need>
   )
 }
 
@@ -128,17 +132,14 @@ function LostNeed(props: { count: number }) {
     yes: "Let them go",
   })
   return (
-    <li class="need-row">
-      <Badge tone="fail" text="gone" />
-      <div>
-        <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
-        <div class="button-row">
-          <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
-          <Action label="Let go …" kind="danger" asks={asks} run={() => api.ofBoard("forget")} onError={setProblem} />
-        </div>
-        <Problem text={problem()} />
+    <Need tone="fail" what="gone">
+      <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
+      <div class="button-row">
+        <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
+        <Action label="Let go …" kind="danger" asks={asks} run={() => api.ofBoard("forget")} onError={setProblem} />
       </div>
-    </li>
+      <Problem text={problem()} />
+    </Need>
   )
 }
 
@@ -150,64 +151,55 @@ function OutsideNeed(props: { count: number }) {
     yes: "Believe them",
   })
   return (
-    <li class="need-row">
-      <Badge tone="fail" text="changed" />
-      <div>
-        <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
-        <div class="button-row">
-          <Action label="Believe all …" asks={asks} run={() => api.ofBoard("accept")} onError={setProblem} />
-        </div>
-        <Problem text={problem()} />
+    <Need tone="fail" what="changed">
+      <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
+      <div class="button-row">
+        <Action label="Believe all …" asks={asks} run={() => api.ofBoard("accept")} onError={setProblem} />
       </div>
-    </li>
+      <Problem text={problem()} />
+    </Need>
   )
 }
 
 function RestNeed(props: { task: TaskRow }) {
   const [problem, setProblem] = createSignal("")
   return (
-    <li class="need-row">
-      <Badge tone="fail" text={isOutside(props.task) ? "changed" : "rests"} />
-      <div>
-        <TaskTitle task={props.task} />
-        <p>{props.task.reason}</p>
-        <div class="button-row">
-          <Action
-            label={isOutside(props.task) ? "Start" : "Run now"}
-            run={() => api.run(props.task.id)}
-            onError={setProblem}
-          />
-          <a class="button" href={taskLink(props.task.id)}>
-            Look at it
-          </a>
-        </div>
-        <Problem text={problem()} />
+    <Need tone="fail" what={isOutside(props.task) ? "changed" : "rests"}>
+      <TaskTitle task={props.task} />
+      <p>{props.task.reason}</p>
+      <div class="button-row">
+        <Action
+          label={isOutside(props.task) ? "Start" : "Run now"}
+          run={() => api.run(props.task.id)}
+          onError={setProblem}
+        />
+        <a class="button" href={taskLink(props.task.id)}>
+          Look at it
+        </a>
       </div>
-    </li>
+      <Problem text={problem()} />
+    </Need>
   )
 }
 
 function FailureNeed(props: { agent: AgentRow }) {
   return (
-    <li class="need-row">
-      <Badge tone="fail" text="failed" />
-      <div>
-        <AgentTitle agent={props.agent} />
-        <p>
-          {props.agent.reason} <span class="u-quiet">{adviceFor(props.agent.reasonCode)}</span>{" "}
-          <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
-        </p>
-        <div class="button-row">
-          <Show when={props.agent.boardTask === undefined && !props.agent.foreign}>
-            <a class="button" href={launchLink(props.agent.id)}>
-              Try again …
-            </a>
-          </Show>
-          <button type="button" class="button" onClick={() => see([state.agents[props.agent.id] ?? props.agent])}>
-            Dismiss
-          </button>
-        </div>
+    <Need tone="fail" what="failed">
+      <AgentTitle agent={props.agent} />
+      <p>
+        {props.agent.reason} <span class="u-quiet">{adviceFor(props.agent.reasonCode)}</span>{" "}
+        <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
+      </p>
+      <div class="button-row">
+        <Show when={props.agent.boardTask === undefined && !props.agent.foreign}>
+          <a class="button" href={launchLink(props.agent.id)}>
+            Try again …
+          </a>
+        </Show>
+        <button type="button" class="button" onClick={() => see([state.agents[props.agent.id] ?? props.agent])}>
+          Dismiss
+        </button>
       </div>
-    </li>
+    </Need>
   )
 }
