@@ -166,6 +166,15 @@ test.each([
   })
 })
 
+test("names that differ in case alone are two where the disk has them so, whatever the repository says", async () => {
+  user.git("config", "core.ignorecase", "true")
+  user.write("readme.md", "x\n").write("Dir/a", "a\n").commit()
+  await bench.worked((child) => child.sh("mv readme.md README.md; mv Dir dir; echo more >> README.md"))
+  expect(await merge()).toMatchObject({ kind: "merged" })
+  expect(Object.keys(user.files()).sort()).toEqual(["README.md", "dir/a"])
+  expect(user.read("README.md")).toBe("x\nmore\n")
+})
+
 test("refs that a git of the user's packs for a while are waited for", async () => {
   user.write("a", "a").commit()
   await bench.worked((child) => child.write("b", "b"))

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "../process.ts"
 
@@ -106,7 +107,7 @@ export async function patiently<Value>(passing: RegExp, work: () => Promise<Valu
 
 async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
   const { cwd, input, inputFrom, bytes, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
-  const ended = await runBounded("git", [...SETTINGS, ...args], {
+  const ended = await runBounded("git", [...SETTINGS, ...caseOf(options), ...args], {
     cwd,
     env: environment(options),
     input,
@@ -125,6 +126,13 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
   if (cut || code === 0 || accept.includes(code)) return { code, out, cut, complaints: errors }
   throw new GitError(args, errors.trim().slice(-MOST_ERROR_CHARS) || `exit code ${code}`)
 }
+
+/**
+ * A repository may come from a disk that takes `a` and `A` for one name, and still say so. Where that is not true of the
+ * checkout's own, git would take a file that was renamed so for one that has gone.
+ */
+const caseOf = ({ cwd, gitDir }: GitOptions): readonly string[] =>
+  gitDir !== undefined && gitDir !== cwd && !existsSync(join(cwd, ".GIT")) ? ["-c", "core.ignoreCase=false"] : []
 
 /** The same, for an answer of one line. */
 export const gitLine = async (args: readonly string[], options: GitOptions): Promise<string> =>
