@@ -132,6 +132,27 @@ describe("a purse's runs", () => {
     expect(rig.manager.unattended.took(sessionID).cost).toBeCloseTo(cost)
   })
 
+  test("are paid for though their thread's task is forgotten and another one begins there", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    rig.onPrompt("ONCE", { text: "done", ...CENT })
+    const once = async () => {
+      await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "ONCE" })
+      await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    }
+    await once()
+    open(1)
+    await once()
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    await rig.clock.until(() => rig.manager.taskIn(sessionID) === undefined)
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
+    await once()
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.02)
+    expect(runs.took(sessionID).cost).toBeCloseTo(0.03)
+  })
+
   test("that are stopped with it are no failures", async () => {
     const { runs, sessions, start, open } = rigged()
     open(100)

@@ -7,7 +7,6 @@ import {
   isActive,
   isUnattended,
   NO_FIGURES,
-  NO_USAGE,
   NOBODY,
   type Run,
   type Task,
@@ -119,8 +118,7 @@ export class Unattended {
 
   /** What all runs took of the task whose own session this is, and the tasks below it. */
   took(sessionID: string): Usage {
-    const task = this.#parts.store.bySession(sessionID)
-    return task ? this.#ports.ledger.ofTask(task.id) : NO_USAGE
+    return this.#ports.ledger.ofSession(sessionID)
   }
 
   /** What the purse's runs took since it was opened, and what those at work may need for their last words. */

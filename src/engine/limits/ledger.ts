@@ -97,6 +97,11 @@ export class Ledger {
     return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
   }
 
+  /** What all runs took of the tasks whose own session this is, the tasks below them and forgotten ones included. */
+  ofSession(sessionID: string): Usage {
+    return this.#ofSession(this.#shown ?? this.#bill(), sessionID)
+  }
+
   /** What a task and those below it took. */
   ofTask(taskID: string): Usage {
     return this.#bill().task(taskID)
@@ -145,12 +150,21 @@ export class Ledger {
     const { store } = this.#parts
     const { threads = {} } = this.#purse ?? {}
     const used = Object.entries(threads).map(([sessionID, before]) => {
-      const task = store.bySession(sessionID)
-      return task ? lessUsage(bill.task(task.id), before) : NO_USAGE
+      const took = this.#ofSession(bill, sessionID)
+      // What was forgotten before it was opened may be known no more.
+      return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
     })
     const paid = store.active().filter((task) => !isQueued(task) && !standsStill(task) && this.purseOf(task))
     const reserve = paid.reduce((sum, { id }) => sum + dearestStep(store.run(id)), 0)
     return { used: used.reduce(addUsage, NO_USAGE), reserve }
+  }
+
+  #ofSession(bill: Bill, sessionID: string): Usage {
+    const { store } = this.#parts
+    const below = bill.session(sessionID)
+    const known = [store.bySession(sessionID), ...store.forgotten()].filter((task) => task?.sessionID === sessionID)
+    const ids = new Set(known.flatMap((task) => task?.id ?? []))
+    return [...ids].reduce((sum, id) => addUsage(sum, lessUsage(bill.task(id), below)), below)
   }
 
   #bill(): Bill {
