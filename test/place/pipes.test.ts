@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest"
 import type { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
-/** Pipes and sockets in the place of files that git knows: git can keep neither, and says no to all the rest for them. */
+/** What git can keep nothing of, and says no to all the rest for: pipes and sockets in files' places, names like its own. */
 
 let bench: Bench
 let user: Repository
@@ -49,4 +49,24 @@ test("of the user's are never written over", async () => {
   user.sh("rm b; git checkout -q b")
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["new"] })
   expect([user.read("b"), isPipe("new")]).toEqual(["b\n", true])
+})
+
+test("names like git's own are left out and named, and the folder that has them stays", async () => {
+  user.write(".Git/config", "mine\n").write("deep/GIT~1/x", "mine\n")
+  const child = await bench.ready()
+  expect(Object.keys(child.files()).sort()).toEqual(["a", "b"])
+  child
+    .write("a", "worked\n")
+    .write(".GIT/config", "theirs\n")
+    .write(".GIT/other", "theirs\n")
+    .write(".github/ours", "worked\n")
+    .write(".github/.git /x", "theirs\n")
+  const put = await bench.places.putAway(ID, user.top)
+  expect(put).toMatchObject({
+    files: [".github/ours", "a"],
+    unsaved: [".GIT", ".github/.git "],
+    held: expect.any(String),
+  })
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: [".github/ours", "a"] })
+  expect([user.read("a"), user.read(".Git/config")]).toEqual(["worked\n", "mine\n"])
 })

@@ -17,7 +17,7 @@ const VANISHED = /No such file or directory|short read/
 type LeftOut = {
   /** Repositories of their own, which git could only name. */
   readonly nested: readonly string[]
-  /** Files and folders that may not be read; one that git tracks is in the tree as git last saw it. */
+  /** Files and folders that may not be read, or that git refuses; one that it tracks is in the tree as it last saw it. */
   readonly unreadable: readonly string[]
 }
 export type Files = LeftOut & { readonly tree: string }
@@ -144,14 +144,22 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const others = out.split("\0").filter((name) => name !== "")
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
   const folders = [...complaints.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
-  const add = (without: readonly string[]) => {
-    const input = [".", ...without.map((name) => `:(exclude,top,literal)${name}`)].join("\0")
-    return git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
+  const refused: string[] = []
+  const add = async (without: readonly string[]): Promise<void> => {
+    const input = [".", ...[...without, ...refused].map((name) => `:(exclude,top,literal)${name}`)].join("\0")
+    try {
+      await git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
+    } catch (error) {
+      const [, name] = REFUSED.exec(String(error)) ?? []
+      if (name === undefined || refused.length === MOST_REFUSED) throw error
+      refused.push(LIKE_GITS.exec(name)?.[0] ?? name)
+      await add(without)
+    }
   }
   const changed = () => gitList(["ls-files", "--modified", "-z"], run)
   try {
     await add(nested)
-    return { nested, unreadable: folders }
+    return { nested, unreadable: [...folders, ...refused] }
   } catch (error) {
     if (!NOT_ADDED.test(String(error))) throw error
     const gone = await replaced(checkout, await changed())
@@ -160,7 +168,7 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
     const files = await unreadable(checkout, [...others, ...(await changed())])
     if (files.length + gone.length === 0) throw error
     await add([...nested, ...files])
-    return { nested, unreadable: [...folders, ...files] }
+    return { nested, unreadable: [...folders, ...files, ...refused] }
   }
 }
 
@@ -174,6 +182,10 @@ async function replaced(checkout: Checkout, names: readonly string[]): Promise<s
   return found
 }
 
+/** Names that git takes for its own on some disk or other, and so keeps nowhere. */
+const REFUSED = /invalid path '([^']+)'/
+const LIKE_GITS = /^(?:[^/]+\/)*?(?:\.git|git~1)[ .]*(?:[:\\][^/]*)?(?=\/|$)/i
+const MOST_REFUSED = 50
 const NOT_ADDED = /Permission denied|can only add regular files/
 const NOT_OPENED = /^warning: could not open directory '(.*)\/': Permission denied$/gm
 
