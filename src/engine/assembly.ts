@@ -82,7 +82,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { kinds, randomID } = ports
   const parts = partsOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
-    tookOver: ({ parentID }) => void recovery.refreshForeign(parentID),
+    tookOver: ({ parentID }) => lost(parentID, conductor, recovery),
   })
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
   const answers = new Answers(parts, ledgers)
@@ -166,6 +166,12 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const begins = { conductor, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, timekeeper, recovery })
   return { cancelling, reporting, hearing, unattended, tell, retention, overview, requests, forget }
+}
+
+/** A task of this parent is another process's now: what ended after it here does not wait for it any more. */
+function lost(parentID: string, { announcing }: Conductor, recovery: Recovery): void {
+  announcing.inOrder(parentID)
+  void recovery.refreshForeign(parentID)
 }
 
 /** `tookOver` hears of a task that another process has taken over. */

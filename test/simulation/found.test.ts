@@ -354,6 +354,26 @@ test("an end was told, and its record is another machine's by the time that it i
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("an end was not written, since another machine has the task by now: what ended after it is told all the same", async () => {
+  const { rig, other, id } = await takenOver(HANG)
+  const next = await rig.launch({ after: [id] })
+  await rig.clock.advance(1000)
+  rig.timers.frozen = true
+  let isTaken = false
+  other.host.onCall = (method) => {
+    isTaken ||= method === "saveRecord"
+    return undefined
+  }
+  await rig.clock.until(() => isTaken)
+  rig.timers.frozen = false
+  const { sessionID } = rig.task(id)
+  // That it is not its own any more it hears when all else is done.
+  rig.host.onCall = (method, session) => (method === "saveRecord" && session === sessionID ? { slow: 1000 } : undefined)
+  await rig.manager.cancel({ type: "task", reference: id }, rig.caller).catch(() => undefined)
+  await rig.clock.advance(5 * MINUTE)
+  expect(rig.task(next.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
+})
+
 test("two machines sleep past the lease: the one that has lost its task finds that out before it judges it", async () => {
   const { rig, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
   rig.host.onEvent = () => "lose"
