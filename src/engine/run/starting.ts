@@ -115,7 +115,7 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   const record = { do: "record", event, write: true } as const
   if (run.reenters) return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
   const { unbegun, ...begun } = on
-  const { run: next, commands } = unbegun ? start(begun, world, true) : prompt(moved(on, "prompting"))
+  const { run: next, commands } = unbegun ? start(begun, world, false) : prompt(moved(on, "prompting"))
   return { run: next, commands: [record, ...commands] }
 }
 
