@@ -7,9 +7,11 @@ export const runIn = (
   line: string,
   { input, take }: RunOptions = {},
   env: Record<string, string> = {},
+  uid?: number,
 ): Promise<Ran> =>
   new Promise((resolve, reject) => {
-    const child = spawn("/bin/sh", ["-c", line], { cwd: home, env: { PATH: process.env.PATH, HOME: home, ...env } })
+    const own = { PATH: process.env.PATH, HOME: home, ...env }
+    const child = spawn("/bin/sh", ["-c", line], { cwd: home, env: own, uid })
     const out: Uint8Array[] = []
     let errors = ""
     child.stdout.on("data", (chunk) => (take ? take(chunk) : out.push(chunk)))

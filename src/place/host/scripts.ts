@@ -2,14 +2,21 @@
 
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
-/** No hook, no helper that stays, no clean-up, files byte for byte, and in our own name: as for git here. */
+/**
+ * No hook, no helper that stays, no clean-up, files byte for byte, and in our own name: as for git here. What git LFS keeps is
+ * not there, and what it would keep there does not come home: it does nothing.
+ */
 const GIT = [
-  'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 -c maintenance.auto=false -c core.autocrlf=false -c core.safecrlf=false -c core.quotePath=false -c advice.detachedHead=false -c advice.addEmbeddedRepo=false -c submodule.recurse=false "$@"; }',
+  'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 -c maintenance.auto=false -c core.autocrlf=false -c core.safecrlf=false -c core.quotePath=false -c advice.detachedHead=false -c advice.addEmbeddedRepo=false -c submodule.recurse=false -c filter.lfs.smudge= -c filter.lfs.clean= -c filter.lfs.process= -c filter.lfs.required=false "$@"; }',
   "export LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_AUTHOR_NAME=superagents GIT_AUTHOR_EMAIL=superagents@localhost GIT_COMMITTER_NAME=superagents GIT_COMMITTER_EMAIL=superagents@localhost",
   "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE",
 ].join("\n")
 
-const script = (...lines: readonly string[]): string => [GIT, ...lines].join("\n")
+/** Removes a folder for a shell, also where parts of it may not be written. */
+const REMOVE =
+  'gone() { [ ! -e "$1" ] || rm -rf "$1" 2>/dev/null || { find "$1" -type d -exec chmod u+rwx {} \\; ; rm -rf "$1"; }; }'
+
+const script = (...lines: readonly string[]): string => [GIT, REMOVE, ...lines].join("\n")
 
 /** The folder of a repository's tasks on a host. */
 export type Rooms = { readonly room: string; readonly store: string }
@@ -80,7 +87,7 @@ export function receiveScript({ rooms, taskID, commit, ref, shallow, inPlace = f
     )
   return script(
     ...received,
-    `rm -rf ${folder}`,
+    `gone ${folder}`,
     "for n in 1 2 3; do",
     "  g worktree prune",
     `  g worktree add --detach --force ${folder} ${commit} >/dev/null && cd ${folder} && : >"$(g rev-parse --git-dir)/${MADE}" && exit 0`,
@@ -135,8 +142,8 @@ export const removeScript = ({ room, store }: Rooms, taskID: string, commit?: st
       ? []
       : [`[ "$(g rev-parse --verify -q refs/work/${taskID})" = ${quoted(commit)} ] || exit 0`]),
     `f=${quoted(`${room}/work/${taskID}`)}`,
-    '[ ! -e "$f" ] || { rm -rf "$f.gone" && mv "$f" "$f.gone"; } || exit 1',
-    'rm -rf "$f.gone" "$f.job" && g worktree prune',
+    '[ ! -e "$f" ] || { gone "$f.gone" && mv "$f" "$f.gone"; } || exit 1',
+    'gone "$f.gone" && rm -rf "$f.job" && g worktree prune',
     `g update-ref -d refs/work/${taskID}`,
     `g for-each-ref --sort=-creatordate --format='%(refname)' refs/have | sed 1,${KEPT}d | while read -r r; do g update-ref -d "$r"; done`,
     '[ ! -e "$f.gone" ]',
