@@ -1,3 +1,3 @@
 import { livesTest, OTHERS } from "./many.ts"
 
-livesTest("purse", { from: 0, to: OTHERS })
+livesTest("purse", { from: 0, to: OTHERS / 2 })
