@@ -1,16 +1,19 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/host/opencode/ids.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { type Launched, launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
-/** What a real OpenCode and its gate make of a provider's refusals, of every kind. Each test has a model of its own. */
+/**
+ * What a real OpenCode and its gate make of a provider's refusals, of every kind. Each test has a model of its own: so
+ * those that mostly wait for a gate to open wait side by side.
+ */
 
-const MODELS = Array.from({ length: 20 }, (_, at) => `m${at}`)
+const MODELS = Array.from({ length: 50 }, (_, at) => `m${at}`)
 /** How soon after a refusal the host can be stopped, on a busy machine, in ms. */
 const SOON_MS = 1500
 /** A gate whose time nobody tells opens after so long. */
@@ -61,11 +64,11 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     await model?.close()
     rmSync(folder, { recursive: true, force: true })
   })
-  afterEach(() => model.reset())
 
   /** Launches tasks with a model of their own. `reply` answers their requests, the first of which is number 0. */
   const launchSome = async (reply: (number: number, sinceFirst: number) => Reply, count = 1) => {
     const own = MODELS[used++]
+    if (!own) throw new Error("more tests than models")
     const sessionID = await openSession(host)
     const requests: { at: number; refused: boolean; endsWith?: string }[] = []
     model.use((request) => {
@@ -136,7 +139,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(await wasParked(sessionID, tasks)).toBe(false)
   })
 
-  test.each<[string, Reply]>([
+  test.concurrent.each<[string, Reply]>([
     ["a reset in a year", { ...refusal(429, "Slow down."), headers: { "retry-after": YEAR_S } } as Reply],
     ["a reset in 0 s", { ...refusal(429, LIMITED), headers: { "retry-after": "0" } } as Reply],
     ["a reset in -5 s", { ...refusal(429, LIMITED), headers: { "retry-after": "-5" } } as Reply],
@@ -164,7 +167,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(answered?.endsWith).toBe("user")
   })
 
-  test("a limit told at the end of a long text that speaks of billing is no want of money, and is tried in time", async () => {
+  test.concurrent("a limit told at the end of a long text that speaks of billing is no want of money, and is tried in time", async () => {
     const shutMs = 12_000
     // Google's words, with all that stands before the time.
     const words = (leftMs: number) =>
@@ -185,7 +188,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
   const SHUT_MS = 9000
   const inSeconds = () => Math.ceil((Date.now() + SHUT_MS) / 1000)
   /** Told by what only the answer itself has: OpenCode's events have none of it. */
-  test.skipIf(gate !== "exact").each<[string, (leftMs: number) => Reply]>([
+  test.skipIf(gate !== "exact").concurrent.each<[string, (leftMs: number) => Reply]>([
     [
       "a header of Anthropic's",
       () =>
