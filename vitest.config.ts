@@ -1,6 +1,7 @@
 import { defineConfig } from "vitest/config"
 import { LONG, SHORT_E2E } from "./test/lengths.ts"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
+import { LongestFirst } from "./test/support/longest-first.ts"
 import unit, { ALONE } from "./vitest.unit.config.ts"
 
 /** Generous, since a busy machine is slow: tests wait for states. */
@@ -18,6 +19,7 @@ const realHost = {
 export default defineConfig({
   test: {
     reporters: ["default", new EdgesReporter()],
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -62,6 +64,8 @@ export default defineConfig({
         test: {
           ...realHost,
           name: "long",
+          // These wait more: by processor time two cores would do them in half the time that three workers need.
+          maxWorkers: 4,
           include: ["test/e2e/**/*.test.ts", ...LONG],
           exclude: [...SHORT_E2E],
           sequence: { groupOrder: 2 },

@@ -34,3 +34,45 @@ export const LONG: readonly string[] = [
   "test/place/{conflicts,crash,fuzz,hostile,stash,tries}.test.ts",
   "test/simulation/{crossings-even,crossings-odd,lives-*}.test.ts",
 ]
+
+/**
+ * Those of the long part that take longest, which begin first. Lives and crossings keep a core busy; the others mostly
+ * wait: so they stand between them.
+ */
+export const LONGEST: readonly string[] = [
+  e2e("hosts-faults"),
+  "test/simulation/lives-even.test.ts",
+  e2e("parked-many"),
+  e2e("place-kill-moments"),
+  e2e("moments"),
+  e2e("hosts-lost"),
+  e2e("place-checks"),
+  "test/simulation/lives-odd.test.ts",
+  e2e("contract"),
+  e2e("cache"),
+  e2e("guard-rails-load"),
+  e2e("restart-kills"),
+  e2e("hosts-ssh"),
+  "test/simulation/crossings-odd.test.ts",
+  e2e("tui"),
+  e2e("gate"),
+  e2e("hosts-events"),
+  e2e("conversations"),
+  e2e("parked-beside"),
+  "test/simulation/crossings-even.test.ts",
+  e2e("bench-short"),
+  e2e("hosts-person"),
+  e2e("hosts-refused"),
+  e2e("demo"),
+  "test/simulation/lives-maps.test.ts",
+  e2e("results-schema"),
+  e2e("key-loss"),
+  e2e("board-kill"),
+  e2e("purse"),
+  "test/simulation/lives-checks.test.ts",
+  e2e("options-sources"),
+  e2e("place-agents"),
+  e2e("records"),
+  "test/place/tries.test.ts",
+  "test/place/crash.test.ts",
+]

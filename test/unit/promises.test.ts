@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { expect, test } from "vitest"
-import { SHORT_E2E } from "../lengths.ts"
+import { LONGEST, SHORT_E2E } from "../lengths.ts"
 
 /** The table of promises in docs/reliability.md against the tests that it names. */
 
@@ -27,6 +27,6 @@ test("names for each promise a test of `npm test` on the real OpenCode", () => {
 })
 
 test("names tests that there are", () => {
-  const named = [...new Set([...ROWS.flatMap(({ tests }) => tests), ...SHORT_E2E])]
+  const named = [...new Set([...ROWS.flatMap(({ tests }) => tests), ...SHORT_E2E, ...LONGEST])]
   expect(named.filter((file) => !existsSync(file))).toEqual([])
 })
