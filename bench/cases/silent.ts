@@ -9,7 +9,6 @@ import { handOver, jobsOf } from "../support/turn.ts"
 
 const TASKS = 5
 const SILENCE_MS = 15_000
-const POLL_MS = 2000
 const MOST_CALLS = 5
 /** Until what the launch caused is over, in ms. */
 const SETTLE_MS = 5000
@@ -23,7 +22,7 @@ export const silentCase: Case = async ({ runs, short, built, progress }) => {
   const silence = short ? 5000 : SILENCE_MS
   for (let run = 1; run <= runs; run++) {
     progress(`silent: run ${run} of ${runs}`)
-    const plugin = counted(built.entry, { pollInterval: POLL_MS })
+    const plugin = counted(built.entry)
     for (const contender of inTurn([native, plugin], run))
       await withBenches([contender], async ([bench]) => {
         if (!bench) return
