@@ -34,13 +34,13 @@ test("a limit strikes in a worktree: its last word is told, or none, and its wor
     if (sinceUser.length === 0) return { ...bash(`echo half > ${name}.txt`), usage: { input: 50_000 } }
     return name === "SPENDS" ? { ...bash("true"), usage: { input: 45_000 } } : { hang: true }
   })
-  const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 60_000 })]
+  const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 30_000 })]
   await notified(host, session, 2, 150_000)
   const shown = await output(spends.id)
   expect(shown).toMatch(/Reason: Stopped at .*token limit.*its last word is below\.[\s\S]*half is done/)
   expect(shown).toContain("Changes: 1 file, +1 −0: SPENDS.txt")
   const stopped = await output(hangs.id)
-  expect(stopped).toMatch(/Reason: Stopped at its time limit of 1m/)
+  expect(stopped).toMatch(/Reason: Stopped at its time limit of 30s/)
   expect(stopped).toContain("Changes: 1 file, +1 −0: HANGS-ON.txt")
   nothingLeft()
   expect([await merge(spends.id), await merge(hangs.id)].join()).toMatch(/Merged.*Merged/s)
