@@ -64,6 +64,11 @@ const isParked = (...ids: string[]) =>
     },
     { timeout: 60_000 },
   )
+/** The provider opens before its time, and one of the tasks is sent to see. */
+const goesOn = (id = "") => {
+  opensAt = 0
+  return tool("superagents_task", { unpark: id })
+}
 const ended = (id: string) =>
   eventually(async () => (await notifications(host, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)), {
     timeout: 90_000,
@@ -72,12 +77,20 @@ const ended = (id: string) =>
 const asked = (prompt: string) => seen.filter((each) => each.prompt === prompt).length
 
 test("each parent is told by one message, its user by one toast, however many tasks there are", async () => {
-  opensAt = Date.now() + 45_000
+  opensAt = Date.now() + 600_000
   play(() => ({ text: "done" }))
   const other = await openSession(host)
   const from = host.events.all.length
   const prompts = (count: number) => Array.from({ length: count }, (_, at) => ({ prompt: `P-many ${at}` }))
-  await Promise.all([launchAll(host, model, session, prompts(8)), launchAll(host, model, other, prompts(4))])
+  const [eight] = await Promise.all([
+    launchAll(host, model, session, prompts(8)),
+    launchAll(host, model, other, prompts(4)),
+  ])
+  await isParked(...eight.map(({ id }) => id))
+  await eventually(async () => (await notifications(host, other)).some(({ visible }) => visible.startsWith("⏸")), {
+    timeout: 60_000,
+  })
+  expect(await goesOn(eight[0]?.id)).toContain(" now; ")
   await eventually(
     async () => (await notifications(host, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
     { timeout: 90_000 },
@@ -120,11 +133,7 @@ test("others wait for a parked task; it is cancelled, cleared and asked for with
   expect(await tool("superagents_cancel", { task_id: cancelled })).toContain("Cancelled 1 task")
   expect(await tool("superagents_task", { unpark: after.id })).toMatch(/is not parked: it is waiting for/)
   expect(await output(cancelled ?? "")).toContain("cancelled")
-  // The provider has opened, whatever it said.
-  opensAt = 0
-  expect(await tool("superagents_task", { unpark: first.id })).toMatch(
-    / tries \S+ now; \d others? follows? if it is answered\./,
-  )
+  expect(await goesOn(first.id)).toMatch(/ tries \S+ now; \d others? follows? if it is answered\./)
   await ended(after.id)
   expect(await output(after.id)).toContain("done P-first")
   await ended(cleared ?? "")
@@ -133,14 +142,16 @@ test("others wait for a parked task; it is cancelled, cleared and asked for with
 })
 
 test("a clear of parked tasks stops them for good", async () => {
-  opensAt = Date.now() + 40_000
+  opensAt = Date.now() + 600_000
   play(() => ({ text: "done" }))
   const { id } = await start({ prompt: "P-gone" })
   await isParked(id)
   expect(await tool("superagents_clear")).toMatch(/^Cleared \d+ background tasks?\. 1 running one was stopped first\./)
   const before = asked("P-gone")
-  await start({ prompt: "P-next" })
-  await eventually(() => seen.some(({ prompt, refused }) => prompt === "P-next" && !refused), { timeout: 120_000 })
+  const next = await start({ prompt: "P-next" })
+  await isParked(next.id)
+  await goesOn(next.id)
+  await ended(next.id)
   expect(asked("P-gone")).toBe(before)
 })
 
@@ -157,8 +168,7 @@ test("a task in a worktree is parked in the middle, passes its check afterwards 
   const { id } = await start({ prompt: "P-place", place: "worktree", check: "grep -c work work.txt", merge: true })
   await isParked(id)
   expect(existsSync(join(host.directory, "work.txt"))).toBe(false)
-  opensAt = 0
-  await tool("superagents_task", { unpark: id })
+  await goesOn(id)
   const { hidden } = await ended(id)
   expect(hidden).toMatch(/\nParked \d times?, \S+ in all \(\S+\)\.\n/)
   expect(hidden).toContain("Merged into your files, uncommitted.")
