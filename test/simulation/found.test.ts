@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import type { CallFault } from "../support/fake-host.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { FAR } from "./far.ts"
@@ -669,8 +670,11 @@ test("the last of a batch is cancelled while news of another are on their way: w
   expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-/** A task that is to work in a place of its own waits for its slot, and its user has it do something meanwhile. */
-async function busyInQueue(text: string) {
+/**
+ * A task that is to work in a place of its own waits for its slot, and its user has it do something meanwhile. `move`:
+ * what its move there meets.
+ */
+async function busyInQueue(text: string, move?: CallFault) {
   const world = new World({ options: { maxConcurrentTasks: 1 }, lastWord: "obeys" })
   await world.launch({ prompt: "DO hanging" })
   await world.launch({ prompt: "DO quick", place: "worktree" })
@@ -681,7 +685,7 @@ async function busyInQueue(text: string) {
   world.meets = ({ site, sessionID: asked }) => {
     const isAsked = site === "tell a task its prompt" && asked === sessionID
     if (isAsked) whenAsked.push(world.host.isWorking(sessionID) ? "at work" : "idle")
-    return undefined
+    return site === "move a session" && asked === sessionID ? move : undefined
   }
   await world.clock.advance(100)
   world.host.conclude(first?.sessionID ?? "", { text: "done" })
@@ -700,6 +704,20 @@ test("what its user asked of a task in the queue can be stopped, though its plac
   await cancelled
   expect(world.host.isWorking(sessionID)).toBe(false)
   expect([whenAsked, world.places.open]).toEqual([[], []])
+})
+
+test("and is stopped, too, while its session is moved there and back", async () => {
+  let release = () => {}
+  const heldAfter = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const { world, id, sessionID } = await busyInQueue("DO hanging", { heldAfter })
+  const cancelled = world.manager.cancel({ type: "task", reference: id }, world.rig.caller)
+  await world.clock.advance(1000)
+  release()
+  await world.clock.advance(MINUTE)
+  await cancelled
+  expect(world.host.isWorking(sessionID)).toBe(false)
 })
 
 test("a task whose user has it work when its place is ready is asked there once that is over", async () => {

@@ -42,7 +42,8 @@ export function refuseUnpassed(result: CheckResult | undefined): void {
  * Moves a run's session to its place. What its user has begun there before goes on first: moved while it works, a session
  * goes on where it was, and no stop reaches it. Throws where it was stopped meanwhile.
  */
-export async function goThere({ host, clock }: Parts, sessionID: string, folder: string, signal: AbortSignal) {
+export async function goThere(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
+  const { host, clock } = parts
   const home = host.folderOf(sessionID)
   const works = async () => mayWork((await host.activity()).get(sessionID))
   while (!signal.aborted) {
@@ -50,6 +51,8 @@ export async function goThere({ host, clock }: Parts, sessionID: string, folder:
     // Looked at once it is there: from then on it begins nothing where it was.
     if (!(await works())) return
     await host.move(sessionID, home)
+    // A stop that came while it was there has stopped nothing.
+    if (signal.aborted) await stopSession(parts, sessionID).soon
     while (!signal.aborted && (await works())) await pause(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
