@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { newsOf } from "../../src/engine/tasks/news.ts"
+import { mayWake, newsOf } from "../../src/engine/tasks/news.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -72,4 +72,16 @@ test("the hint on the end of all counts the batch, and those that ran since none
   expect(count(ran("bg_2", 100, 499, task.batch))).toBe(2)
   expect(count(ran("bg_2", 100, undefined))).toBe(1)
   expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" }))).together).toBe(2)
+})
+
+test("a parent that was cleared is woken by nothing that was cleared with it, and by what its session launches later", () => {
+  const [parent, child] = [named("bg_1"), named("bg_2", { parentID: "ses_bg_1", delivery: told })]
+  const store = storeOf(parent, child)
+  store.clear(child.id)
+  expect(mayWake(child, store), "another may have been told to it before").toBe(true)
+  store.clear(parent.id)
+  expect(mayWake(child, store)).toBe(false)
+  const later = named("bg_3", { parentID: "ses_bg_1" })
+  store.add(later, 0)
+  expect(mayWake(later, store)).toBe(true)
 })

@@ -58,11 +58,12 @@ const ENDING_MS = 1000
 
 /**
  * Whether this news may start its parent's model: not after the parent's user has stopped it, until they write again;
- * nor where the parent is a task that was ended, unless the run was begun after that.
+ * nor where the parent is a task that was ended, unless the run was begun after that; nor where that was cleared with all that it had launched.
  */
 export function mayWake(task: Task, store: TaskStore): boolean {
-  const { parentID } = task
+  const { id, parentID } = task
   if (store.household(parentID).isStopped) return false
+  if (store.wasCleared(id) && store.wasCleared(parentID)) return false
   const parent = store.bySession(parentID)
   if (!parent || isActive(parent)) return true
   // What was interrupted together was begun before: when the parent's end was is only guessed.

@@ -21,7 +21,7 @@ export class TaskStore {
   readonly #active = new Set<string>()
   /** Tasks that another process looks after, or a dead one left: shown, looked at now and then, and left alone. */
   readonly #foreign = new Set<string>()
-  /** Ids of tasks that were cleared here: a few bytes each, for as long as the process lives. */
+  /** Ids of tasks that were cleared here, and of their sessions: a few bytes each, for as long as the process lives. */
   readonly #cleared = new Set<string>()
   /** Sessions below a task's own: what happens there is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
@@ -253,10 +253,11 @@ export class TaskStore {
 
   /** Its user or its parent has cleared it: a record that was read before that shows it no more. */
   clear(id: string): Entry | undefined {
-    this.#cleared.add(id)
+    for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
     return this.remove(id)
   }
 
+  /** `id`: a task's, or that of its session. */
   wasCleared(id: string): boolean {
     return this.#cleared.has(id)
   }
