@@ -71,7 +71,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   }
   /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
   const withPlace = (args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> => {
-    const { place } = args.merge === true ? defaultsOf(options, String(args.agent)) : {}
+    const isSet = args.merge === true && args.fork !== "whole"
+    const { place } = isSet ? defaultsOf(options, String(args.agent)) : {}
     return place === undefined || args.place ? args : { ...args, place }
   }
   return defineTool({

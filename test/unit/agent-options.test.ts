@@ -69,6 +69,22 @@ describe("what the user has set for an agent", () => {
     await rig.clock.until(() => rig.task(second.id, second.parentID).run.startedAt !== undefined)
   })
 
+  test("holds for a fork that rides on its parent's cache, whether the call names its agent or not", async () => {
+    const rig = new Rig({ options: { agents: { build: { timeout: 60_000, maxCost: 0.5, place: "worktree" } } } })
+    for (const agent of ["build", undefined]) {
+      const { run, place, fork } = await rig.launch({ fork: "whole", agent })
+      expect([run.timeout, run.budget?.max, place, fork?.whole]).toEqual([60_000, 0.5, undefined, true])
+    }
+  })
+
+  test("brings no rider's work home: it works in its parent's folder, whatever its agent has else", async () => {
+    const rig = new Rig({ options: { agents: { build: { place: "worktree" } } } })
+    const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
+    const args = { description: "d", prompt: "p", agent: "build", fork: "whole", merge: true }
+    await expect(tool?.execute(args, rig.caller)).rejects.toThrow(/goes with `place: "worktree"`/)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
   test("lets a call have its work merged that does not say where it works", async () => {
     const rig = rigWith({ place: "worktree" })
     const { superagents_task: tool } = toolsFor(rig.manager, rig.options)

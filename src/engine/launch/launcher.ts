@@ -77,18 +77,18 @@ export class Launcher {
     batch: () => Promise<void>,
   ): Promise<{ task: Task; reused: boolean }> {
     const { host, options } = this.#parts
-    const given = withDefaults(called, options)
+    const [agents, parent, persona] = await Promise.all([
+      host.agents(),
+      host.parent(caller.sessionID),
+      host.caller(caller.sessionID, caller.messageID),
+    ])
+    const given = withDefaults(called, options, persona)
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
     // Each part of a team is told for itself, and has a place of its own.
     const isTeam = given.tries !== undefined || given.each !== undefined
     const place = placeIn(this.#ports.kinds, given)
     const items = await itemsOf(given, caller, this.#parts)
     const request = { ...given, place, schema, items, prompt: isTeam ? given.prompt : withSchema(given.prompt, schema) }
-    const [agents, parent, persona] = await Promise.all([
-      host.agents(),
-      host.parent(caller.sessionID),
-      host.caller(caller.sessionID, caller.messageID),
-    ])
     const { agent, model } =
       request.fork === "whole"
         ? riderOf(request, persona, options)

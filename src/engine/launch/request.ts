@@ -1,3 +1,4 @@
+import type { Persona } from "../../core/ports.ts"
 import type { Run, Schema } from "../../core/task.ts"
 import type { Options } from "../../options.ts"
 import { defaultsOf } from "./checks.ts"
@@ -47,14 +48,18 @@ export type ResumeRequest = {
   readonly merge?: boolean
 }
 
-/** With what the user has set for the agent, where the call does not say. A whole fork works where its parent does. */
-export function withDefaults(request: LaunchRequest, options: Options): LaunchRequest {
-  const { timeout, maxCost, place } = defaultsOf(options, request.agent)
+/**
+ * With what the user has set for the agent, where the call does not say. A whole fork works where its parent does, and
+ * is of the `caller`'s own agent, named or not.
+ */
+export function withDefaults(request: LaunchRequest, options: Options, caller: Persona | undefined): LaunchRequest {
+  const isWhole = request.fork === "whole"
+  const { timeout, maxCost, place } = defaultsOf(options, request.agent ?? (isWhole ? caller?.agent : undefined))
   return {
     ...request,
     timeout: request.timeout ?? timeout,
     maxCost: request.maxCost ?? maxCost,
-    place: request.place ?? (request.fork === "whole" ? undefined : place),
+    place: request.place ?? (isWhole ? undefined : place),
   }
 }
 
