@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { mayWake, newsOf } from "../../src/engine/tasks/news.ts"
+import { mayWake, newsOf, unwokenBeside } from "../../src/engine/tasks/news.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -84,4 +84,14 @@ test("a parent that was cleared is woken by nothing that was cleared with it, an
   const later = named("bg_3", { parentID: "ses_bg_1" })
   store.add(later, 0)
   expect(mayWake(later, store)).toBe(true)
+})
+
+test("what wakes a parent in the place of the last is what ended before it, not what was launched before it", () => {
+  const silent = deliveryOf({ state: "confirmed", wake: false })
+  const [slow, quick, last] = ["bg_1", "bg_2", "bg_3"].map((id) => named(id, { delivery: silent }))
+  if (!slow || !quick || !last) throw new Error("three tasks are needed")
+  const store = storeOf(slow, quick, last)
+  for (const [index, { id }] of [quick, slow, last].entries())
+    Object.assign(store.entry(id) ?? {}, { endedAs: index + 1 })
+  expect(unwokenBeside(last, store, "last")?.id).toBe("bg_1")
 })

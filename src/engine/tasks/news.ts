@@ -83,8 +83,12 @@ export function unwokenBeside(
   if (wake !== "last") return undefined
   const batch = store.ofParent(parentID).filter((task) => task.batch === name)
   if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
-  return batch.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
+  // The one that is told last: its parent reads by it what it was told before.
+  const inOrder = batch.toSorted((a, b) => endOf(a, store) - endOf(b, store))
+  return inOrder.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
+
+const endOf = ({ id }: Task, store: TaskStore): number => store.entry(id)?.endedAs ?? 0
 
 /**
  * Where only the last of a batch wakes the parent: this one did not end last, and yet is told last, since its work was
