@@ -1,3 +1,4 @@
+import { totalmem } from "node:os"
 import { defineConfig } from "vitest/config"
 import { LONG, SHORT_E2E } from "./test/lengths.ts"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
@@ -15,6 +16,9 @@ const realHost = {
   globalSetup: ["test/support/build.ts"],
   setupFiles: ["test/support/prefix-setup.ts"],
 }
+
+/** These wait more: three leave two cores idle for half of the time. Each has up to three OpenCodes of half a GB. */
+const LONG_WORKERS = totalmem() > 7 * 1024 ** 3 ? 4 : 3
 
 export default defineConfig({
   test: {
@@ -64,8 +68,7 @@ export default defineConfig({
         test: {
           ...realHost,
           name: "long",
-          // These wait more: by processor time two cores would do them in half the time that three workers need.
-          maxWorkers: 4,
+          maxWorkers: LONG_WORKERS,
           include: ["test/e2e/**/*.test.ts", ...LONG],
           exclude: [...SHORT_E2E],
           sequence: { groupOrder: 2 },

@@ -15,7 +15,7 @@ const LONG = "a line of what was read, long enough to be cut\n".repeat(400)
 /** How long a sibling's model takes before its answer begins, in ms. */
 const PACE_MS = 400
 /** The same where nobody is to wait for it. */
-const SLOW_MS = 4000
+export const SLOW_MS = 4000
 /** In February alone: the clock does not come into what is measured. */
 const NEVER = "0 0 30 2 *"
 const PLAN = ["one", "two", "three", "four", "five", "six"]
@@ -97,12 +97,12 @@ export const ride = async (bench: CacheBench, prompts: readonly string[]) => {
 
 /**
  * Fresh tasks of one message: what the first one pays for and what each of the others, and how long after the first
- * answer's beginning the last of them was asked.
+ * answer's beginning the last of them was asked. `pace`: how long the model takes to begin an answer.
  */
-export const launchSiblings = async (bench: CacheBench, session: string) => {
+export const launchSiblings = async (bench: CacheBench, session: string, pace = PACE_MS) => {
   const { host, model } = bench
   const remove = model.use(({ lastUser }) =>
-    lastUser.startsWith("P-SIBLING-") ? { text: "found", delay: PACE_MS } : undefined,
+    lastUser.startsWith("P-SIBLING-") ? { text: "found", delay: pace } : undefined,
   )
   const tasks = [1, 2, 3, 4, 5].map((number) => ({ prompt: `P-SIBLING-${number}` }))
   const launched = await launchAll(host, model, session, tasks)
@@ -110,7 +110,7 @@ export const launchSiblings = async (bench: CacheBench, session: string) => {
   await notified(host, session, tasks.length)
   remove()
   const [first, ...others] = firsts.toSorted((a, b) => a.at - b.at) as [ModelRequest, ...ModelRequest[]]
-  const begunAt = first.at + PACE_MS
+  const begunAt = first.at + pace
   return {
     common: anewOf(first),
     beside: others.map(anewOf),

@@ -5,6 +5,7 @@ import {
   launchSiblings,
   launchUncached,
   ride,
+  SLOW_MS,
   sharedBy,
   startCacheBench,
   talk,
@@ -69,9 +70,10 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     // OpenAI's form finds a beginning by its session's own key: there siblings share nothing.
     if (form === "anthropic") for (const anew of beside) expect(anew).toBeLessThanOrEqual(common / 10 + 100)
     expect(Math.min(...askedAfter)).toBeGreaterThan(0)
-    expect(Math.max(...askedAfter)).toBeLessThan(2500)
-    // The like of them have begun just now: nothing would be won.
-    const again = await launchSiblings(bench, session)
+    // After 5 seconds they would be asked in any case.
+    expect(Math.max(...askedAfter)).toBeLessThan(4500)
+    // The like of them have begun just now: nothing would be won. A busy machine asks even so one after the other.
+    const again = await launchSiblings(bench, session, SLOW_MS)
     expect(Math.min(...again.askedAfter)).toBeLessThan(0)
   })
 

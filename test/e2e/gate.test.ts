@@ -188,7 +188,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
   const SHUT_MS = 9000
   const inSeconds = () => Math.ceil((Date.now() + SHUT_MS) / 1000)
   /** Told by what only the answer itself has: OpenCode's events have none of it. */
-  test.skipIf(gate !== "exact").concurrent.each<[string, (leftMs: number) => Reply]>([
+  test.skipIf(gate !== "exact").each<[string, (leftMs: number) => Reply]>([
     [
       "a header of Anthropic's",
       () =>
