@@ -59,14 +59,20 @@ export class Outbox {
    */
   post(task: Task, maybeTold = false): void {
     if (!isOwed(task)) return
+    if (this.holds(task)) return
     const lane = this.#lane(task.parentID)
-    if (lane.items.some((item) => item.task.id === task.id && item.task.run.generation === task.run.generation)) return
     const isRoused = lane.roused.delete(task.id)
     lane.items.push({ task, wake: task.delivery.wake || isRoused, maybeTold })
     lane.release()
     if (lane.state !== "resting") return
     lane.state = "sending"
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
+  }
+
+  /** True while the end of this run waits to be told, or is on its way. */
+  holds({ id, parentID, run: { generation } }: Task): boolean {
+    const { items = [] } = this.#lanes.get(parentID) ?? {}
+    return items.some(({ task }) => task.id === id && task.run.generation === generation)
   }
 
   /** A batch is over of which nothing has woken its parent: what it was told of this task does. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { mayWake, newsOf, unwokenBeside } from "../../src/engine/tasks/news.ts"
+import { isToldLast, mayWake, newsOf, unwokenBeside } from "../../src/engine/tasks/news.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -94,4 +94,20 @@ test("what wakes a parent in the place of the last is what ended before it, not 
   for (const [index, { id }] of [quick, slow, last].entries())
     Object.assign(store.entry(id) ?? {}, { endedAs: index + 1 })
   expect(unwokenBeside(last, store, "last")?.id).toBe("bg_1")
+})
+
+test("an end that comes behind the one that is to wake its parent is told last, also while that is on its way", () => {
+  const late = named("bg_1", { delivery: deliveryOf({ wake: false, running: 1 }) })
+  const waking = named("bg_2", { delivery: deliveryOf() })
+  const store = storeOf(late, waking)
+  expect(
+    isToldLast(late, store, "last", () => false),
+    "the other comes behind it",
+  ).toBe(false)
+  expect(isToldLast(late, store, "last", ({ id }) => id === "bg_2")).toBe(true)
+  store.add(named("bg_3", { status: "running" }), 0)
+  expect(
+    isToldLast(late, store, "last", () => true),
+    "another still runs",
+  ).toBe(false)
 })

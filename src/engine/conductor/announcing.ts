@@ -52,7 +52,7 @@ export class Announcing {
     const due = household.news.filter(({ endedAs }) => endedAs < first)
     household.news = household.news.filter((news) => !due.includes(news))
     for (const { task, maybeTold } of due.toSorted((a, b) => a.endedAs - b.endedAs)) {
-      if (isToldLast(task, store, options.wake)) this.#rouse(task, maybeTold)
+      if (isToldLast(task, store, options.wake, (other) => this.#outbox.holds(other))) this.#rouse(task, maybeTold)
       if (isOwed(task)) this.#outbox.post(task, maybeTold)
       else this.#over(task)
     }

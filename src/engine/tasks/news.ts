@@ -92,13 +92,20 @@ const endOf = ({ id }: Task, store: TaskStore): number => store.entry(id)?.ended
 
 /**
  * Where only the last of a batch wakes the parent: this one did not end last, and yet is told last, since its work was
- * long in coming home. What was to wake the parent for it came before it.
+ * long in coming home. What was to wake the parent for it came before it, or is on its way. `isPosted`: this end of another
+ * is told before.
  */
-export function isToldLast(task: Task, store: TaskStore, wake: Options["wake"]): boolean {
+export function isToldLast(
+  task: Task,
+  store: TaskStore,
+  wake: Options["wake"],
+  isPosted: (other: Task) => boolean,
+): boolean {
   const { id, delivery, parentID, batch } = task
   if (wake !== "last" || delivery.state !== "pending" || !delivery.running || isQuiet(task)) return false
   if (store.get(id)?.retrievedAt !== undefined) return false
-  return !store.ofParent(parentID).some((other) => other.id !== id && other.batch === batch && isUntold(other))
+  const comes = (other: Task) => isActive(other) || (isOwed(other) && !isPosted(other))
+  return !store.ofParent(parentID).some((other) => other.id !== id && other.batch === batch && comes(other))
 }
 
 const isInterrupted = ({ outcome }: Task): boolean => outcome?.reason?.code === "interrupted"
