@@ -12,6 +12,8 @@ import type { ToolResult } from "./tool.ts"
 /** However many share one result. */
 const LEAST_SHARE_BYTES = 400
 
+const TOLD = "You will be told when each ends. Do not ask again until then."
+
 /** What is told of a whole batch: of each task its account and, as far as its share of the room goes, its answer. */
 export function renderOutputs(reports: readonly Report[], patience: number): ToolResult {
   const heads = reports.map(headOf)
@@ -23,7 +25,7 @@ export function renderOutputs(reports: readonly Report[], patience: number): Too
   const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share, patience)].join("\n"))
   const running = reports.filter(({ answer }) => answer === undefined).length
   const title = `${count(reports.length, "task")}, ${running} running`
-  return { title, output: parts.join("\n\n") }
+  return { title, output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n") }
 }
 
 function headOf({ view }: Report): string[] {

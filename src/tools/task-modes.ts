@@ -101,9 +101,9 @@ export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
   const name = nameIn(args, given)
   // A fork that rides on the caller's cache is of the caller's own agent.
   const isKnown = (argument: string) => given.includes(argument) || (argument === "agent" && args.fork === "whole")
-  const missing = MODES[name].needs.find((each) => !isKnown(each))
-  if (missing) throw new CallError(`Argument \`${missing}\` is missing: ${MISSING[missing]}.`)
-  return name
+  const missing = MODES[name].needs.filter((each) => !isKnown(each))
+  if (missing.length === 0) return name
+  throw new CallError(missing.map((each) => `Argument \`${each}\` is missing: ${MISSING[each]}.`).join(" "))
 }
 
 /** Models send null, false and empty texts for what they leave out. */

@@ -43,7 +43,8 @@ If you can do nothing without the answer, ${nativeTask ? "use `task` where you h
 
 Agents that write need files of their own, or \`place: "worktree"\`.`
 
-const WHOLE_MODE = ' `"whole"`: uncut, for your own agent and model; read from the cache, so cheaper for a few steps.'
+const WHOLE_MODE =
+  ' `"whole"`: uncut, for your own agent and model (leave both out); read from the cache, so cheaper for a few steps.'
 
 const resumeMode = (resumable: Options["resumable"]): string =>
   `\n- \`resume\`, a task id, with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
@@ -158,7 +159,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     resume: id.optional(),
     tell: id.optional(),
     unpark: id.optional().describe(`Id of a ${ANY_WAY} task: try it now.`),
-    model: text(200).optional().describe("provider/model or provider/model#variant."),
+    model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
     timeout: z
@@ -166,7 +167,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
       .min(1)
       .max(maxTimeout || MAX_TIMER_MS, maxTimeout > 0 ? atMost(maxTimeout, "taskTimeout") : undefined)
       .optional()
-      .describe("Most ms."),
+      .describe("Most ms to run."),
     max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask, atMost(maxCostPerTask, "maxCostPerTask")) : cost)
       .optional()
       .describe("Most US dollars."),
@@ -196,7 +197,7 @@ const workArguments = (kinds: readonly PlaceKind[]) => ({
     ),
   check: text(MOST_CHECK_CHARS)
     .optional()
-    .describe("Command that must pass before it counts as completed, say `npm test`. A resume needs it again."),
+    .describe("Command that must pass before it counts as completed. A resume needs it again."),
   guard: z
     .array(text(MOST_GLOB_CHARS))
     .min(1)

@@ -42,7 +42,11 @@ describe("a batch by its name", () => {
     expect(output).toContain(`<task_output id="${done.id}">\nok\n</task_output>`)
     expect(output).toMatch(new RegExp(`${failed.id} .*: error, .*\\nReason: .*no credit`))
     expect(output).toMatch(new RegExp(`superagents_output\\(task_id="${long.id}", offset=\\d+\\)`))
-    expect(output).toMatch(new RegExp(`${runs.id} .*: running, working, .*\\nIt is still running\\.$`))
+    expect(output).toMatch(
+      new RegExp(
+        `${runs.id} .*: running, working, .*\\nIt is still running\\.\\n\\nYou will be told when each ends\\. Do not ask again until then\\.$`,
+      ),
+    )
     expect(Buffer.byteLength(output)).toBeLessThan(50_000)
     expect(rig.task(done.id).retrievedAt).toBeDefined()
     await expect(call("superagents_output", { task_id: "map", offset: 5 })).rejects.toThrow(
@@ -55,7 +59,9 @@ describe("a batch by its name", () => {
     const [one, two] = [await rig.launch({ batch }), await rig.launch({ batch, prompt: "TWO" })]
     const waiting = call("superagents_output", { task_id: "map", block: true })
     await rig.clock.until(() => [one, two].every(({ id }) => rig.task(id).status === "completed"))
-    expect((await waiting).title).toBe("2 tasks, 0 running")
+    const { title, output } = await waiting
+    expect(title).toBe("2 tasks, 0 running")
+    expect(output).not.toContain("You will be told")
   })
 
   test("is merged one after the other, and what does not fit is named", async () => {

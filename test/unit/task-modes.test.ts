@@ -17,6 +17,10 @@ describe("the mode of a call", () => {
       "Argument `description` is missing: 3 to 5 words for the user.",
     )
     expect(() => modeOf({ ...NEW, agent: undefined })).toThrow("Argument `agent` is missing")
+    expect(() => modeOf({ prompt: "p" })).toThrow(
+      "Argument `description` is missing: 3 to 5 words for the user. Argument `agent` is missing: the name of the agent that does the work.",
+    )
+    expect(() => modeOf({ prompt: "p", fork: "whole" })).toThrow(/^Argument `description` is missing: [^`]+$/)
     expect(() => modeOf({ tell: "bg_x" })).toThrow("Argument `prompt` is missing")
   })
 
