@@ -20,7 +20,7 @@ import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { decide } from "../../src/board/rules/decide.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
-import { parseLine } from "../../src/board/store/format.ts"
+import { parseBoard, parseLine } from "../../src/board/store/format.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import { Lock, type Processes, type ProcessMark } from "../../src/lib/lock.ts"
@@ -179,6 +179,22 @@ describe("the board's file", () => {
     rmSync(file("tasks.json"))
     mkdirSync(file("tasks.json"))
     expect(await problem()).toMatch(/^it is no file\. /)
+  })
+
+  test("with many tasks is read a few at a turn: the host goes on between", async () => {
+    const task = { title: "A", owner: "build", status: "active", steps: [{ title: "one" }] }
+    const tasks = Array.from({ length: 500 }, (_, index) => ({ id: String(index + 1), ...task }))
+    let turns = 0
+    const reading = parseBoard(JSON.stringify({ tasks }), "")
+    let isRead = false
+    const count = () => {
+      turns++
+      if (!isRead) setImmediate(count)
+    }
+    setImmediate(count)
+    expect(await reading).toMatchObject({ nextId: 501, tasks: { length: 500 } })
+    isRead = true
+    expect(turns).toBeGreaterThan(10)
   })
 
   test("does not grow until it cannot be read: what takes off, and what has to be remembered, goes on", async () => {

@@ -112,7 +112,7 @@ export class BoardFiles {
     const text = typeof given === "string" ? digestOf(given) : undefined
     if (kept && text !== undefined && [kept.text, kept.before].includes(text))
       return { state: kept.state, others: kept.others, text, cut: text !== kept.text }
-    const parsed = typeof given === "string" ? parseBoard(given, mtime.toISOString()) : given
+    const parsed = typeof given === "string" ? await parseBoard(given, mtime.toISOString()) : given
     if (text === undefined || "problem" in parsed)
       throw new BoardError(
         "unavailable",

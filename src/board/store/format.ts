@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises"
 import { z } from "zod"
 import type { ArchivedTask } from "../rules/archive.ts"
 import type { BoardState } from "../state.ts"
@@ -6,6 +7,8 @@ import { type BoardTask, MOST_ID, resourceSchema, stepSchema, taskSchema } from 
 export const BOARD_FILE = "tasks.json"
 /** The version of the format, where a file names one. */
 const VERSION = 1
+/** To read so many takes about a ms. */
+const TASKS_A_TURN = 25
 
 /** What is unknown stays, in a task and in its parts. */
 const TaskInFile = taskSchema
@@ -19,7 +22,7 @@ const LineSchema = TaskInFile.extend({ archivedAt: z.string() })
 
 const FileSchema = z.looseObject({
   version: z.unknown().optional(),
-  tasks: z.array(TaskInFile),
+  tasks: z.array(z.unknown()),
   nextId: z.unknown().optional(),
 })
 
@@ -28,8 +31,11 @@ export type BoardFile = Pick<BoardState, "tasks" | "nextId"> & { readonly others
 
 export type Unreadable = { readonly problem: string }
 
-/** Reads the text of `tasks.json`, saved at `writtenAt`. What it cannot read is a problem in one line. */
-export function parseBoard(text: string, writtenAt: string): BoardFile | Unreadable {
+/**
+ * Reads the text of `tasks.json`, saved at `writtenAt`. What it cannot read is a problem in one line. A full board is
+ * read a few tasks at a turn: the host has one thread.
+ */
+export async function parseBoard(text: string, writtenAt: string): Promise<BoardFile | Unreadable> {
   // Some editors put a mark before the first character.
   const json = parseJson(text.replace(/^\uFEFF/, ""))
   if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
@@ -40,7 +46,13 @@ export function parseBoard(text: string, writtenAt: string): BoardFile | Unreada
   if (!parsed.success) return { problem: problemOf(parsed.error) }
   // What has to be remembered stood here once. It is kept elsewhere now: here anybody could write it.
   const { tasks: given, nextId, runtime: _remembered, ...others } = parsed.data
-  const tasks = given.map((task) => withTimes(withoutAbsent(task) as BoardTask, writtenAt))
+  const tasks: BoardTask[] = []
+  for (const [index, value] of given.entries()) {
+    if (index > 0 && index % TASKS_A_TURN === 0) await nextTurn()
+    const task = TaskInFile.safeParse(value)
+    if (!task.success) return { problem: problemOf(task.error, ["tasks", index]) }
+    tasks.push(withTimes(withoutAbsent(task.data) as BoardTask, writtenAt))
+  }
   const ids = new Set<string>()
   for (const { id } of tasks) {
     if (ids.has(id)) return { problem: `two of its tasks have the id ${id}` }
@@ -83,8 +95,8 @@ export function parseJson(text: string): unknown {
   }
 }
 
-function problemOf({ issues: [issue] }: z.ZodError): string {
-  const path = issue?.path ?? []
+function problemOf({ issues: [issue] }: z.ZodError, above: readonly PropertyKey[] = []): string {
+  const path = [...above, ...(issue?.path ?? [])]
   const where = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${String(key)}`)).join("")
   return `${where.replace(/^\./, "") || "its content"}: ${issue?.message ?? "not valid"}`
 }
