@@ -1,9 +1,9 @@
 import { totalmem } from "node:os"
 import { defineConfig } from "vitest/config"
+import unit, { ALONE } from "./config/vitest.unit.ts"
 import { LONG, SHORT_E2E } from "./test/lengths.ts"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
 import { LongestFirst } from "./test/support/longest-first.ts"
-import unit, { ALONE } from "./vitest.unit.config.ts"
 
 /** Generous, since a busy machine is slow: tests wait for states. */
 const realHost = {

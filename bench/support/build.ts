@@ -16,7 +16,11 @@ export const buildPlugin = async (): Promise<Built> => {
   const folder = await mkdtemp(join(tmpdir(), "superagents-bench-"))
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }))
   const tsdown = join(ROOT, "node_modules", ".bin", "tsdown")
-  await promisify(execFile)(tsdown, ["--logLevel", "warn", "--out-dir", join(folder, "dist")], { cwd: ROOT })
+  await promisify(execFile)(
+    tsdown,
+    ["--config", "config/tsdown.config.ts", "--logLevel", "warn", "--out-dir", join(folder, "dist")],
+    { cwd: ROOT },
+  )
   const { name, version, type, main, exports } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"))
   await writeFile(join(folder, "package.json"), JSON.stringify({ name, version, type, main, exports }))
   return { folder, entry: pathToFileURL(join(folder, "dist", "server.js")).href }

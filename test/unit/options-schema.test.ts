@@ -36,7 +36,7 @@ test("docs/options.md is up to date (npm run schema), and has every option with 
 })
 
 test("the example configuration names the schema in the package, and none of its options is wrong", () => {
-  const example = JSON.parse(readFileSync(new URL("../../opencode.json.example", import.meta.url), "utf8"))
+  const example = JSON.parse(readFileSync(new URL("../../examples/opencode.json", import.meta.url), "utf8"))
   const [name, given] = example.plugin[0]
   expect(given.$schema).toBe(`./node_modules/${name}/docs/options.schema.json`)
   expect(parseOptions(given).problems).toEqual([])

@@ -1,11 +1,12 @@
 import { join } from "node:path"
 import { defineConfig, type UserConfig } from "tsdown"
-import { buildPage, solid } from "./scripts/page.ts"
+import { buildPage, solid } from "../scripts/page.ts"
 
 /** What the terminal's host gives to its plugins: it rewrites these imports to its own copies when it loads one. */
 const HOST_RUNTIME = /^(@opentui\/|solid-js)/
 
 const shared: UserConfig = {
+  cwd: process.cwd(),
   format: "esm",
   platform: "node",
   target: "es2023",
