@@ -8,7 +8,6 @@ import { Conversations } from "./conversations.ts"
 import { type AgentConfig, gateTools } from "./gate.ts"
 import { boardFolder, isSameFolder } from "./project.ts"
 import { PurseDoor } from "./purse/door.ts"
-import { Reports } from "./purse/files.ts"
 import { PurseKeeper } from "./purse/keeper.ts"
 import type { Change, Command, Of } from "./rules/command.ts"
 import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
@@ -89,10 +88,9 @@ export class TaskBoard implements Board {
     this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
     const change = (command: Command) => this.#do(command)
     const read = () => this.#read()
-    const reports = new Reports(boardFolder(project, options.dir))
-    this.purse = new PurseDoor({ read, change, runs, reports, now: () => clock.now() })
+    this.purse = new PurseDoor({ read, change, runs, now: () => clock.now() })
     this.#scheduler = new Scheduler({
-      purse: new PurseKeeper({ ...setup, store: this.#store, change, reports, nightly: options.purse }),
+      purse: new PurseKeeper({ ...setup, store: this.#store, change, nightly: options.purse }),
       store: this.#store,
       runs,
       host,

@@ -203,7 +203,7 @@ export class Scheduler {
     const present = await withRefusals(this.#ports, state, moment)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
-    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment)
+    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, this.#flights)
     this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
     if (!mayBegin) return
     const due = dueTasks(now, moment, { free: most - this.#busy(), clockBusy })

@@ -1,6 +1,7 @@
 import { DAY_MS } from "../core/bill.ts"
 import type { Way } from "../core/standstill.ts"
 import type { Usage } from "../core/task.ts"
+import type { KeptReport } from "./purse/report.ts"
 import type { BoardTask } from "./task.ts"
 
 /** Why a task's owner is to be woken. */
@@ -35,10 +36,20 @@ export type Purse = {
   readonly by?: string
   /** It is to end. */
   readonly closed?: true
-  /** By session: the task that is worked on there, what the session had taken before, and the purse's runs there. */
-  readonly threads: Readonly<Record<string, { readonly id: string; readonly before: Usage; readonly runs: number }>>
+  readonly threads: Readonly<Record<string, PaidThread>>
   /** It has come to its end: its report is to be written. */
   readonly ending?: PurseEnd
+}
+
+/** A session that a purse pays. */
+export type PaidThread = {
+  /** Of the task that is worked on there. */
+  readonly id: string
+  /** What the session had taken before. */
+  readonly before: Usage
+  /** The runs that were paid, and when the newest one began that has been looked at, an ISO time. */
+  readonly runs: number
+  readonly seen?: string
 }
 
 export type PurseEnd = {
@@ -63,8 +74,8 @@ export type BoardState = {
   readonly purse?: Purse
   /** After one has ended: until when the clock stays silent, and whether its money was used up. */
   readonly quiet?: { readonly until: string; readonly spent: boolean }
-  /** Of the last reports. */
-  readonly reports?: readonly string[]
+  /** Of the last purses, oldest first. */
+  readonly purseReports?: readonly KeptReport[]
   /** A report that the session which opened the purse is still to be told. */
   readonly owed?: { readonly sessionID: string; readonly report: string }
   /** When the purse of the last night was opened by the option. */

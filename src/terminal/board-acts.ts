@@ -58,15 +58,6 @@ export function boardActs(ports: BoardActsPorts) {
       const { spentOf } = await import("./purse-spent.ts")
       return spentOf(api.client, purse)
     },
-    /** A report's text; undefined where it cannot be read, which is told in a toast. */
-    async reportText(name: string): Promise<string | undefined> {
-      let text: string | undefined
-      await attempt("read the report", async ({ folder }) => {
-        const { Reports } = await import("../board/purse/files.ts")
-        text = (await new Reports(folder).get(name)).text
-      })
-      return text
-    },
   }
 }
 

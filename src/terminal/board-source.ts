@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { boardFolder, mainCheckout, stateFolder } from "../board/project.ts"
@@ -7,7 +6,7 @@ import { stateOf } from "../board/status.ts"
 import { Store } from "../board/store/store.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { processLives, processMark } from "../host/record/owner.ts"
-import { installationKey, type Signer, signerOf } from "../host/record/signature.ts"
+import { installationSigner } from "../host/record/signature.ts"
 import type { BoardOptions } from "../options.ts"
 import { boardActs } from "./board-acts.ts"
 import { BoardLook } from "./board-look.ts"
@@ -72,9 +71,9 @@ export function createBoardSource(
     isOutside: ({ id }: BoardTask) => isOutside(board(), id),
     /** The tasks of a board whose file has gone. */
     lost: () => board().lost,
-    /** The purse that is open, and the names of the last reports, oldest first. */
+    /** The purse that is open, and the reports of the last ones, oldest first. */
     purse: () => board().purse,
-    reports: () => board().reports ?? [],
+    reports: () => board().purseReports ?? [],
     isOn: () => options() !== undefined,
     look: () => look.look(),
     dispose,
@@ -112,18 +111,9 @@ const openFiles = (project: string, folder: string): Store =>
     project,
     folder,
     state: stateFolder(),
-    signer: signerHere(),
+    signer: installationSigner(),
     processes: { self: processMark, isAlive: processLives },
     now: Date.now,
     // The server half says so in the log.
     warn: () => {},
   })
-
-/** Without its key nothing of the board is believed: it is shown all the same. */
-function signerHere(): Signer {
-  try {
-    return signerOf(installationKey())
-  } catch {
-    return signerOf(randomBytes(32))
-  }
-}

@@ -1,5 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import { createSignal } from "solid-js"
+import type { KeptReport } from "../board/purse/report.ts"
 import { moment } from "../lib/moment.ts"
 import { cents, spentShort } from "../lib/money.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
@@ -17,9 +18,10 @@ export async function purseChoices(companion: BoardCompanion): Promise<() => rea
     api.ui.dialog.clear()
     void board.act({ type: "close purse", by: { kind: "user" } })
   }
-  const read = async (name: string) => {
-    const text = await board.reportText(name)
-    if (text === undefined) return
+  const { reportText } = await import("../board/purse/report.ts")
+  const read = (report: KeptReport) => {
+    const { name } = report
+    const text = reportText(report)
     api.ui.dialog.replace(() => <AnswerDialog api={api} title={`Report ${name}`} text={text} />)
     api.ui.dialog.setSize("xlarge")
   }
@@ -40,7 +42,7 @@ export async function purseChoices(companion: BoardCompanion): Promise<() => rea
     }
     const isWorth = board.tasks().some(({ status }) => status === "active")
     const reports = board.reports().slice(-MOST_REPORTS).toReversed()
-    const rows = reports.map((name) => ({ title: `Report ${name}`, category, run: () => void read(name) }))
+    const rows = reports.map((report) => ({ title: `Report ${report.name}`, category, run: () => read(report) }))
     return [...(stands ? [stands] : isWorth ? [open] : []), ...rows]
   }
 }

@@ -26,6 +26,8 @@ export class FakeRuns implements Runs {
   readonly stopped: string[] = []
   /** Rejects the next starts with this text. */
   refuses?: string
+  /** How a run begins: a queued one has not reached its model. */
+  begins: (sessionID: string) => "queued" | "running" = () => "running"
   /** Why no run may begin: what may be spent is spent. */
   broke?: string
   readonly #clock: Clock
@@ -48,7 +50,8 @@ export class FakeRuns implements Runs {
     const before = this.#views.get(request.sessionID)
     if (before && before.state !== "ended") throw new Error(`two runs at once in ${request.sessionID}`)
     this.started.push(request)
-    this.set(request.sessionID, { createdAt: this.#clock.now(), state: "running", elsewhere: false, asks: [] })
+    const { sessionID } = request
+    this.set(sessionID, { createdAt: this.#clock.now(), state: this.begins(sessionID), elsewhere: false, asks: [] })
   }
 
   async adopt({ sessionID }: { sessionID: string }): Promise<void> {
@@ -256,6 +259,7 @@ type RigOptions = {
   clock?: FakeClock
   directory?: string
   state?: string
+  signer?: BoardSetup["signer"]
 }
 
 /** A whole board on a folder of its own, or on that of another rig, with everything outside of it in the test's hand. */
@@ -271,7 +275,7 @@ export class BoardRig {
   readonly #pid = ++pids
   readonly #owns: boolean
 
-  constructor({ options = {}, folder, runs, clock, directory, state }: RigOptions = {}) {
+  constructor({ options = {}, folder, runs, clock, directory, state, signer = SIGNER }: RigOptions = {}) {
     this.clock = clock ?? new FakeClock(Date.parse("2026-03-02T08:20:00Z"))
     this.runs = runs ?? new FakeRuns(this.clock)
     this.#owns = folder === undefined
@@ -284,7 +288,7 @@ export class BoardRig {
       project: this.folder,
       directory: directory ?? this.folder,
       state: this.state,
-      signer: SIGNER,
+      signer,
       threads: this.threads,
       runs: this.runs,
       host: this.surroundings,

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -6,6 +6,7 @@ import { believe } from "../../src/board/rules/believe.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import { type BoardState, EMPTY } from "../../src/board/state.ts"
 import type { BoardTask } from "../../src/board/task.ts"
+import { type Signer, signerOf } from "../../src/host/record/signature.ts"
 import { agentIn, BoardRig } from "../support/board-rig.ts"
 import { agent, boardTaskOf, RuledBoard } from "../support/board-state.ts"
 
@@ -369,6 +370,48 @@ describe("a board", () => {
     const [theirs = ""] = readdirSync(other.state)
     writeFileSync(kept, readFileSync(join(other.state, theirs, "board.json"), "utf8"))
     expect(await state("1")).toBe(WAITS)
+  })
+
+  test("whose key cannot be used is neither read nor written, and stands as before once the key can be used", async () => {
+    const { threadId } = await rig.mine("Write")
+    await rig.open.stop()
+    const files = () =>
+      [rig.state, folder()].flatMap((where) =>
+        (readdirSync(where, { recursive: true, withFileTypes: true }) as Dirent[]).flatMap((entry) => {
+          const path = join(entry.parentPath, entry.name)
+          return entry.isFile() ? [[path, readFileSync(path, "utf8")]] : []
+        }),
+      )
+    const before = files()
+    const again = (more: { signer?: Signer }) => {
+      const next = new BoardRig({ folder: rig.folder, state: rig.state, runs: rig.runs, clock: rig.clock, ...more })
+      others.push(next)
+      return next
+    }
+    const without = again({ signer: { ...signerOf(new Uint8Array(32)), problem: "others may read it: chmod 600 KEY" } })
+    await without.open.start()
+    for (const work of [
+      () => without.board.list(),
+      () => without.board.history(),
+      () => without.board.get("1"),
+      () => without.board.create({ title: "Another" }, USER),
+      () => without.board.update("1", { title: "Changed" }, USER),
+      () => without.board.run("1"),
+      () => without.board.restore(),
+      () => without.board.purse.open({ max: 5, until: "07:00" }, USER),
+      () => without.board.purse.reports(),
+    ])
+      expect(await messageOf(work())).toBe(
+        "The board is neither read nor written, because the key of this installation cannot be used: others may read it: chmod 600 KEY. Then restart OpenCode.",
+      )
+    await without.clock.advance(HOUR)
+    await without.open.beat()
+    await without.open.stop()
+    expect(files()).toEqual(before)
+    const later = again({})
+    await later.open.start()
+    expect(await later.board.get("1")).toMatchObject({ title: "Write", threadId })
+    expect(later.board.state(await later.board.get("1")).text).not.toBe(WAITS)
   })
 
   test("believes all of a moved or restored project once a person says so, and wakes nobody by that", async () => {

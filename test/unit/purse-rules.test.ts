@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import type { KeptReport } from "../../src/board/purse/report.ts"
 import type { Facts } from "../../src/board/rules/command.ts"
 import * as rules from "../../src/board/rules/purse.ts"
 import { USER } from "../../src/board/service.ts"
@@ -10,14 +11,19 @@ const facts: Facts = { now: NOW, agents: ["build"], isRunning: () => false, ende
 const EMPTY = { tasks: [], nextId: 1, pulses: {} } as unknown as BoardState
 const opened = (by: typeof USER | ReturnType<typeof agentIn> = USER) =>
   rules.openPurse(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state
+const report = (name: string, text = "") => ({ name, tasks: [{ text }] }) as unknown as KeptReport
+const reported = (state: BoardState, { name, tasks } = report("2026-03-02T08-00Z")) =>
+  rules.purseEnded(state, { type: "purse ended", report: { name, tasks } as KeptReport })
+const ran = (began: string, counts = true) =>
+  ({ type: "pay", id: "1", threadId: "ses_1", before: {}, run: { began, counts } }) as never
 const ended = (state: BoardState, why: "money" | "closed" = "money") =>
   rules.endPurse(state, { type: "end purse", why, stopped: {} }, facts).state
 
 describe("a purse of the board", () => {
   test("that a person opens owes its report to no session, one of an agent to the agent's", () => {
     expect(opened().purse).not.toHaveProperty("by")
-    expect(rules.purseEnded(ended(opened())).state.owed).toBeUndefined()
-    const { state } = rules.purseEnded(ended(opened(agentIn("build", "ses_opener"))))
+    expect(reported(ended(opened())).state.owed).toBeUndefined()
+    const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
     expect(state).toMatchObject({ owed: { sessionID: "ses_opener" }, quiet: { spent: true } })
     expect(rules.purseTold(state).state).not.toHaveProperty("owed")
     expect(rules.purseTold(EMPTY).state).toBe(EMPTY)
@@ -43,12 +49,12 @@ describe("a purse of the board", () => {
 
   test("that has come to its end is neither paid from, nor ended nor closed again", () => {
     const over = ended(opened())
-    const pay = { type: "pay", id: "1", threadId: "ses_1", before: {}, begins: true } as never
+    const pay = ran(NOW)
     expect(rules.pay(over, pay).state).toBe(over)
     expect(rules.pay(EMPTY, pay).state).toBe(EMPTY)
     expect(ended(over)).toBe(over)
     expect(rules.closePurse(over, { type: "close purse", by: USER }).state).toBe(over)
-    expect(rules.purseEnded(opened()).state.purse).toBeDefined()
+    expect(reported(opened()).state.purse).toBeDefined()
     expect(ended(EMPTY)).toBe(EMPTY)
   })
 
@@ -62,13 +68,29 @@ describe("a purse of the board", () => {
     ).toBe(true)
   })
 
-  test("counts a thread's runs by those that begin, and names two reports of a minute apart", () => {
-    const pay = (begins: boolean) => ({ type: "pay", id: "1", threadId: "ses_1", before: {}, begins }) as never
-    const joined = rules.pay(opened(), pay(false)).state
-    expect(joined.purse?.threads.ses_1).toMatchObject({ runs: 0 })
-    expect(rules.pay(joined, pay(true)).state.purse?.threads.ses_1).toMatchObject({ runs: 1 })
-    const again = { ...opened(), reports: ["2026-03-02T08-00Z"] }
-    expect(ended(again).purse?.ending?.name).toBe("2026-03-02T08-00Z-2")
+  test("counts each run that it pays once, and not the one that was over before", () => {
+    const runs = (...commands: never[]) =>
+      commands.reduce((state, command) => rules.pay(state, command).state, opened()).purse?.threads.ses_1?.runs
+    const joins = { type: "pay", id: "1", threadId: "ses_1", before: {} } as never
+    expect(runs(joins)).toBe(0)
+    expect(runs(joins, ran("a"), ran("a"), ran("b"))).toBe(2)
+    expect(runs(ran("a", false), ran("b"))).toBe(1)
+    const state = rules.pay(opened(), ran("a")).state
+    expect(rules.pay(state, ran("a")).state).toBe(state)
+  })
+
+  test("has its report kept with those before, under a name of its own, bounded in number and size", () => {
+    const first = reported(ended(opened())).state
+    expect(first.purseReports).toEqual([report("2026-03-02T08-00Z")])
+    const again = ended({ ...opened(), purseReports: first.purseReports })
+    expect(again.purse?.ending?.name).toBe("2026-03-02T08-00Z-2")
+    const names = (before: readonly KeptReport[], last?: KeptReport) =>
+      reported({ ...ended(opened()), purseReports: before }, last).state.purseReports?.map(({ name }) => name)
+    const many = Array.from({ length: 30 }, (_, at) => report(`${at}`))
+    expect(names(many, report("new"))).toEqual([...many.slice(11).map(({ name }) => name), "new"])
+    const long = "x".repeat(90_000)
+    expect(names([report("1", long), report("2", long), report("3", long)], report("4", long))).toEqual(["3", "4"])
+    expect(names([report("1")], report("2", long.repeat(3)))).toEqual(["2"])
   })
 
   test("that is open makes whose runs change nothing idle; without one nobody is", () => {
@@ -104,14 +126,17 @@ describe("a purse of the board", () => {
   })
 
   test("leaves a task parked, blocked, in part or not begun", () => {
-    const state = rules.pay(opened(), { type: "pay", id: "1", threadId: "s", before: {}, begins: true } as never).state
+    const state = rules.pay(opened(), ran(NOW)).state
     const of = (stopped: object, more: Partial<BoardState> = {}) =>
       rules.leftAs({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
     expect(of({ "1": { parked: "until 07:12" } })).toEqual({ result: "parked", text: "until 07:12" })
     expect(of({ "1": { ask: "Which?" } })).toEqual({ result: "blocked", text: "Which?" })
     expect(of({})).toEqual({ result: "not begun" })
     expect(of({}, { tasks: [{ id: "1" }] as never })).toEqual({ result: "partial" })
-    expect(of({ "1": { unbegun: true } }, { tasks: [{ id: "1" }] as never })).toEqual({ result: "not begun" })
+    const unbegun = rules.pay(opened(), ran(NOW, false)).state
+    expect(rules.leftAs({ ...unbegun, tasks: [{ id: "1" }] as never }, unbegun.purse as never, "1")).toEqual({
+      result: "not begun",
+    })
   })
 
   test("of each night is open within its hours alone, and its times have to be times", () => {

@@ -321,7 +321,7 @@ test("its user opens a purse and closes it; what is spent of it is what OpenCode
   expect(await source.act({ type: "open purse", max: 5, until: "07:00", by })).toBe(true)
   await vi.waitFor(() => expect(source.purse()).toMatchObject({ max: 5 }))
   const before = { ...NO_USAGE, cost: 0.25 }
-  await source.act({ type: "pay", id: "5", threadId: "ses_t", before, begins: true })
+  await source.act({ type: "pay", id: "5", threadId: "ses_t", before })
   await vi.waitFor(() => expect(source.purse()?.threads).toHaveProperty("ses_t"))
   expect(await source.purseSpent()).toBeUndefined()
   Object.assign(costs, { ses_t: { cost: 1, below: ["ses_a"] }, ses_a: { cost: 0.5, below: ["ses_b"] }, ses_b: {} })

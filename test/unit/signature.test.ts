@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { lossText } from "../../src/host/record/loss.ts"
-import { installationKey, signerOf } from "../../src/host/record/signature.ts"
+import { installationKey, installationSigner, signerOf } from "../../src/host/record/signature.ts"
 
 let folder: string
 const file = () => join(folder, "record.key")
@@ -33,11 +33,24 @@ describe("the installation's key", () => {
     )
   })
 
-  test("is made anew where the file holds none", () => {
+  test("is not replaced where the file holds none: whoever has the old key can still put it back", () => {
     writeFileSync(file(), "not a key", { mode: 0o600 })
-    const key = installationKey(folder)
-    expect(key).toHaveLength(32)
-    expect(installationKey(folder)).toEqual(key)
+    expect(() => installationKey(folder)).toThrow(
+      `${file()} holds no key. Put the old one back, or remove the file to have a new key made`,
+    )
+    expect(readFileSync(file(), "utf8")).toBe("not a key")
+    expect(readdirSync(folder)).toEqual(["record.key"])
+  })
+
+  test("that cannot be used leaves a signer that names the problem, and signs for its own process alone", () => {
+    const { problem: none, ...usable } = installationSigner(folder)
+    expect(none).toBeUndefined()
+    chmodSync(file(), 0o644)
+    const { problem, ...unusable } = installationSigner(folder)
+    expect(problem).toContain(`chmod 600 ${file()}`)
+    expect(unusable.isSigned(1, unusable.sign(1))).toBe(true)
+    expect(unusable.isSigned(1, usable.sign(1))).toBe(false)
+    expect(installationSigner(folder).isSigned(1, unusable.sign(1))).toBe(false)
   })
 
   test("cannot be had where there is no folder for it, and the caller hears of it", () => {

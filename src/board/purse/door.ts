@@ -4,17 +4,15 @@ import { cents, spentShort } from "../../lib/money.ts"
 import { count } from "../../lib/text.ts"
 import type { Command } from "../rules/command.ts"
 import type { Runs } from "../runs.ts"
-import type { Actor, Purses, PurseView } from "../service.ts"
+import { type Actor, BoardError, type Purses, type PurseView } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import { isInFlight } from "../status.ts"
-import type { Reports } from "./files.ts"
-import type { NamedReport, ReportHead } from "./report.ts"
+import { type NamedReport, type ReportHead, reportText } from "./report.ts"
 
 export type PurseDoorPorts = {
   readonly read: () => Promise<BoardState>
   readonly change: (command: Command) => Promise<unknown>
   readonly runs: Pick<Runs, "of" | "ofPurse" | "took">
-  readonly reports: Reports
   readonly now: () => number
 }
 
@@ -48,12 +46,17 @@ export class PurseDoor implements Purses {
     await this.#ports.change({ type: "close purse", by })
   }
 
-  reports(): Promise<readonly ReportHead[]> {
-    return this.#ports.reports.list()
+  /** Newest first. */
+  async reports(): Promise<readonly ReportHead[]> {
+    const { purseReports = [] } = await this.#ports.read()
+    return purseReports.map((report) => ({ ...report, tasks: report.tasks.length })).toReversed()
   }
 
-  report(name: string): Promise<NamedReport> {
-    return this.#ports.reports.get(name)
+  async report(name: string): Promise<NamedReport> {
+    const { purseReports = [] } = await this.#ports.read()
+    const report = purseReports.find((each) => each.name === name)
+    if (!report) throw new BoardError("not found", `There is no report "${name.slice(0, 40)}".`)
+    return { ...report, text: reportText(report) }
   }
 
   #viewOf({ purse }: BoardState): PurseView | undefined {

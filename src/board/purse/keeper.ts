@@ -5,26 +5,24 @@ import type { NameMessage } from "../../core/ids.ts"
 import type { Clock, Host } from "../../core/ports.ts"
 import { mayGoOnBefore, standAtItsEnd } from "../../core/standstill.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../core/task.ts"
-import { moment as timeText } from "../../lib/moment.ts"
 import type { BoardOptions } from "../../options.ts"
 import type { Command } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs } from "../runs.ts"
 import { USER } from "../service.ts"
 import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
-import { isInFlight, type Moment, wantsRun } from "../status.ts"
+import { beginOf, isInFlight, type Moment, wantsRun } from "../status.ts"
 import type { Store } from "../store/store.ts"
 import type { BoardTask } from "../task.ts"
-import type { Reports } from "./files.ts"
-import { countsOf, type NamedReport, type Report, type ReportTask, reportOf, reportText, titleOf } from "./report.ts"
+import { writeReport } from "./files.ts"
+import { countsOf, type KeptReport, type ReportTask, reportOf, reportText, titleOf } from "./report.ts"
 
 export type KeeperPorts = {
-  readonly store: Pick<Store, "read" | "find">
+  readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
   readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: Command) => Promise<unknown>
-  readonly reports: Reports
   /** The purse of each night. */
   readonly nightly?: BoardOptions["purse"]
   /** How long before a time limit a last word is asked for, in ms. */
@@ -51,15 +49,22 @@ export class PurseKeeper {
     return Math.min(opens, ends > now ? ends : Number.POSITIVE_INFINITY)
   }
 
-  /** Does what is due of it. Returns the board as it is then, and whether runs may begin. */
-  async look(given: BoardState, moment: Moment): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
+  /**
+   * Does what is due of it. `flights`: the tasks worked on, by thread. Returns the board as it is then, and whether runs
+   * may begin.
+   */
+  async look(
+    given: BoardState,
+    moment: Moment,
+    flights: ReadonlyMap<string, { readonly id: string }>,
+  ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
     let state = await this.#openNightly(given)
-    if (state.owed) await this.#tell(state.owed)
+    if (state.owed) await this.#tell(state)
     if (!state.purse) {
       if (this.#isUsed) this.#use(undefined)
       return { state, mayBegin: true }
     }
-    state = await this.#payForAll(state, moment)
+    state = await this.#payForAll(state, flights)
     const { purse } = state
     if (!purse) return { state, mayBegin: true }
     this.#use(purse)
@@ -75,8 +80,7 @@ export class PurseKeeper {
 
   /** A run of a task is about to begin in a thread: where there is a purse, it pays for it. */
   async pay(id: string, threadId: string): Promise<void> {
-    const before = this.#ports.runs.took(threadId)
-    await this.#do({ type: "pay", id, threadId, before, begins: true })
+    await this.#pay(id, threadId, false)
     const { purse } = await this.#ports.store.read()
     this.#use(purse)
   }
@@ -92,16 +96,28 @@ export class PurseKeeper {
     return store.read()
   }
 
-  /** What is at work already, and what somebody else has begun, is paid from it from now on. */
-  async #payForAll(state: BoardState, moment: Moment): Promise<BoardState> {
+  /** What is at work already, and what somebody else has begun, is paid from it, too; begun runs are counted. */
+  async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
+    if (state.purse?.ending) return state
     const { runs, store } = this.#ports
-    if (!rules.isAtWork(state)) return state
-    const unpaid = state.tasks.filter(
-      (task) => isInFlight(moment.runOf(task)) && !state.purse?.threads[task.threadId ?? ""],
-    )
-    for (const { id, threadId = "" } of unpaid)
-      await this.#do({ type: "pay", id, threadId, before: runs.took(threadId), begins: false })
-    return unpaid.length > 0 ? store.read() : state
+    const threads = state.purse?.threads ?? {}
+    const inFlight = [...flights].filter(([threadId]) => isInFlight(runs.of(threadId)))
+    const known = new Map([...inFlight, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
+    for (const [threadId, id] of known) {
+      const run = runs.of(threadId)
+      const isBegun = run !== undefined && run.state !== "queued" && run.result?.begun !== false
+      if (!Object.hasOwn(threads, threadId) || (isBegun && beginOf(run) !== threads[threadId]?.seen))
+        await this.#pay(id, threadId, isBegun)
+    }
+    return store.read()
+  }
+
+  /** `counts`: the newest run in the thread is one that the purse pays. */
+  #pay(id: string, threadId: string, counts: boolean): Promise<void> {
+    const { runs } = this.#ports
+    const run = runs.of(threadId)
+    const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
+    return this.#do({ type: "pay", id, threadId, before: runs.took(threadId), ...newest })
   }
 
   #use(purse: Purse | undefined): void {
@@ -153,28 +169,23 @@ export class PurseKeeper {
   async #finish(state: BoardState): Promise<void> {
     const { purse } = state
     if (!purse?.ending) return
-    const { runs, reports, host, store } = this.#ports
+    const { runs, host, store } = this.#ports
     for (const threadId of Object.keys(purse.threads))
       if (isInFlight(runs.of(threadId))) await runs.stop(threadId, "purse")
     const report = await this.#reportOf(await store.read(), purse, purse.ending)
-    await reports.write(
-      purse.ending.name,
-      report,
-      reportText(report, (at) => this.#time(at, purse)),
-    )
-    await this.#do({ type: "purse ended" })
+    try {
+      await writeReport(store.folder, report)
+    } catch (error) {
+      // The board keeps it: the files are for those who look there.
+      host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
+    }
+    await this.#do({ type: "purse ended", report })
     this.#use(undefined)
     host.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
-    const { owed } = await store.read()
-    if (owed) await this.#tell(owed)
+    await this.#tell(await store.read())
   }
 
-  /** Of a time of this purse: its day is said where it is another one than that of its end. */
-  #time(at: string, { ending, until }: Purse): string {
-    return timeText(Date.parse(at), Date.parse(ending?.at ?? until))
-  }
-
-  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<Report> {
+  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<KeptReport> {
     const tasks: ReportTask[] = []
     for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id))
     const { max, until, openedAt, threads } = purse
@@ -187,7 +198,7 @@ export class PurseKeeper {
       why: ending.why,
       ...(isLess && { atLeast: true as const }),
     }
-    return reportOf(head, tasks)
+    return { name: ending.name, ...reportOf(head, tasks) }
   }
 
   async #rowOf(state: BoardState, purse: Purse, id: string): Promise<ReportTask> {
@@ -214,14 +225,17 @@ export class PurseKeeper {
   }
 
   /** To the session that opened it, where that can be now; else at another look. */
-  async #tell({ sessionID, report: name }: NonNullable<BoardState["owed"]>): Promise<void> {
-    const { host, reports } = this.#ports
+  async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
+    if (!owed) return
+    const { host } = this.#ports
+    const { sessionID } = owed
     try {
       const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
       // What is stored in mid-turn makes the host take another step; what comes after an undone message deletes that.
       if (parent && (parent.reverted || activity.has(sessionID))) return
-      if (parent)
-        await host.prompt(messageFor(host.messageID, sessionID, await reports.get(name), await host.persona(sessionID)))
+      const report = purseReports.find(({ name }) => name === owed.report)
+      if (parent && report)
+        await host.prompt(messageFor(host.messageID, sessionID, report, await host.persona(sessionID)))
       await this.#do({ type: "purse told" })
     } catch (error) {
       host.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
@@ -253,7 +267,7 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
 function messageFor(
   name: NameMessage,
   sessionID: string,
-  report: NamedReport,
+  report: KeptReport,
   persona: Awaited<ReturnType<Host["persona"]>>,
 ) {
   const at = Date.parse(report.endedAt)
@@ -266,7 +280,7 @@ function messageFor(
     noReply: true,
     parts: [
       { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
-      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${report.text.trim()}` },
+      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${reportText(report)}` },
     ],
   }
 }

@@ -1,48 +1,48 @@
-import { z } from "zod"
 import { WAYS } from "../../core/standstill.ts"
+import { moment } from "../../lib/moment.ts"
 import { cents, spentShort } from "../../lib/money.ts"
 import { capital, count, grouped, oneLine } from "../../lib/text.ts"
 
-/** How a purse's time was spent, from records. Written once, at its end, as JSON and as text; no model has a part in it. */
+/** How a purse's time was spent, from records. The board keeps it from the purse's end on; no model has a part in it. */
 
 /** What stood still has the word for that. */
 const RESULTS = ["done", "partial", "blocked", ...WAYS, "not begun"] as const
 
-const taskSchema = z.object({
-  id: z.string(),
-  title: z.string(),
-  result: z.enum(RESULTS),
-  /** The purse's runs of it. */
-  runs: z.number(),
-  tokens: z.number(),
+export type ReportTask = {
+  readonly id: string
+  readonly title: string
+  readonly result: (typeof RESULTS)[number]
+  /** The runs that the purse paid, in whole or in part. */
+  readonly runs: number
+  readonly tokens: number
   /** In US dollars, as `spent`, which is their sum. */
-  cost: z.number(),
+  readonly cost: number
   /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Of what stood still: until when. */
-  text: z.string().optional(),
+  readonly text?: string
   /** What is to be done next. */
-  next: z.string().optional(),
-})
+  readonly next?: string
+}
 
-export const reportSchema = z.object({
-  max: z.number(),
-  until: z.string(),
-  openedAt: z.string(),
-  endedAt: z.string(),
-  why: z.enum(["closed", "time", "money", "nothing left"]),
-  spent: z.number(),
+export type Report = {
+  readonly max: number
+  readonly until: string
+  readonly openedAt: string
+  readonly endedAt: string
+  readonly why: "closed" | "time" | "money" | "nothing left"
+  readonly spent: number
   /** A step was cut off whose cost nobody knows. */
-  atLeast: z.literal(true).optional(),
-  tasks: z.array(taskSchema),
-})
+  readonly atLeast?: true
+  readonly tasks: readonly ReportTask[]
+}
 
-export type Report = z.infer<typeof reportSchema>
-export type ReportTask = z.infer<typeof taskSchema>
+/** A report as the board keeps it. Its name is the minute in which its purse ended. */
+export type KeptReport = Report & { readonly name: string }
 
 /** A report as it is listed. */
-export type ReportHead = Omit<Report, "tasks"> & { readonly name: string; readonly tasks: number }
+export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
 
 /** The whole of it, with its text. */
-export type NamedReport = Report & { readonly name: string; readonly text: string }
+export type NamedReport = KeptReport & { readonly text: string }
 
 const REASONS: Readonly<Record<Report["why"], string>> = {
   closed: "it was closed",
@@ -57,7 +57,12 @@ const MOST_TEXT_CHARS = 600
 const exact = (amount: number): number => Number(amount.toFixed(6))
 
 export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly ReportTask[]): Report {
-  const rows = tasks.map((task) => ({ ...task, cost: exact(task.cost) }))
+  const rows = tasks.map((task) => ({
+    ...task,
+    cost: exact(task.cost),
+    ...(task.text !== undefined && { text: shown(task.text) }),
+    ...(task.next !== undefined && { next: shown(task.next) }),
+  }))
   return { ...head, spent: exact(rows.reduce((sum, { cost }) => sum + cost, 0)), tasks: rows }
 }
 
@@ -73,15 +78,17 @@ export function countsOf({ tasks }: Report): string {
   return counts.length === 0 ? "nothing was on the board" : counts.join(", ")
 }
 
-/** The whole of it, as Markdown. `time`: a moment for a reader. */
-export function reportText(report: Report, time: (at: string) => string): string {
+/** The whole of it, as Markdown. */
+export function reportText(report: Report): string {
   const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
+  // Its day is said where it is another one than that of the end.
+  const time = (at: string) => moment(Date.parse(at), Date.parse(endedAt))
   const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
   const sections = RESULTS.flatMap((result) => {
     const own = tasks.filter((task) => task.result === result)
     return own.length === 0 ? [] : [section(capital(result), own.map(lineOf))]
   })
-  const next = tasks.flatMap(({ id, next }) => (next === undefined ? [] : [`#${id}: ${shown(next)}`]))
+  const next = tasks.flatMap(({ id, next }) => (next === undefined ? [] : [`#${id}: ${next}`]))
   const sums = [
     tasks.reduce((sum, { runs }) => sum + runs, 0),
     tasks.reduce((sum, { tokens }) => sum + tokens, 0),
@@ -95,7 +102,7 @@ const section = (title: string, lines: readonly string[]): string =>
 
 function lineOf({ id, title, cost, runs, text }: ReportTask): string {
   const took = runs === 0 && cost === 0 ? "" : `: ${cents(cost)}, ${count(runs, "run")}`
-  return `#${id} ${oneLine(title)}${took}.${text ? ` ${shown(text)}` : ""}`
+  return `#${id} ${oneLine(title)}${took}.${text ? ` ${text}` : ""}`
 }
 
 const shown = (text: string): string => oneLine(text, MOST_TEXT_CHARS)

@@ -1,4 +1,5 @@
 import type { Usage } from "../../core/task.ts"
+import type { KeptReport } from "../purse/report.ts"
 import type { Actor, BoardErrorCode, NewStep, NewSubtask, NewTask, StepPatch, TaskPatch } from "../service.ts"
 import type { BoardState, PurseEnd } from "../state.ts"
 import type { BoardStatus, BoardTask, Resource } from "../task.ts"
@@ -58,16 +59,17 @@ export type Command =
       readonly spent?: number
     }
   | { readonly type: "close purse"; readonly by: Actor }
-  /** A session is paid from the purse, which had taken `before`; `begins`: a run begins there. */
+  /** A session is paid from the purse, which had taken `before`. `run`: the newest one there, and whether it is the purse's. */
   | {
       readonly type: "pay"
       readonly id: string
       readonly threadId: string
       readonly before: Usage
-      readonly begins: boolean
+      readonly run?: { readonly began: string; readonly counts: boolean }
     }
   | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
-  | { readonly type: "purse ended" | "purse told" }
+  | { readonly type: "purse ended"; readonly report: KeptReport }
+  | { readonly type: "purse told" }
   /** Finishes what a killed process or a hand has left: tasks that stand in history, or have ended, and are still here. */
   | { readonly type: "settle"; readonly archived: readonly ArchivedTask[] }
 

@@ -77,7 +77,7 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
     case "end purse":
       return endPurse(state, command, facts)
     case "purse ended":
-      return purseEnded(state)
+      return purseEnded(state, command)
     case "purse told":
       return purseTold(state)
     case "settle":

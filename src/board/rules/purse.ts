@@ -3,6 +3,7 @@ import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
 import { moment } from "../../lib/moment.ts"
 import { SAME_USD, spentShort } from "../../lib/money.ts"
 import { grouped } from "../../lib/text.ts"
+import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, MOST_IDLE, type Purse, type PurseEnd, pulseOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
@@ -67,36 +68,51 @@ export function closePurse(state: BoardState, { by }: Of<"close purse">): Change
   return unchanged(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
 }
 
-/** A session is paid from it from now on; `begins`: a run of the purse's begins there. */
-export function pay(state: BoardState, { id, threadId, before, begins }: Of<"pay">): Change {
+/** A session is paid from it from now on. Each run there that is told of by its begin is counted once. */
+export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">): Change {
   const { purse } = state
   if (!purse || purse.ending) return unchanged(state)
   const known = purse.threads[threadId] ?? { id, before, runs: 0 }
-  const paid = { ...known, runs: known.runs + (begins ? 1 : 0) }
+  const isNew = run !== undefined && run.began !== known.seen
+  const paid = isNew ? { ...known, runs: known.runs + (run.counts ? 1 : 0), seen: run.began } : known
+  if (paid === purse.threads[threadId]) return unchanged(state)
   return unchanged({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
 }
 
 /** From here on nothing begins. What it stopped is written down first: its runs' records say only that they ended. */
 export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, { now }: Facts): Change {
-  const { purse, reports = [] } = state
+  const { purse, purseReports = [] } = state
   if (!purse || purse.ending) return unchanged(state)
   const minute = `${now.slice(0, 16).replace(":", "-")}Z`
-  const same = reports.filter((name) => name.startsWith(minute)).length
+  const same = purseReports.filter(({ name }) => name.startsWith(minute)).length
   const name = same === 0 ? minute : `${minute}-${same + 1}`
   return unchanged({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
 }
 
-/** Its report is written. The clock stays silent until the purse's time is over, whatever ended it but a person. */
-export function purseEnded(state: BoardState): Change {
-  const { purse, reports = [], ...rest } = state
+/** Its report is made. The clock stays silent until the purse's time is over, whatever ended it but a person. */
+export function purseEnded(state: BoardState, { report }: Of<"purse ended">): Change {
+  const { purse, purseReports = [], ...rest } = state
   if (!purse?.ending) return unchanged(state)
-  const { why, name } = purse.ending
+  const { why } = purse.ending
   return unchanged({
     ...rest,
-    reports: [...reports, name].slice(-MOST_NAMES),
+    purseReports: newestOf([...purseReports, report]),
     ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
-    ...(purse.by !== undefined && { owed: { sessionID: purse.by, report: name } }),
+    ...(purse.by !== undefined && { owed: { sessionID: purse.by, report: report.name } }),
   })
+}
+
+/** They are written with every change of the board: at most so many are kept, and of that size. */
+const MOST_REPORTS = 20
+const MOST_REPORT_CHARS = 200_000
+
+function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
+  let chars = 0
+  const tooMany = reports.findLastIndex((report, index) => {
+    chars += JSON.stringify(report).length
+    return index < reports.length - 1 && (chars > MOST_REPORT_CHARS || index < reports.length - MOST_REPORTS)
+  })
+  return reports.slice(tooMany + 1)
 }
 
 /** The session that opened it has the report, or is gone. */
@@ -104,8 +120,6 @@ export function purseTold(state: BoardState): Change {
   const { owed, ...rest } = state
   return unchanged(owed ? rest : state)
 }
-
-const MOST_NAMES = 20
 
 /** A run has ended: how many in a row have changed nothing. */
 export function idleAfter(state: BoardState, task: BoardTask, startedAt: string, idle = 0): number | undefined {
@@ -190,17 +204,12 @@ export function leftAs(
   if (way !== undefined) return { result: way, text: stopped?.[way] }
   const question = stopped?.ask ?? pulseOf(state, id).needs
   if (question !== undefined) return { result: "blocked", text: question }
-  const threads = Object.values(purse.threads).filter((thread) => thread.id === id)
-  const isBegun = threads.length > 0 && !(stopped?.unbegun && runsOf(purse, id) === 0)
-  return { result: isBegun && findTask(state, id) ? "partial" : "not begun" }
+  return { result: runsOf(purse, id) > 0 && findTask(state, id) ? "partial" : "not begun" }
 }
 
-/** The purse's runs of a task, without one that was stopped before it had begun. */
-export function runsOf({ threads, ending }: Purse, id: string): number {
-  const own = Object.values(threads).filter((thread) => thread.id === id)
-  const begun = own.reduce((sum, { runs }) => sum + runs, 0)
-  return Math.max(0, begun - (ending?.stopped[id]?.unbegun ? 1 : 0))
-}
+/** The runs of a task that the purse paid. */
+export const runsOf = ({ threads }: Purse, id: string): number =>
+  Object.values(threads).reduce((sum, thread) => sum + (thread.id === id ? thread.runs : 0), 0)
 
 export type PurseResult = "done" | "partial" | "blocked" | Way | "not begun"
 

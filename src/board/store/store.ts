@@ -146,7 +146,7 @@ export class Store {
   /** Whether there is a board to look after. */
   async exists(): Promise<boolean> {
     // Whoever reads or writes it hears why it cannot be had.
-    return (await this.#files.exists()) && succeeds(this.#refuseOutside())
+    return (await this.#files.exists()) && succeeds(this.#refuseUnusable())
   }
 
   /** The lease of the one process that runs tasks, where nobody living has it. */
@@ -268,13 +268,20 @@ export class Store {
     return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
   }
 
-  #refuseOutside(): Promise<void> {
-    return refuseOutside(this.#ports.project, this.#ports.folder, NAMES)
+  /** Without the key all that is kept would look foreign, and the next write would replace it. */
+  async #refuseUnusable(): Promise<void> {
+    const { signer, project, folder } = this.#ports
+    if (signer.problem !== undefined)
+      throw new BoardError(
+        "unavailable",
+        `The board is neither read nor written, because the key of this installation cannot be used: ${signer.problem}. Then restart OpenCode.`,
+      )
+    await refuseOutside(project, folder, NAMES)
   }
 
   async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
     try {
-      await this.#refuseOutside()
+      await this.#refuseUnusable()
       return await work()
     } catch (error) {
       if (error instanceof BoardError) throw error

@@ -1,7 +1,5 @@
-import { randomBytes } from "node:crypto"
 import { existsSync } from "node:fs"
 import type { PluginInput } from "@opencode-ai/plugin"
-import { messageOf } from "../../core/errors.ts"
 import type { LogFields } from "../../core/ports.ts"
 import { TokenCounter } from "../../fork/counter.ts"
 import { systemClock } from "../../lib/clock.ts"
@@ -9,9 +7,9 @@ import { startThread } from "../../lib/thread.ts"
 import type { Options } from "../../options.ts"
 import { mayBeElsewhere } from "../../place/root.ts"
 import type { Connection, Notice } from "../connection.ts"
-import { KEY_TITLE, lossText } from "../record/loss.ts"
+import { KEY_TITLE, keyText, lossText } from "../record/loss.ts"
 import { registerInstance, unregisterInstance } from "../record/owner.ts"
-import { installationKey, keyFile, type Signer, signerOf } from "../record/signature.ts"
+import { installationSigner, keyFile } from "../record/signature.ts"
 import { clientOn, type Transport, transportOf } from "./client.ts"
 import { diffSince } from "./diffs.ts"
 import { OpencodeForks } from "./forks.ts"
@@ -43,7 +41,8 @@ export type OpencodeConnection = Connection & {
 export function connect(input: PluginInput, options: Options): OpencodeConnection {
   const { directory, worktree, serverUrl } = input
   const instance = registerInstance()
-  const { signer, problem, isNew } = signerHere()
+  const isNewKey = !existsSync(keyFile())
+  const signer = installationSigner()
   const notices: Notice[] = []
   const warn = (notice: Notice) => {
     host.log("warn", notice.message)
@@ -58,7 +57,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     left: (folder) => guest && leave(folder, guest),
     mayBeElsewhere,
   })
-  if (problem) warn({ title: KEY_TITLE, message: problem })
+  if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
     host,
     forks: new OpencodeForks({
@@ -72,7 +71,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     warn,
     notices,
     lost() {
-      const message = problem ? undefined : lossText(host.unbelieved(), keyFile(), isNew)
+      const message = signer.problem ? undefined : lossText(host.unbelieved(), keyFile(), isNewKey)
       return message === undefined ? undefined : { title: KEY_TITLE, message }
     },
     instance,
@@ -95,16 +94,5 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
       await host.leaveAll()
     },
     unregister: () => unregisterInstance(instance),
-  }
-}
-
-/** Where there is no key that can be used, what this process writes is believed by this process alone. */
-function signerHere(): { signer: Signer; isNew: boolean; problem?: string } {
-  const isNew = !existsSync(keyFile())
-  try {
-    return { signer: signerOf(installationKey()), isNew }
-  } catch (error) {
-    const problem = `No key for signing tasks' records can be used, so earlier tasks are not listed, and those of now will be forgotten at a restart: ${messageOf(error)}`
-    return { signer: signerOf(randomBytes(32)), isNew, problem }
   }
 }

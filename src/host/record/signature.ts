@@ -2,12 +2,15 @@ import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
 import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { homedir } from "node:os"
 import { join } from "node:path"
+import { messageOf } from "../../core/errors.ts"
 
 /** Signs what this installation writes, so that what others wrote is not believed. */
 export type Signer = {
   /** The signature of a JSON value; the order of its keys does not matter. */
   readonly sign: (value: unknown) => string
   readonly isSigned: (value: unknown, signature: unknown) => boolean
+  /** Why the installation's key cannot be used, and how that is mended. Such a signer's signatures hold for its process alone. */
+  readonly problem?: string
 }
 
 const KEY_BYTES = 32
@@ -32,8 +35,8 @@ export const keyFile = (folder: string = dataFolder()): string => join(folder, K
 
 /**
  * The key of this installation, made at the first call for it: a file that only the user can read. Of several processes
- * that make it at once, all get the same. Throws where the folder can neither be read nor written, and where others
- * could have read or written the file: with it they sign as this installation does.
+ * that make it at once, all get the same. Throws where the folder can neither be read nor written, where the file holds no
+ * key, and where others could have read or written the file: with it they sign as this installation does.
  */
 export function installationKey(folder: string = dataFolder()): Uint8Array {
   const file = keyFile(folder)
@@ -52,11 +55,20 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
   return made
 }
 
+/** Signs with the installation's key, or with a key of this process alone where that one cannot be used. */
+export function installationSigner(folder: string = dataFolder()): Signer {
+  try {
+    return signerOf(installationKey(folder))
+  } catch (error) {
+    return { ...signerOf(randomBytes(KEY_BYTES)), problem: messageOf(error) }
+  }
+}
+
 /** Beside OpenCode's own data; the host finds its folder in the same way. */
 export const dataFolder = (): string =>
   join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
 
-/** The first one stays, unless what is there is no key. */
+/** The first one stays. */
 function publish(draft: string, file: string): void {
   try {
     linkSync(draft, file)
@@ -69,7 +81,8 @@ function readKey(file: string): Uint8Array | undefined {
   try {
     refuseOpenToOthers(file)
     const key = Buffer.from(readFileSync(file, "utf8").trim(), "hex")
-    return key.length === KEY_BYTES ? key : undefined
+    if (key.length === KEY_BYTES) return key
+    throw new Error(`${file} holds no key. Put the old one back, or remove the file to have a new key made`)
   } catch (error) {
     if ((error as { code?: string }).code === "ENOENT") return undefined
     throw error
