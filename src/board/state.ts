@@ -42,7 +42,7 @@ export type Purse = {
 }
 
 /** A session that a purse pays. */
-export type PaidThread = {
+type PaidThread = {
   /** Of the task that is worked on there. */
   readonly id: string
   /** What the session had taken before. */
