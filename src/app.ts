@@ -51,7 +51,6 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     kinds: others ? [...near, others.kind] : near,
     ledgers: () => ledgersOf(connection),
     validate,
-    keep: (taskID, json) => keep(connection, taskID, json),
     commands,
     answer: (ask, reply) => connection.hand.answer(ask, reply),
   })
@@ -137,15 +136,6 @@ async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> 
 async function validate(schema: Schema, text: string): Promise<Checked> {
   const { Validation } = await import("./results/validation.ts")
   return new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
-}
-
-/** Keeps a long value in a file. */
-async function keep({ worktree, directory }: Connection, taskID: string, json: string): Promise<string> {
-  const [{ keepValue }, { mainCheckout }] = await Promise.all([
-    import("./results/keep.ts"),
-    import("./board/project.ts"),
-  ])
-  return keepValue(mainCheckout(worktree, directory), taskID, json)
 }
 
 async function openBoardOn(

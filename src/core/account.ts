@@ -11,6 +11,8 @@ import { triesLine } from "./tries.ts"
 import { neverBegan } from "./verdict.ts"
 
 const MOST_FILES = 50
+/** A path that is cut names nothing. */
+const MOST_PATH_CHARS = 4096
 /** What went wrong may need more words than a name. */
 const MOST_REASON_CHARS = 500
 /** With the end of what a setup command wrote: what it died of stands last. */
@@ -40,7 +42,7 @@ export function accountOf(task: Task): string[] {
     ...meanwhileLine(outcome),
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
     ...touchedLine(task),
-    ...(outcome.value ? [valueLine(outcome.value)] : []),
+    ...(outcome.value ? valueLines(outcome.value) : []),
     ...teamLines(outcome.team),
     ...workOf(task),
     ...(reason?.code === "interrupted" && !neverBegan(reason) ? [interruptedAdvice(task)] : []),
@@ -76,10 +78,24 @@ function stoodLines({ model, run }: Task): string[] {
   )
 }
 
-function valueLine(value: Value): string {
+/** A value of less than this share of a refused answer may stand there to satisfy the schema alone. */
+const LEAST_SHARE = 1 / 5
+/** A refused answer of fewer characters says nothing of that. */
+const LEAST_REFUSED_CHARS = 400
+
+function valueLines(value: Value): string[] {
   const asked = value.asked > 1 ? `, asked ${value.asked} times` : ""
-  const file = value.valid && value.file ? `; the value is also in ${oneLine(value.file)}` : ""
-  return `Schema: ${value.valid ? "valid" : "not valid"}${asked}${file}`
+  if (!value.valid) return [`Schema: not valid${asked}`]
+  const { file, length, refused = 0 } = value
+  const isShort = refused >= LEAST_REFUSED_CHARS && length < refused * LEAST_SHARE
+  return [
+    `Schema: valid${asked}${file ? `; the value is also in ${oneLine(file, MOST_PATH_CHARS)}` : ""}`,
+    ...(isShort
+      ? [
+          `Note: the value has ${count(length, "character")}, an answer that was refused before it ${grouped(refused)}: it may be a placeholder.`,
+        ]
+      : []),
+  ]
 }
 
 function filesLine(title: string, files: readonly string[], untold: number): string[] {

@@ -3,6 +3,7 @@ import { nameOf as named } from "./account.ts"
 import { itemLines } from "./items.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
 import type { ItemsResult } from "./team.ts"
+import { isLong } from "./value.ts"
 
 /**
  * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
@@ -79,7 +80,7 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
   const share = shareOf(answers.map(({ text }) => text.length))
   const pieces = answers.map(({ task, text }) => {
     const { value } = task.outcome ?? {}
-    if (value?.valid && value.file)
+    if (value?.valid && value.file && isLong(text))
       return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
     const { team } = task.outcome ?? {}
     if (team?.kind === "each") return `${named(task)}:\n${itemsOf(team, text, share, task.id)}`

@@ -124,6 +124,8 @@ export type ItemRow = {
   readonly state: "running" | "valid" | "failed" | "not begun"
   readonly value?: unknown
   readonly reason?: string
+  /** How often its agent was asked for a valid value, where that was more than once. */
+  readonly asked?: number
   readonly task?: string
   readonly session?: string
   readonly cost?: number

@@ -230,7 +230,10 @@ export type Outcome = Figures & {
 /** A JSON Schema. */
 export type Schema = Readonly<Record<string, unknown>>
 
-/** `at`, `length`: in its text, in UTF-16 units. `file`: where a long one lies, too. */
+/**
+ * `at`, `length`: in its text, in UTF-16 units. `file`: where it lies, too. `refused`: how long the longest answer was
+ * that was not valid.
+ */
 export type Value =
   | {
       readonly valid: true
@@ -238,8 +241,9 @@ export type Value =
       readonly at: number
       readonly length: number
       readonly file?: string
+      readonly refused?: number
     }
-  | { readonly valid: false; readonly asked: number }
+  | { readonly valid: false; readonly asked: number; readonly refused?: number }
 
 /**
  * How a run ended, in the words of `transition`.

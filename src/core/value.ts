@@ -8,7 +8,7 @@ export type Checked =
   | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
   | { readonly valid: false; readonly problems: readonly string[] }
 
-/** Values over this length also lie in a file, in UTF-16 units. */
+/** What waits for a task reads a longer value in its file, in UTF-16 units. */
 const MOST_CHARS = 8000
 
 export const isLong = (json: string): boolean => json.length > MOST_CHARS

@@ -26,7 +26,7 @@ import { Reporting } from "./conductor/reporting.ts"
 import { stopSession } from "./conductor/stopping.ts"
 import { Teams } from "./conductor/teams.ts"
 import { Timekeeper } from "./conductor/timekeeper.ts"
-import { type Keep, type Validate, Values } from "./conductor/values.ts"
+import { type Validate, Values } from "./conductor/values.ts"
 import { Gates } from "./gate/gates.ts"
 import { Keepers } from "./gate/keepers.ts"
 import { Field } from "./launch/field.ts"
@@ -54,12 +54,10 @@ export type ManagerPorts = {
   readonly development: boolean
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
-  /** Where the rows of maps lie; not called where there is none. */
+  /** Where the rows of maps and the values of tasks lie; not called where there are none. */
   readonly ledgers?: () => Promise<Ledgers>
   /** Validates the answers of tasks with a schema; not called where none has one. */
   readonly validate?: Validate
-  /** Keeps a long value in a file of its task's name; not called where there is none. */
-  readonly keep?: Keep
   /** Answers a question for whoever is at the screen; false where it is not open any more. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
@@ -67,7 +65,6 @@ export type ManagerPorts = {
 }
 
 const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
-const noKeeping: Keep = () => Promise.reject(new CallError("Nothing is kept in files here."))
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -93,7 +90,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const places = new Places(parts, kinds, closed)
   const home = new ComingHome(parts, places)
   const kept = new Kept(parts, places, home, closed)
-  const values = new Values(parts, ports.validate ?? noValidation, ports.keep ?? noKeeping)
+  const values = new Values(parts, ports.validate ?? noValidation, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ conductor, gates }))
   const field: Field = new Field(parts, {
     home,
@@ -136,7 +133,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
   const recovery = new Recovery(parts, { keepers, places, conductor, outbox, ledger, values, changed: freed, watch })
   const timekeeper: Timekeeper = new Timekeeper(parts, { ...begins, recovery, ledger, keepers })
-  return { ...begins, ...launching, parts, answers, ledger, kept, outbox, keepers, recovery, timekeeper }
+  return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, keepers, recovery, timekeeper }
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */

@@ -99,6 +99,12 @@ export class TaskManager {
     return this.#all.allowance.of(task)
   }
 
+  /** Where the valid value of a task's run will lie, and the rows of a map; undefined where it has neither. */
+  async resultsOf({ id, run, team }: Task): Promise<string | undefined> {
+    if (team?.kind === "each") return team.file
+    return run.schema && this.#all.values.fileOf(id)
+  }
+
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)

@@ -2,7 +2,7 @@ import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker
 import type { Schema } from "../core/task.ts"
 import type { Checked } from "../core/value.ts"
 import { oneLine } from "../lib/text.ts"
-import { candidatesIn } from "./extract.ts"
+import { extract } from "./extract.ts"
 
 /** Places that are told at most. */
 const MOST_PROBLEMS = 10
@@ -35,24 +35,11 @@ const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
 
 /** Looks for a valid value in an answer. May take long, and much of the stack: for a thread of its own. */
 export function checkValue(schema: Schema, text: string): Checked {
+  const found = extract(text)
+  if ("problem" in found) return { valid: false, problems: [found.problem] }
   const validator = new Validator(schema as JsonSchema, "2020-12", false)
-  let problems: readonly string[] | undefined
-  for (const candidate of candidatesIn(text)) {
-    const found = parsed(candidate)
-    if (!found) continue
-    const { valid, errors } = validator.validate(found.value)
-    if (valid) return { valid: true, at: text.lastIndexOf(candidate), length: candidate.length }
-    problems ??= problemsOf(errors)
-  }
-  return { valid: false, problems: problems ?? ["it holds no JSON"] }
-}
-
-function parsed(text: string): { value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) }
-  } catch {
-    return undefined
-  }
+  const { valid, errors } = validator.validate(found.value)
+  return valid ? { valid, at: found.at, length: found.length } : { valid: false, problems: problemsOf(errors) }
 }
 
 /** One line a place, the innermost word on it; names within a value may be of any length. */

@@ -9,7 +9,8 @@ import { oneLine } from "../lib/text.ts"
  */
 
 const MOST_SCHEMA_CHARS = 20_000
-const MOST_DEPTH = 100
+/** Of objects and arrays within each other: all that follows, and the validator, may go down by calls. */
+const MOST_DEPTH = 200
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
 /** Keywords whose value is a schema. */
@@ -55,18 +56,35 @@ type Place = { readonly at: string; readonly schema: Schema }
 /** What is wrong with a schema, as `at /properties/x/type: …`; undefined where nothing is seen. */
 export function problemIn(given: unknown): string | undefined {
   if (!isSchema(given)) return "it is no object"
+  const size = ofSize(given)
+  if (size) return size
   const length = JSON.stringify(given).length
   if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
   // The validator writes into what it reads.
   const schema = structuredClone(given)
   const places: Place[] = []
-  const wrong = walk(schema, "", 0, places)
+  const wrong = walk(schema, "", places)
   if (wrong) return wrong
   const known = knownIn(schema)
   if (typeof known === "string") return at("", `it cannot be used: ${known}`)
   for (const place of places) {
-    const problem = ofRef(schema, place, known) ?? ofCircle(schema, place)
+    const problem = ofRef(schema, place, known)
     if (problem) return problem
+  }
+  return ofCircle(schema, places)
+}
+
+/** Looks at the depth before anything goes down by calls, and no further than a schema may be long. */
+function ofSize(schema: Schema): string | undefined {
+  const open: { readonly value: object; readonly depth: number }[] = [{ value: schema, depth: 0 }]
+  let seen = 0
+  for (const { value, depth } of open) {
+    if (depth > MOST_DEPTH) return `it is nested deeper than ${MOST_DEPTH} levels`
+    for (const key in value) {
+      if (++seen > MOST_SCHEMA_CHARS) return `it has more than ${MOST_SCHEMA_CHARS} values`
+      const next = (value as Schema)[key]
+      if (typeof next === "object" && next !== null) open.push({ value: next, depth: depth + 1 })
+    }
   }
   return undefined
 }
@@ -88,15 +106,14 @@ const at = (pointer: string, what: string): string => `at ${pointer === "" ? "/"
 const below = (pointer: string, key: string | number): string =>
   `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`
 
-function walk(schema: unknown, pointer: string, depth: number, places: Place[]): string | undefined {
+function walk(schema: unknown, pointer: string, places: Place[]): string | undefined {
   if (typeof schema === "boolean") return undefined
   if (!isSchema(schema)) return at(pointer, "a schema was expected: an object, true or false")
-  if (depth > MOST_DEPTH) return at(pointer, `it is nested deeper than ${MOST_DEPTH} levels`)
   places.push({ at: pointer, schema })
   const own = ofType(schema, pointer) ?? ofPatterns(schema, pointer) ?? ofLists(schema, pointer)
   if (own) return own
   for (const [child, where] of childrenOf(schema, pointer)) {
-    const problem = walk(child, where, depth + 1, places)
+    const problem = walk(child, where, places)
     if (problem) return problem
   }
   return undefined
@@ -202,15 +219,29 @@ function decoded(text: string): string {
   }
 }
 
-/** A schema that refers to itself for the very same value never comes to an end. */
-function ofCircle(root: Schema, { at: pointer, schema }: Place): string | undefined {
-  const seen = new Set<unknown>()
-  const open: unknown[] = inPlace(root, schema)
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    if (next === schema) return at(pointer, "it refers to itself in a circle")
-    if (seen.has(next) || !isSchema(next)) continue
-    seen.add(next)
-    open.push(...inPlace(root, next))
+/** A schema that refers to itself for the very same value never comes to an end. Looks at each schema once. */
+function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
+  const done = new Set<unknown>()
+  for (const { schema } of places) {
+    const path = new Set<unknown>()
+    const open: { readonly schema: unknown; readonly left: unknown[] }[] = []
+    const enter = (next: Schema) => {
+      path.add(next)
+      open.push({ schema: next, left: inPlace(root, next) })
+    }
+    if (!done.has(schema)) enter(schema)
+    for (let top = open.at(-1); top; top = open.at(-1)) {
+      const next = top.left.pop()
+      if (path.has(next))
+        return at(places.find((place) => place.schema === next)?.at ?? "", "it refers to itself in a circle")
+      if (next !== undefined) {
+        if (isSchema(next) && !done.has(next)) enter(next)
+        continue
+      }
+      open.pop()
+      path.delete(top.schema)
+      done.add(top.schema)
+    }
   }
   return undefined
 }

@@ -19,12 +19,11 @@ export async function fileIn(folder: string, name: string, refused: Refused) {
 }
 
 /** Its text. */
-export async function textIn(file: string, name: string, refused: Refused): Promise<string> {
+export async function textIn(file: string, name: string, refused: Refused, most = MOST_BYTES): Promise<string> {
   const shown = oneLine(name)
-  const tooLong = (bytes: number) =>
-    refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(MOST_BYTES)} are read.`)
+  const tooLong = (bytes: number) => refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(most)} are read.`)
   try {
-    return (await readPlain(file, MOST_BYTES, tooLong)).replace(/^\uFEFF/, "")
+    return (await readPlain(file, most, tooLong)).replace(/^\uFEFF/, "")
   } catch (error) {
     if (error instanceof CallError) throw error
     if (error instanceof NoFile) throw refused(`${shown} is no file.`)

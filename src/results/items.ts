@@ -1,16 +1,17 @@
 import { CallError } from "../core/errors.ts"
 import { count, oneLine } from "../lib/text.ts"
 import { fileIn, textIn } from "./file.ts"
+import type { MayRead } from "./given.ts"
 
 /** The items of a map, and the prompt that each is asked with. */
 
 const refused = (why: string): CallError => new CallError(`Argument \`each\`: ${why} Nothing was launched.`)
 
-/** `mayRead` rejects where the caller may not read this file. Throws a `CallError` where there is nothing to go through. */
+/** Throws a `CallError` where there is nothing to go through. */
 export async function itemsGiven(
   given: readonly unknown[] | string,
   { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
-  mayRead: (file: string) => Promise<void>,
+  mayRead: MayRead,
 ): Promise<readonly unknown[]> {
   const items = typeof given === "string" ? await inFile(given, folder, mayRead) : given
   if (items.length === 0) throw refused("there are no items.")
@@ -28,11 +29,7 @@ export async function itemsGiven(
   return items
 }
 
-async function inFile(
-  name: string,
-  folder: string,
-  mayRead: (file: string) => Promise<void>,
-): Promise<readonly unknown[]> {
+async function inFile(name: string, folder: string, mayRead: MayRead): Promise<readonly unknown[]> {
   const shown = oneLine(name)
   const { file, within } = await fileIn(folder, name, refused)
   await mayRead(within)

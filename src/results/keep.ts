@@ -1,7 +1,6 @@
 import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
-import { writePlain } from "../lib/plain-file.ts"
 
 /** Where results of tasks lie, in the project's main checkout. */
 export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
@@ -18,11 +17,4 @@ export async function makeResultsFolder(project: string): Promise<string> {
     throw new CallError(`Results lie in ${folder}, and that is a link to ${real}. Make it a folder of the project.`)
   await writeFile(join(folder, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
   return folder
-}
-
-/** Keeps a value in a file of its task's name; returns that file. */
-export async function keepValue(project: string, taskID: string, json: string): Promise<string> {
-  const file = join(await makeResultsFolder(project), `${taskID}.json`)
-  await writePlain(file, json)
-  return file
 }

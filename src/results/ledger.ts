@@ -3,7 +3,7 @@ import type { ItemRow } from "../core/items.ts"
 import { appendPlain, NoFile, readPlain, writePlain } from "../lib/plain-file.ts"
 import { makeResultsFolder, resultsFolder } from "./keep.ts"
 
-/** The ledgers of maps: a row an item, in the project's main checkout; git ignores them. */
+/** The values of tasks, and the ledgers of maps: a row an item. In the project's main checkout; git ignores them. */
 export class Ledgers {
   readonly #project: string
 
@@ -13,6 +13,19 @@ export class Ledgers {
 
   fileOf(taskID: string): string {
     return join(resultsFolder(this.#project), `${taskID}.jsonl`)
+  }
+
+  /** Where a task's value lies. */
+  valueOf(taskID: string): string {
+    return join(resultsFolder(this.#project), `${taskID}.json`)
+  }
+
+  /** Keeps a task's value; returns its file. */
+  async keep(taskID: string, json: string): Promise<string> {
+    await makeResultsFolder(this.#project)
+    const file = this.valueOf(taskID)
+    await writePlain(file, json)
+    return file
   }
 
   /** Writes it whole, in order. */

@@ -9,6 +9,9 @@ import { count, grouped, oneLine } from "../lib/text.ts"
 import { agentOf, forkLines, result, statusOf, TOLD } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
+/** A path that is cut names nothing. */
+const MOST_PATH_CHARS = 4096
+
 /** What is said to who has begun a run, or told one something. */
 
 /** A run that was begun, and what it may spend, by each limit. `place`: where it works, in words, where that is not its parent's own folder. */
@@ -18,11 +21,13 @@ type Begun = {
   readonly place?: string
   /** Its model's provider is at its limit. */
   readonly closed?: Standing
+  /** The file of its valid value, or of its items' rows. */
+  readonly results?: string
 }
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
-  { view, reused, allowance, place, closed }: Begun & { readonly reused: boolean },
+  { view, reused, allowance, place, closed, results }: Begun & { readonly reused: boolean },
   named = false,
 ): ToolResult {
   const { task } = view
@@ -33,7 +38,7 @@ export function renderLaunch(
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
   ]
-  const terms = reused ? [] : termLines(task, allowance, place)
+  const terms = reused ? [] : termLines(task, allowance, place, results)
   const lines = [
     ...names,
     ...waitingLines(view),
@@ -63,13 +68,13 @@ const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] =
   ]
 }
 
-export function renderResume({ view, allowance, place, closed }: Begun): ToolResult {
+export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.way}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
     ...closedLines(view, closed),
-    ...termLines(task, allowance, place),
+    ...termLines(task, allowance, place, results),
     "",
     TOLD,
   ]
@@ -77,14 +82,21 @@ export function renderResume({ view, allowance, place, closed }: Begun): ToolRes
 }
 
 /** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
-function termLines({ place, run }: Task, allowance: readonly string[], where: string | undefined): string[] {
+function termLines(
+  { place, run, team }: Task,
+  allowance: readonly string[],
+  where: string | undefined,
+  results: string | undefined,
+): string[] {
   const { check } = run
+  const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
     ...(where ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`] : []),
     ...(check === undefined
       ? []
       : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),
+    ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
   ]
 }

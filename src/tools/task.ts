@@ -55,9 +55,10 @@ const MOST_SESSIONS = 256
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
-  const resumed = (view: TaskView) =>
+  const resumed = async (view: TaskView) =>
     renderResume({
       view,
+      results: await manager.resultsOf(view.task),
       allowance: manager.allowance(view.task),
       place: placeOf(view),
       closed: manager.limitOf(view.task),
@@ -108,6 +109,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
         allowance: newLimits(launched.view),
         place: placeOf(launched.view),
         closed: manager.limitOf(launched.view.task),
+        results: await manager.resultsOf(launched.view.task),
       }
       return renderLaunch({ ...launched, ...terms }, model !== undefined)
     },

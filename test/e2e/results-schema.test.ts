@@ -45,12 +45,12 @@ const run = async (mark: string, answers: readonly string[]) => {
 test.each<[string, string]>([
   ["prose around it", `I looked at all of it.\n\n${VALID}\n\nThat is all.`],
   ["a fence", `\`\`\`json\n${VALID}\n\`\`\``],
-  ["two objects", `First {"verdict":"maybe"}, but then ${VALID}`],
+  ["code beside it", `\`\`\`ts\nconst x = { a: [1] }\n\`\`\`\n${VALID}`],
 ])("a valid value is found in an answer with %s, without another request", async (what, answer) => {
   const { notice, asked } = await run(`P-${what}`, [answer])
   expect(notice?.visible).toContain("finished")
   expect(notice?.hidden).toContain(VALID)
-  expect(notice?.hidden).toContain("Schema: valid\n")
+  expect(notice?.hidden).toContain("Schema: valid; the value is also in ")
   expect(asked()).toBe(1)
 })
 
@@ -59,6 +59,9 @@ test.each<[string, string]>([
   ["with a missing field", "{}"],
   ["of broken JSON", '{"verdict": pass'],
   ["of prose", "It is good."],
+  ["of two objects", `First {"verdict":"maybe"}, but then ${VALID}`],
+  ["of a valid value within a broken one", `{"verdict":"fail","sub":${VALID}`],
+  ["with a key twice", '{"verdict":7,"verdict":"pass"}'],
   ["for which a pattern runs for ever", JSON.stringify({ verdict: "pass", name: `${"a".repeat(40)}!` })],
 ])("an answer %s is asked for again, and never counts as completed while it is not valid", async (what, answer) => {
   const good = await run(`P-good ${what}`, [answer, VALID])
@@ -68,6 +71,20 @@ test.each<[string, string]>([
   expect(bad.notice?.visible).toContain("failed")
   expect(bad.notice?.hidden).toMatch(/Reason: Its answer did not match the schema \(asked 3 times; the last time: /)
   expect(bad.asked()).toBe(3)
+})
+
+test("a value lies in a file of its task's name, which launch, notification and output name", async () => {
+  const sessionID = await openSession(host)
+  model.use(({ firstUser }) => (firstUser.includes("P-file") ? { text: `So: ${VALID}` } : undefined))
+  const task = { prompt: "P-file", description: "Judge it", schema: SCHEMA }
+  const { id, output } = await launch(host, model, sessionID, task)
+  const file = join(host.directory, ".opencode/superagents", `${id}.json`)
+  expect(output).toContain(`\nSchema: its valid value, in ${file}\n`)
+  const [notice] = await notified(host, sessionID)
+  expect(notice?.hidden).toContain(`Schema: valid; the value is also in ${file}\n`)
+  expect(readFileSync(file, "utf8")).toBe(VALID)
+  const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: id })
+  expect(shown.output).toContain(file)
 })
 
 test("a value of a megabyte is read by length and path, and lies in a file that only its user can read", async () => {

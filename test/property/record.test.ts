@@ -181,8 +181,15 @@ const outcome = fc.record<Whole<Outcome>>({
   unanswered: some(texts),
   value: some(
     fc.oneof(
-      fc.record({ valid: fc.constant(true as const), asked: whole, at: whole, length: whole, file: some(text) }),
-      fc.record({ valid: fc.constant(false as const), asked: whole }),
+      fc.record({
+        valid: fc.constant(true as const),
+        asked: whole,
+        at: whole,
+        length: whole,
+        file: some(text),
+        refused: some(whole),
+      }),
+      fc.record({ valid: fc.constant(false as const), asked: whole, refused: some(whole) }),
     ),
   ),
   receipt: some(receipt),

@@ -11,7 +11,6 @@ import type { Options } from "../../src/options.ts"
 import { placeKinds } from "../../src/place/kinds.ts"
 import type { Place, PlaceKind, PlacePorts } from "../../src/place/place.ts"
 import { checkValue } from "../../src/results/check-value.ts"
-import { keepValue } from "../../src/results/keep.ts"
 import { Ledgers } from "../../src/results/ledger.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
@@ -81,7 +80,7 @@ export class Rig {
   constructor(given: RigOptions = {}) {
     const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
     this.#kind = kind
-    this.#ledgers = ledgers ?? new Ledgers(this.project)
+    this.#ledgers = ledgers ?? new Unwritten(this.project)
     this.#worktrees = worktrees
     this.#hears = hears
     this.#elsewhere = elsewhere
@@ -94,6 +93,11 @@ export class Rig {
     this.forks = new FakeForks(this.host)
     this.manager = this.#newManager()
     this.parent = this.openParent()
+  }
+
+  /** Where the value of a task would lie. */
+  valueFile(taskID: string): string {
+    return this.#ledgers.valueOf(taskID)
   }
 
   get caller() {
@@ -253,13 +257,19 @@ export class Rig {
       kinds: this.#kinds(),
       ledgers: async () => this.#ledgers,
       validate: async (schema, text) => checkValue(schema, text),
-      keep: (taskID, json) => keepValue(this.project, taskID, json),
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.holdsRequest = (sessionID, model) => manager.holdsRequest(sessionID, model)
     this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
     this.host.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
     return manager
+  }
+}
+
+/** Names the files of values and writes none: to write takes real time. */
+class Unwritten extends Ledgers {
+  override keep(taskID: string): Promise<string> {
+    return Promise.resolve(this.valueOf(taskID))
   }
 }
 

@@ -102,6 +102,15 @@ describe("a map", () => {
     expect(one.answer).toBe('{"n": 2}')
   })
 
+  test("has in an item's row how often it was asked, where a valid value came after a refused one", async () => {
+    rig = open({ schemaRetries: 1 })
+    // The question that follows a refused answer names no item.
+    agents((item) => (item === "1" ? "no" : `{"n": ${item || 1}}`))
+    const task = await rig.endedBeside((await rig.launch(request({ each: numbers(2), schema: SCHEMA }))).id)
+    expect(rowsOf(task).map((row) => row.asked)).toEqual([undefined, 2])
+    expect(rig.notices()[0]?.hidden).toContain('"value":{"n":1},"asked":2}')
+  })
+
   test("all of whose items are valid has completed; without a schema the value is the text", async () => {
     agents((item) => `saw ${item}`)
     const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)

@@ -49,6 +49,16 @@ describe("a launch reads", () => {
     expect(told({})).toEqual([])
   })
 
+  test("with the file of the value, or of the rows, that comes of it", () => {
+    const results = "/project/.opencode/superagents/bg_aaaaaaaa.json"
+    const begun = { view: viewOf(), reused: false, allowance: [], results }
+    expect(renderLaunch(begun).output).toContain(`\nSchema: its valid value, in ${results}\n`)
+    expect(renderResume(begun).output).toContain(`\nSchema: its valid value, in ${results}\n`)
+    const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: results } as const
+    const map = viewOf({ task: taskOf({ team }) })
+    expect(renderLaunch({ ...begun, view: map }).output).toContain(`\nRows: one an item, in ${results}\n`)
+  })
+
   test("as one that waits for a slot", () => {
     const { output: text } = renderLaunch({ view: viewOf({ phase: "queued", place: 3 }), reused: false, allowance: [] })
     expect(text).toMatch(/^Background task launched; it waits for a free slot \(place 3\)\./)

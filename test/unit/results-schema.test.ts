@@ -1,8 +1,10 @@
+import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Schema } from "../../src/core/task.ts"
 import { checkValue } from "../../src/results/check-value.ts"
 import { problemIn } from "../../src/results/examine.ts"
-import { candidatesIn, lastBalanced } from "../../src/results/extract.ts"
+import { extract } from "../../src/results/extract.ts"
+import { readJson } from "../../src/results/json.ts"
 import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../src/results/validation.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
@@ -80,10 +82,21 @@ describe("a schema is looked through before anything is launched", () => {
 
   test("one that is nested without end is not", () => {
     let schema: object = {}
-    for (let depth = 0; depth < 200; depth++) schema = { not: schema }
-    expect(problemIn(schema)).toContain("nested deeper than 100 levels")
+    for (let depth = 0; depth < 201; depth++) schema = { not: schema }
+    expect(problemIn(schema)).toBe("it is nested deeper than 200 levels")
+    for (let depth = 0; depth < 200_000; depth++) schema = [schema]
+    expect(problemIn({ enum: schema })).toBe("it is nested deeper than 200 levels")
+    expect(problemIn({ enum: Array.from({ length: 30_000 }, () => []) })).toBe("it has more than 20000 values")
   })
 })
+
+const parsedAs = (text: string): { value: unknown } | undefined => {
+  try {
+    return { value: JSON.parse(text) }
+  } catch {
+    return undefined
+  }
+}
 
 const foundIn = (schema: Schema, text: string) => {
   const found = checkValue(schema, text)
@@ -95,24 +108,154 @@ describe("an answer's value is", () => {
   test.each<[string, string]>([
     ["all of it", `\n${value}\n`],
     [
-      "the last fenced block",
-      `First:\n\`\`\`json\n{"verdict":"fail","x":1}\n\`\`\`\nthen\n\`\`\`json\n${value}\n\`\`\`\nDone.`,
+      "the only fenced block that holds JSON",
+      `First:\n\`\`\`ts\nconst x = { a: [1] }\n\`\`\`\nThen\n\`\`\`json\n${value}\n\`\`\`\nDone.`,
     ],
-    ["the last balanced piece of prose", `I found {this}, it's "fine", so: ${value}. That's all [sic`],
-    ["a piece behind a bracket that nothing closes", `{ and then ${value}`],
-    ["a valid one where the fenced block is not", `\`\`\`\nno\n\`\`\`\n${value}`],
+    ["that of a block which an indented fence of its own length closes", `1. So:\n   ~~~~\n   ${value}\n   ~~~~\n`],
+    ["the only object in prose", `I found {this}, it's "fine" [sic], so: ${value}. That's all [sic`],
+    ["one that stands twice", `${value} It is this:\n\`\`\`\n{ "verdict" : "pass" }\n\`\`\``],
+    ["one beside a fenced block of something else", `\`\`\`\nno\n\`\`\`\n${value}`],
+    ["one in a fence that stands on one line, or has no end", `\`\`\`${value}\`\`\`\n\`\`\`json`],
   ])("%s", (_what, text) => {
-    expect(foundIn(VERDICT, text)).toBe(value)
+    expect(JSON.parse(foundIn(VERDICT, text) ?? "null")).toEqual(JSON.parse(value))
   })
 
   test("an array as well", () => {
     expect(foundIn({ type: "array" }, 'Here: ["a]", "b\\"]"] end')).toBe('["a]", "b\\"]"]')
   })
 
-  test("found within a moment, or not, among many brackets", () => {
-    expect(lastBalanced("{".repeat(5000))).toBeUndefined()
-    expect(lastBalanced("[}")).toBeUndefined()
-    expect([...candidatesIn("plain")]).toEqual(["plain"])
+  test("any value, where it is all of the answer or of a fenced block", () => {
+    for (const text of ["7", '"a"', "null", "```\n-1.5e-3\n```"]) expect(foundIn({}, text)).toBeDefined()
+    expect(foundIn({ type: "number" }, "7 files are bad")).toBeUndefined()
+  })
+
+  test("read as JSON.parse reads it, or not at all", () => {
+    const piece = fc.constantFrom(
+      ...'{}[],:"\\ \n\t01-.eEntrufalsb/',
+      "true",
+      "null",
+      '"a"',
+      "1e5",
+      "\\u00e9",
+      "\u2028",
+    )
+    const strings = fc.oneof(
+      fc.json(),
+      fc.array(piece).map((all) => all.join("")),
+      fc.json().map((json) => json.slice(0, -1)),
+    )
+    fc.assert(
+      fc.property(strings, (text) => {
+        const read = readJson(text, 0)
+        const isWhole = "end" in read && /^[ \t\r\n]*$/.test(text.slice(read.end))
+        const parsed = parsedAs(text)
+        if (!parsed) expect(isWhole).toBe(false)
+        else if (isWhole) expect(extract(text)).toMatchObject(parsed)
+        else expect("why" in read && read.why).toMatch(/stands twice|number/)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})
+
+describe("an answer is asked for again, and its problem named with its place, where its value", () => {
+  test.each<[string, Schema, string, string | RegExp]>([
+    [
+      "breaks off, whatever is whole inside of it",
+      VERDICT,
+      '{"verdict":"fail","sub":{"verdict":"pass"}',
+      'line 1, column 43: "," or "}" was expected; the text breaks off, and the "{" of line 1, column 1 is not closed',
+    ],
+    [
+      "is an array that breaks off",
+      VERDICT,
+      '[{"verdict":"fail"},{"verdict":"pass"},{"verdict":"cu',
+      /^line 1, column 51: a text .* of line 1, column 40 is not/,
+    ],
+    [
+      "is an array of arrays that breaks off",
+      { type: "array" },
+      "[[1,2],[3,4],[5",
+      /^line 1, column 16: .* of line 1, column 14 is not closed$/,
+    ],
+    [
+      "stands in a broken fence before an object in prose",
+      VERDICT,
+      '```json\n{"verdict":"fail",}\n```\nor {"verdict":"pass"}',
+      "line 2, column 19: a key in double quotes was expected",
+    ],
+    [
+      "stands in a fence with more",
+      VERDICT,
+      '```json\n{"verdict":"fail"}\n{"verdict":"pass"}\n```',
+      "line 2, column 19: something stands behind the value",
+    ],
+    [
+      "is followed by a quoted example",
+      VERDICT,
+      '{"verdict":"fail"}\nNot:\n```json\n{"verdict":"pass"}\n```',
+      "it holds several JSON values that differ, at line 1, column 1 and at line 4, column 1",
+    ],
+    [
+      "is one of two in prose",
+      VERDICT,
+      'First {"verdict":"maybe"}, but then {"verdict":"pass"}',
+      /^it holds several JSON values that differ/,
+    ],
+    [
+      "is no JSON around what is",
+      VERDICT,
+      '{verdict: "fail", sub: {"verdict":"pass"}}',
+      "line 1, column 2: a key in double quotes was expected",
+    ],
+    [
+      "stands behind a bracket that nothing closes",
+      VERDICT,
+      '{ and then {"verdict":"pass"}',
+      "line 1, column 3: a key in double quotes was expected",
+    ],
+    [
+      "has a fence in a text with line breaks",
+      VERDICT,
+      '{"md": "\n```json\n{"verdict":"pass"}\n```\n"}',
+      "line 1, column 9: a line break, a tab or another control character stands in a text as it is",
+    ],
+    [
+      "has an escape that is none",
+      VERDICT,
+      '{\n"verdict": "pass",\n"notes": ["a \\| b"]}',
+      "line 3, column 14: \\| is no escape of JSON",
+    ],
+    [
+      "has a key twice",
+      VERDICT,
+      '{"verdict":7,"verdict":"pass"}',
+      'line 1, column 14: the key "verdict" stands twice in one object',
+    ],
+    ["has a key twice, once escaped", VERDICT, '{"a":{"b":1,"\\u0062":2}}', /the key "b" stands twice/],
+    ["has a number that is infinite", {}, "[1e999]", /^line 1, column 2: a number that no program can represent/],
+    ["is a number that is infinite", {}, "1e999", /^line 1, column 1: a number/],
+    ["has a number that is nothing", {}, "[1e-999]", /a number that no program can represent/],
+    ["has a whole number of too many digits", {}, "[12345678901234567891]", /a number that no program can represent/],
+    ["is a text with a broken escape", {}, '"\\x41"', "line 1, column 2: \\x is no escape of JSON"],
+    ["has Python's words", {}, '{"a": None}', "line 1, column 7: a value was expected"],
+  ])("%s", (_what, schema, text, problem) => {
+    const found = checkValue(schema, text)
+    expect(found.valid ? ["valid"] : found.problems).toEqual([
+      typeof problem === "string" ? problem : expect.stringMatching(problem),
+    ])
+  })
+
+  test("is cut off anywhere", () => {
+    const whole = '{"verdict":"fail","sub":[{"verdict":"pass"},[1,{"verdict":"pass"}],"{\\"verdict\\":\\"pass\\"}"]}'
+    for (let length = 1; length < whole.length; length++)
+      for (const around of ["", "So: ", "```json\n"])
+        expect(foundIn({}, `${around}${whole.slice(0, length)}`), whole.slice(0, length)).toBeUndefined()
+  })
+
+  test("has numbers that a program rounds as all do, which are taken", () => {
+    for (const text of ["[0.1, 3.14159265358979323846, 1e23, 9007199254740992, -0, 0e9, 1E+2]"])
+      expect(foundIn({}, text)).toBe(text)
   })
 })
 

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "nod
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, test } from "vitest"
+import { renderOutput } from "../../src/tools/render.ts"
 import { Rig } from "../support/rig.ts"
 
 const SCHEMA = { type: "object", properties: { verdict: { enum: ["pass", "fail"] } }, required: ["verdict"] }
@@ -28,7 +29,7 @@ describe("a task with a schema", () => {
       `FIND\n\nYour last message is read by a program: JSON alone, valid against this JSON Schema, with nothing before or after it.\n${JSON.stringify(SCHEMA)}`,
     ])
     expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 1 } } })
-    expect(rig.notices()[0]?.hidden).toContain("Schema: valid\n")
+    expect(rig.notices()[0]?.hidden).toContain(`Schema: valid; the value is also in ${rig.valueFile(task.id)}\n`)
   })
 
   test("shows its value alone, wherever it stood in the answer", async () => {
@@ -44,7 +45,26 @@ describe("a task with a schema", () => {
     expect(asked[1]).toMatch(/ Answer again, with the JSON alone\.$/)
     expect(asked[1]).not.toContain("secret")
     expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 2 } } })
-    expect(rig.notices()[0]?.hidden).toContain("Schema: valid, asked 2 times\n")
+    expect(rig.notices()[0]?.hidden).toContain("Schema: valid, asked 2 times; the value")
+  })
+
+  test("is told of as perhaps a placeholder where a far shorter value came after what was refused", async () => {
+    const long = JSON.stringify({ verdict: "maybe", notes: "x".repeat(3000) })
+    const { rig, id, task } = await withAnswersOf([long, "no", VALID])
+    expect(task.outcome?.value).toMatchObject({ asked: 3, length: VALID.length, refused: long.length })
+    const note = `Note: the value has ${VALID.length} characters, an answer that was refused before it 3,0`
+    expect(rig.notices()[0]?.hidden).toMatch(/Schema: valid, asked 3 times; /)
+    expect(rig.notices()[0]?.hidden).toContain(note)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output).toContain(note)
+  })
+
+  test("names the file of its value before and after its end", async () => {
+    const { rig, id } = await withAnswersOf([VALID])
+    const file = rig.valueFile(id)
+    expect(await rig.manager.resultsOf(rig.task(id))).toBe(file)
+    expect(await rig.manager.resultsOf(await rig.launch())).toBeUndefined()
+    expect(rig.notices()[0]?.hidden).toContain(`the value is also in ${file}\n`)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output).toContain(file)
   })
 
   test("fails when it has been asked as often as the option says, and keeps its text", async () => {
@@ -100,10 +120,11 @@ describe("a task with a schema", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
-  test("whose schema's file is none that can be read at once is not launched, and nothing waits for it", async () => {
+  test("whose schema's file is none that can be read at once, or may be read by the caller, is not launched", async () => {
     const rig = new Rig()
     const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
     rig.host.folderOf = () => folder
+    rig.onPrompt("FIND", { text: VALID })
     try {
       execFileSync("mkfifo", [join(folder, "pipe.json")])
       mkdirSync(join(folder, "folder.json"))
@@ -112,11 +133,24 @@ describe("a task with a schema", () => {
       for (const [schema, why] of [
         ["pipe.json", "pipe.json is no file"],
         ["folder.json", "folder.json is no file"],
-        ["huge.json", "huge.json has 2,000,000,000 bytes; at most 8,000,000 are read"],
+        ["huge.json", "huge.json has 2,000,000,000 bytes; at most 200,000 are read"],
       ])
         await expect(rig.launch({ schema })).rejects.toThrow(`Argument \`schema\`: ${why}. Nothing was launched.`)
       writeFileSync(join(folder, "good.json"), JSON.stringify(SCHEMA))
-      await rig.launch({ schema: join(folder, "good.json") })
+      const { id } = await rig.launch({ schema: join(folder, "good.json") })
+      expect(rig.manager.list(rig.parent)).toHaveLength(1)
+      const asked: unknown[] = []
+      const permit = async (what: unknown) => {
+        asked.push(what)
+        if (JSON.stringify(what).includes('"read"')) throw new Error("The user rejected it.")
+      }
+      const caller = { ...rig.caller, permit }
+      const request = { description: "find it", prompt: "FIND", agent: "general", fork: false, schema: "good.json" }
+      const why = "Reading good.json was not allowed: The user rejected it. Nothing was launched."
+      await expect(rig.manager.launch(request, caller)).rejects.toThrow(why)
+      expect(asked).toContainEqual({ kind: "read", file: "good.json" })
+      await rig.ended(id)
+      await expect(rig.manager.resume(id, { prompt: "Again", schema: "good.json" }, caller)).rejects.toThrow(why)
       expect(rig.manager.list(rig.parent)).toHaveLength(1)
     } finally {
       rmSync(folder, { recursive: true })

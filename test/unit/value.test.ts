@@ -11,16 +11,26 @@ const long = taskOf({
   outcome: outcomeOf({ value: { valid: true, asked: 1, at: 2, length: 3, file: FILE } }),
 })
 
-test("a value's account says whether it is valid, how often it was asked for, and where a long one lies", () => {
+const after = (asked: number, length: number, refused: number) =>
+  taskOf({ outcome: outcomeOf({ value: { valid: true, asked, at: 0, length, refused } }) })
+
+test("a value's account says whether it is valid, how often it was asked for, where it lies, and whether it may be a placeholder", () => {
   expect(accountOf(long)).toEqual([`Schema: valid; the value is also in ${FILE}`])
+  expect(accountOf(after(3, 11, 3120))).toEqual([
+    "Schema: valid, asked 3 times",
+    "Note: the value has 11 characters, an answer that was refused before it 3,120: it may be a placeholder.",
+  ])
+  for (const other of [after(3, 700, 3120), after(2, 11, 300), after(1, 11, 0)])
+    expect(accountOf(other)).toHaveLength(1)
   const failed = taskOf({ status: "error", outcome: outcomeOf({ value: { valid: false, asked: 3 } }) })
   expect(accountOf(failed)).toEqual(["Schema: not valid, asked 3 times"])
 })
 
-test("what waited for a long value reads its length and its path", () => {
+test("what waited for a value reads it, and of a long one its length and its path", () => {
   expect(withAnswers("SUM UP", [{ task: long, text: "x".repeat(12_345) }])).toContain(
     `bg_aaaaaaaa (find it): 12,345 characters of JSON, in ${FILE}`,
   )
+  expect(withAnswers("SUM UP", [{ task: long, text: '{"a":1}' }])).toContain('>\n{"a":1}\n<')
 })
 
 test("the value is what its place in the text says, and all of the text where there is none", () => {

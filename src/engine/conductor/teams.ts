@@ -94,7 +94,8 @@ export class Teams {
     const figures = { ...of, cost: usage.cost, ms: elapsed(task, 0) }
     if (task.status !== "completed") return { index, item, state: "failed", reason: whyOf(task), ...figures }
     const { text } = await this.#ports.answers.of(task)
-    return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...figures }
+    const asked = value && value.asked > 1 ? { asked: value.asked } : {}
+    return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }
   }
 
   /** Each item has its row, in order, before anything of it is told. */

@@ -178,6 +178,17 @@ export async function permit(
   }
 }
 
+/** Rejects where the caller may not read a file that an argument of its call names. */
+export const mayRead =
+  (permitted: Caller["permit"]) =>
+  async (file: string): Promise<void> => {
+    try {
+      await permitted?.({ kind: "read", file })
+    } catch (error) {
+      throw new CallError(`Reading ${file} was not allowed: ${messageOf(error)} Nothing was launched.`)
+    }
+  }
+
 /** These files of a task's work are changed in the caller's name. */
 export async function permitEdit(caller: Caller, id: string, files: readonly string[]): Promise<void> {
   try {

@@ -83,7 +83,7 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID))
+    const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID), caller.permit)
     // Each part of a team is told for itself, and has a place of its own.
     const isTeam = given.tries !== undefined || given.each !== undefined
     const place = placeIn(this.#ports.kinds, given)

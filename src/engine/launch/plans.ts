@@ -7,7 +7,7 @@ import { chosenIn, type Team } from "../../core/team.ts"
 import type { ForkHost } from "../../fork/ports.ts"
 import type { Options } from "../../options.ts"
 import type { Parts } from "../parts.ts"
-import type { Caller } from "./checks.ts"
+import { type Caller, mayRead } from "./checks.ts"
 
 /** What a launch asks for that is to stand for several. */
 type Asked = {
@@ -27,13 +27,7 @@ export async function itemsOf(
   if (each === undefined) return undefined
   const { itemsGiven } = await import("../../results/items.ts")
   const request = { folder: host.folderOf(sessionID), most: options.each.most, prompt }
-  return itemsGiven(each, request, async (file) => {
-    try {
-      await permit?.({ kind: "read", file })
-    } catch (error) {
-      throw new CallError(`Reading ${file} was not allowed: ${messageOf(error)} Nothing was launched.`)
-    }
-  })
+  return itemsGiven(each, request, mayRead(permit))
 }
 
 /** Tasks and items of the kind whose cost is what one more is likely to cost. */

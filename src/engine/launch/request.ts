@@ -1,7 +1,7 @@
 import type { Persona } from "../../core/ports.ts"
 import type { Run, Schema } from "../../core/task.ts"
 import type { Options } from "../../options.ts"
-import { defaultsOf } from "./checks.ts"
+import { type Caller, defaultsOf, mayRead } from "./checks.ts"
 
 export type LaunchRequest = {
   readonly description: string
@@ -67,10 +67,14 @@ export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "chec
   check === undefined ? {} : { check }
 
 /** What a schema is, before anything is made. Throws a `CallError` where it is none. */
-export async function schemaOf(given: Schema | string | undefined, folder: string): Promise<Schema | undefined> {
+export async function schemaOf(
+  given: Schema | string | undefined,
+  folder: string,
+  permit: Caller["permit"],
+): Promise<Schema | undefined> {
   if (given === undefined) return undefined
   const { schemaGiven } = await import("../../results/given.ts")
-  return schemaGiven(given, folder)
+  return schemaGiven(given, folder, mayRead(permit))
 }
 
 /** Nothing goes with it but agent, model and prompt: one such is like another. */

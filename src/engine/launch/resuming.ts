@@ -59,7 +59,8 @@ export class Resuming {
     await this.#ports.conductor.over(task)
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const schema = (await schemaOf(request.schema, host.folderOf(task.parentID))) ?? (task.team && task.run.schema)
+    const schema =
+      (await schemaOf(request.schema, host.folderOf(task.parentID), caller?.permit)) ?? (task.team && task.run.schema)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     const named = { prompt: task.team ? "" : request.prompt, place: task.place?.kind }

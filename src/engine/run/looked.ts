@@ -125,12 +125,14 @@ export const validated: Handler<"validated"> = (given, { found }, world) => {
   const back = sign({ ...moved(given, "working"), answered: undefined }, world.now)
   if (!found || !answered) return looks(back, world)
   const asked = (value?.asked ?? 0) + 1
+  const longest = Math.max(value?.refused ?? 0, found.valid ? 0 : answerText(answered.messages).length)
+  const refused = longest > 0 && { refused: longest }
   if (found.valid) {
-    const run = { ...given, value: { ...found, asked } }
+    const run = { ...given, value: { ...found, asked, ...refused } }
     if (world.task.run.check !== undefined) return toCheck(moved(run, "checking"))
     return passed({ ...back, value: run.value }, answered, world)
   }
-  const run = { ...back, value: { valid: false, asked } as const }
+  const run = { ...back, value: { valid: false, asked, ...refused } as const }
   if (asked <= world.options.schemaRetries || expects(run)) return tellOfValue(run, found.problems, world)
   return fail(run, invalidReason(asked, found.problems), world)
 }

@@ -161,8 +161,9 @@ const Outcome = z.object({
         at: z.number(),
         length: z.number(),
         file: z.string().optional(),
+        refused: z.number().optional(),
       }),
-      z.object({ valid: z.literal(false), asked: z.number() }),
+      z.object({ valid: z.literal(false), asked: z.number(), refused: z.number().optional() }),
     ])
     .optional(),
   receipt: Receipt.optional(),
