@@ -1,3 +1,7 @@
+import { head } from "./text.ts"
+
+const MOST_PATH_CHARS = 5000
+
 /** The changes of one file, as a patch. */
 export type FileDiff = {
   readonly file: string
@@ -12,17 +16,21 @@ export function filesOf(patch: string): FileDiff[] {
     .split(/^(?=diff --git )/m)
     .filter((part) => part.startsWith("diff --git "))
     .map((part) => {
-      const [, ...hunks] = part.split(/^@@/m)
+      const [header = "", ...hunks] = part.split(/^@@/m)
       const lines = hunks.join("").split("\n")
       return {
-        // Git puts a tab behind a name with blanks in it.
-        file:
-          /^(?:\+\+\+ b\/|rename to )(.*?)\t?$/m.exec(part)?.[1] ??
-          /^diff --git a\/(.*) b\/\1$/m.exec(part)?.[1] ??
-          "a file",
+        file: /^(?:\+\+\+ b\/|rename to )([^\t\n]*)/m.exec(header)?.[1] ?? nameIn(header) ?? "a file",
         patch: part,
         additions: lines.filter((line) => line.startsWith("+")).length,
         deletions: lines.filter((line) => line.startsWith("-")).length,
       }
     })
+}
+
+/** The name that stands twice in `diff --git a/… b/…`: two halves are compared, since a name may hold " b/". */
+function nameIn(header: string): string | undefined {
+  const names = head(header.slice("diff --git ".length), 2 * MOST_PATH_CHARS).split("\n", 1)[0] ?? ""
+  const [one, other] = [names.slice(0, (names.length - 1) / 2), names.slice((names.length + 1) / 2)]
+  const isTwice = one.startsWith("a/") && other === `b/${one.slice(2)}`
+  return isTwice ? other.slice(2) : undefined
 }

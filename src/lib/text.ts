@@ -73,4 +73,4 @@ const enclosed = (tag: string, attributes: string, text: string): string =>
 
 /** A foreign text that can stand between tags of this name: it can neither close nor open them. */
 export const within = (tag: string, text: string): string =>
-  text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*/?[\\s\\p{Cf}]*${tag})`, "giu"), "&lt;")
+  text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*(?:/[\\s\\p{Cf}]*)?${tag})`, "giu"), "&lt;")

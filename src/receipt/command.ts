@@ -60,14 +60,12 @@ function characterOf(command: string): Character {
   const pipefail = settings.some(({ words: flags }) => flags.includes("pipefail"))
   const written = filesOf(pipelines)
   const all = pipelines.map(({ stages }) => characterOfPipeline(stages, written, pipefail))
-  const carriesOn = ({ next }: Pipeline) => next !== "&&" && !(stops && next === ";")
+  // What comes before such a pipeline may fail, and what is behind it ends well all the same.
+  const last = pipelines.slice(0, -1).findLastIndex(({ next }) => next !== "&&" && !(stops && next === ";"))
   return {
     runs: all.some(({ runs }) => runs),
     shows: all.some(({ shows }) => shows),
-    masked: all.some(
-      ({ runs, masked }, at) =>
-        runs && (masked || pipelines[at]?.next === "&" || pipelines.slice(at, -1).some(carriesOn)),
-    ),
+    masked: all.some(({ runs, masked }, at) => runs && (masked || pipelines[at]?.next === "&" || at <= last)),
   }
 }
 
@@ -114,11 +112,13 @@ function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<str
 
 /** Without what stands before a program: variables that are set, and programs that start it. */
 function started(given: readonly string[]): readonly string[] {
-  const [name = "", ...rest] = given
-  if (/^\w+\+?=/.test(name)) return started(rest)
-  if (!STARTING.has(name)) return given
-  const at = rest.findIndex((word) => !/^(-|\d|\w+=)/.test(word))
-  return at < 0 ? given.slice(0, 0) : started(rest.slice(at))
+  let isStarted = false
+  const at = given.findIndex((word) => {
+    if (/^\w+\+?=/.test(word) || (isStarted && /^[-\d]/.test(word))) return false
+    isStarted = STARTING.has(word)
+    return !isStarted
+  })
+  return at < 0 ? [] : given.slice(at)
 }
 
 function characterOfShell(rest: readonly string[], fed: boolean): Character {

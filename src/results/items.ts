@@ -50,11 +50,12 @@ function parsed(text: string, what: string): unknown {
   }
 }
 
-const PLACE = /\{\{\s*item(?:\.([^{}]+?))?\s*\}\}/g
+/** A field may have blanks around it, which are taken off afterwards: a pattern that does so takes time by the square. */
+const PLACE = /\{\{\s*item(?:\.([^{}]+)|\s*)\}\}/g
 
 /** The fields that a prompt names; undefined for an item as a whole. */
 const fieldsIn = (prompt: string): readonly (string | undefined)[] =>
-  [...prompt.matchAll(PLACE)].map(([, field]) => field)
+  [...prompt.matchAll(PLACE)].map(([, field]) => field?.trimEnd())
 
 const fieldOf = (item: unknown, field: string): unknown =>
   typeof item === "object" && item !== null && Object.hasOwn(item, field)
@@ -63,7 +64,7 @@ const fieldOf = (item: unknown, field: string): unknown =>
 
 /** The prompt for an item; nothing within the item is looked at again. */
 export const filled = (prompt: string, item: unknown): string =>
-  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field)))
+  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field.trimEnd())))
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
 

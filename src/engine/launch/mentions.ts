@@ -11,6 +11,8 @@ import type { LaunchRequest } from "./request.ts"
 const MENTION = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
 /** The most that are attached: a prompt may quote whatever there is. */
 const MOST_FILES = 20
+/** The most that are looked for: most are no files. */
+const MOST_NAMES = 500
 
 type Naming = Pick<LaunchRequest, "prompt" | "place" | "tries" | "each">
 
@@ -26,13 +28,17 @@ export function filesOf(
   return filesNamed(prompt, folder, permit)
 }
 
+/** The names behind an `@`, each once, as far as they are looked for. */
+export const namesIn = (prompt: string): readonly string[] =>
+  [...new Set([...prompt.matchAll(MENTION)].flatMap(([, name]) => (name ? [name] : [])))].slice(0, MOST_NAMES)
+
 /**
  * The files and folders of the caller's own folder that a prompt names as `@path`: they are attached to it. Throws a
  * `CallError` where the caller may not read one of them.
  */
 async function filesNamed(prompt: string, folder: string, permit: Caller["permit"]): Promise<readonly string[]> {
-  const names = new Set([...prompt.matchAll(MENTION)].flatMap(([, name]) => (name ? [name] : [])))
-  if (names.size === 0) return []
+  const names = namesIn(prompt)
+  if (names.length === 0) return []
   const root = await realpath(folder).catch(() => folder)
   const found: string[] = []
   for (const name of names) {

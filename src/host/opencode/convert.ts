@@ -3,7 +3,7 @@ import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/
 import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
 import type { Refusal } from "../../core/refusal.ts"
 import type { Usage } from "../../core/task.ts"
-import { oneLine } from "../../lib/text.ts"
+import { head, oneLine } from "../../lib/text.ts"
 import { ranOf } from "../../receipt/command.ts"
 import { callOf, errorOf, finishOf, LAUNCHING_TOOL } from "./words.ts"
 
@@ -130,7 +130,7 @@ const MOST_PATH_CHARS = 400
 
 /** What the host writes into a call that was refused without a word: with one, the agent goes on. */
 const isRefusal = (error: string): boolean =>
-  /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(error)
+  /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(head(error, MOST_ERROR_CHARS))
 
 /** Whether a rule is of OpenCode's own tool for tasks and of single agents. */
 export const picksAgent = ({
