@@ -119,6 +119,43 @@ describe("a map", () => {
     await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
   })
 
+  test("has its first go alone while its model has said nothing, whatever else is launched and ends meanwhile", async () => {
+    const asked = new Set<string>()
+    rig.script(({ sessionID, prompt }) => {
+      const item = /<(.*?)>/.exec(prompt)?.[1]
+      if (sessionID === rig.parent || item === undefined) return undefined
+      asked.add(item)
+      return { text: `saw ${item}`, delay: 5000 }
+    })
+    rig.onPrompt("MINE", { text: "ok" })
+    const { id } = await rig.launch(request({ each: ["a", "b", "c"] }))
+    await eventually(async () => {
+      await rig.clock.advance(10)
+      return asked.has("a")
+    })
+    await rig.ended((await rig.launch({ prompt: "MINE" })).id)
+    await rig.clock.advance(2000)
+    expect([...asked]).toEqual(["a"])
+    expect((await rig.endedBeside(id)).status).toBe("completed")
+    expect([...asked].sort()).toEqual(["a", "b", "c"])
+  })
+
+  test("that is cancelled says of each item that it stopped what ended all of them", async () => {
+    agents(() => undefined)
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    await eventually(async () => {
+      await rig.clock.advance(2000)
+      return rig.view(id).counts?.running === 2
+    })
+    await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(6000)])
+    const task = await rig.endedBeside(id)
+    const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
+    expect(rowsOf(task).map(({ reason }) => reason)).toEqual([why, why])
+    expect(sumsUp(task).groups).toEqual([{ why, count: 2, first: [0, 1] }])
+    const { output } = renderOutput(await rig.manager.output(rowsOf(task)[0]?.task ?? "", rig.caller), 0, 0)
+    expect(output).toContain(`Reason: ${why}`)
+  })
+
   test("has its first go alone until that has begun to answer, and then as many as there are slots", async () => {
     rig = open({ maxConcurrentTasks: 3 })
     const asked = agents(() => undefined)

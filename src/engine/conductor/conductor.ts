@@ -43,9 +43,11 @@ export const PARENT_ENDED: Ending = {
   reason: { code: "parent-ended", text: "The agent that launched it has ended." },
 }
 
-const NOT_NEEDED: Ending = {
-  type: "cancelled",
-  reason: { code: "parent-ended", text: "What it was a part of has ended." },
+/** Of a part that still works when its team ends. */
+const notNeeded = ({ outcome }: Task): Ending => {
+  const { reason } = outcome ?? {}
+  const text = reason ? `Stopped with all of its task: ${reason.text}` : "Another try has passed."
+  return { type: "cancelled", reason: { code: "parent-ended", text } }
 }
 
 /**
@@ -259,7 +261,7 @@ export class Conductor {
     // Whatever ends a task but completion stops the tasks that it launched; of a team, the others are not needed.
     if (task.status !== "completed" || task.team)
       for (const { id } of store.ofParent(task.sessionID))
-        this.deliver(id, { type: "end", ending: task.team ? NOT_NEEDED : PARENT_ENDED, how: { wake: false } })
+        this.deliver(id, { type: "end", ending: task.team ? notNeeded(task) : PARENT_ENDED, how: { wake: false } })
     this.#tellTeam(task)
     if (!silent) this.announcing.rouseBeside(task, run?.closing?.how.maybeTold)
     this.#ports.freed()

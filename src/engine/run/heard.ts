@@ -44,6 +44,8 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
   switch (event.type) {
     case "active":
       return stay({ ...run, retry: event.activity.type === "retry" ? event.activity : undefined })
+    case "began":
+      return stay({ ...run, told: { ...run.told, began: true } })
     case "text":
       return stay({
         ...withTold(run, textTold(run.told, event.partID, event.text, event.messageID)),

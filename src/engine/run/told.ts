@@ -27,8 +27,10 @@ export type Told = {
   readonly openCalls: number
   readonly textPart: string
   readonly text: string
-  /** An event was heard: the next one is likely to be heard too. */
+  /** An event was heard: the next one is likely to be heard too. Says nothing of the model: the host speaks first. */
   readonly heard: boolean
+  /** The model's first step was heard to begin. */
+  readonly began: boolean
 }
 
 export const NOTHING_TOLD: Told = Object.freeze({
@@ -41,7 +43,11 @@ export const NOTHING_TOLD: Told = Object.freeze({
   textPart: "",
   text: "",
   heard: false,
+  began: false,
 })
+
+/** The model has begun to answer: an event told so, or what it said did. */
+export const hasBegun = ({ began, answers }: Told): boolean => began || answers.size > 0
 
 export function toolTold(told: Told, call: { id: string; tool: string; ended: boolean; messageID: string }): Told {
   const spoken = spokenIn(told, call.messageID, true)

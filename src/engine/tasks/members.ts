@@ -1,5 +1,6 @@
 import type { Task } from "../../core/task.ts"
 import type { Member } from "../../core/tries.ts"
+import { hasBegun } from "../run/told.ts"
 import type { TaskStore } from "./store.ts"
 
 /** The parts of a team as they are now, oldest first. */
@@ -10,5 +11,5 @@ export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
     .map((task) => {
       const run = store.run(task.id)
       const check = run?.check
-      return { task, closed: !run || run.stage === "telling", began: run?.told.heard ?? true, ...(check && { check }) }
+      return { task, closed: !run || run.stage === "telling", began: !run || hasBegun(run.told), ...(check && { check }) }
     })
