@@ -55,14 +55,10 @@ const MOST_SESSIONS = 256
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
-  const resumed = async (view: TaskView) =>
-    renderResume({
-      view,
-      results: await manager.resultsOf(view.task),
-      allowance: manager.allowance(view.task),
-      place: placeOf(view),
-      closed: manager.limitOf(view.task),
-    })
+  const begun = async (view: TaskView, allowance: readonly string[]) => {
+    const results = await manager.resultsOf(view.task)
+    return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
+  }
   const toldLimits = new Map<string, string>()
   /** What a launched task may spend, where its parent was not told just that of the one before. */
   const newLimits = ({ task }: TaskView): readonly string[] => {
@@ -92,10 +88,11 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       if (mode === "unpark")
         return renderUnparked(await manager.unpark(args.unpark ?? "", caller.sessionID, args.model))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
-      if (mode === "resume")
-        return resumed(
-          await manager.resume(args.resume ?? "", { prompt, timeout, maxCost, check, schema, merge }, caller),
-        )
+      if (mode === "resume") {
+        const request = { prompt, timeout, maxCost, check, schema, merge }
+        const view = await manager.resume(args.resume ?? "", request, caller)
+        return renderResume(await begun(view, manager.allowance(view.task)))
+      }
       const { fork = false, model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const { agent } = args
@@ -105,12 +102,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const own = { place, merge, check, schema, guard, tries, each }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
-      const terms = {
-        allowance: newLimits(launched.view),
-        place: placeOf(launched.view),
-        closed: manager.limitOf(launched.view.task),
-        results: await manager.resultsOf(launched.view.task),
-      }
+      const terms = await begun(launched.view, newLimits(launched.view))
       return renderLaunch({ ...launched, ...terms }, model !== undefined)
     },
   })

@@ -2,6 +2,7 @@ import { expect, test } from "vitest"
 import { fitting, type Offered, type Wanted } from "../../src/place/host/fitting.ts"
 // Loaded by the first map, in time that the clock of a test knows nothing of.
 import "../../src/results/items.ts"
+import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 
 const OWN = { provider: "far", id: "own" }
@@ -51,6 +52,10 @@ test("whether a call has named the model is told where the session is made, of a
   await rig.launch({ prompt: "one", model: "scripted/beta" })
   await rig.launch({ prompt: "two" })
   await rig.launch({ prompt: "{{item}}", each: ["a"], model: "scripted/beta" })
-  await rig.clock.until(() => named.length === 4)
+  // A map begins when its rows lie in a real file.
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return named.length === 4
+  })
   expect(named).toEqual([true, false, true, true])
 })

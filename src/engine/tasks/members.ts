@@ -11,5 +11,10 @@ export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
     .map((task) => {
       const run = store.run(task.id)
       const check = run?.check
-      return { task, closed: !run || run.stage === "telling", began: !run || hasBegun(run.told), ...(check && { check }) }
+      return {
+        task,
+        closed: !run || run.stage === "telling",
+        began: !run || hasBegun(run.told),
+        ...(check && { check }),
+      }
     })
