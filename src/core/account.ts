@@ -3,7 +3,7 @@ import { capital, count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
-import { receiptLine } from "./receipt.ts"
+import { type Receipt, receiptLine } from "./receipt.ts"
 import { inAccount, stoodIn } from "./standstill.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
 import { chosenIn, type TeamResult } from "./team.ts"
@@ -29,7 +29,7 @@ function interruptedAdvice({ id, team }: Task): string {
 export function accountOf(task: Task): string[] {
   const { outcome } = task
   if (!outcome) return []
-  const { reason, note, openTodos, receipt } = outcome
+  const { reason, note, openTodos } = outcome
   return [
     ...modelLine(task),
     ...stoodLines(task),
@@ -40,7 +40,7 @@ export function accountOf(task: Task): string[] {
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
-    ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
+    ...receiptIn(task),
     ...touchedLine(task),
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...teamLines(outcome.team),
@@ -52,6 +52,23 @@ export function accountOf(task: Task): string[] {
 function teamLines(team: TeamResult | undefined): readonly string[] {
   if (!team) return []
   return team.kind === "tries" ? [triesLine(team)] : itemLines(team)
+}
+
+function receiptIn({ run, outcome }: Task): string[] {
+  const { receipt, team } = outcome ?? {}
+  const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, team) : ""].filter(Boolean)
+  return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
+}
+
+/** `guard: held`, of several tries `guard: held in 2 of 2` that were looked at; "" where nobody looked. */
+function guardText(receipt: Receipt | undefined, team: TeamResult | undefined): string {
+  if (team?.kind === "tries") {
+    const seen = team.rows.filter(({ guard }) => guard !== undefined)
+    const held = seen.filter(({ guard }) => guard === "held").length
+    return seen.length > 0 ? `guard: held in ${held} of ${seen.length}` : ""
+  }
+  const { check } = receipt ?? {}
+  return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
 }
 
 /** What has passed its check and changed what that stands on. */

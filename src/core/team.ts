@@ -86,6 +86,8 @@ export type TryRow = {
   readonly session?: string
   /** Where its work lies, if it has changed anything. */
   readonly ref?: string
+  /** Whether it left alone what it was not to change; absent where nobody looked. */
+  readonly guard?: "held" | "broken"
 }
 
 export type ItemsResult = {

@@ -100,7 +100,7 @@ export function triesResult(
 ): TriesResult {
   const parts = newest(members)
   const rows = Array.from({ length: plan.count }, (_none, nth): TryRow => {
-    const { task } = parts.get(nth) ?? {}
+    const { task, check = task?.outcome?.receipt?.check } = parts.get(nth) ?? {}
     const model = task?.model ? modelKey(task.model) : plan.ladder?.[nth]
     if (!task) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
     const ref = refOf(task)
@@ -112,11 +112,17 @@ export function triesResult(
       task: task.id,
       session: task.sessionID,
       ...(ref && { ref }),
+      ...guardOf(task, task.id === plan.winner ? plan.passed : check),
     }
   })
   const at = rows.findIndex(({ how }) => how === "won")
   const cost = members.reduce((sum, { task }) => sum + costOf(task), 0)
   return { kind: "tries", ...(at >= 0 && { won: rows[at]?.model ?? `try ${at + 1}` }), cost, rows }
+}
+
+/** What a check that was run has found of the files that it guards. */
+function guardOf({ run }: Task, check: CheckResult | undefined): Pick<TryRow, "guard"> {
+  return run.guard && check && check.runs > 0 ? { guard: check.guarded ? "broken" : "held" } : {}
 }
 
 /** Of all its runs: one that had won may be asked again. */

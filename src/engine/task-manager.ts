@@ -212,6 +212,11 @@ export class TaskManager {
     return task !== undefined && isBriefed(task)
   }
 
+  /** True for the session of a task whose last message has to be valid against a schema. */
+  answersInJSON(sessionID: string): boolean {
+    return this.#parts.store.bySession(sessionID)?.run.schema !== undefined
+  }
+
   /** The tasks that a session launched, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
     const own = this.#parts.store.ofParent(sessionID)

@@ -12,7 +12,15 @@ import type { Signs } from "./record/signs.ts"
 /** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
 export type Keeper = Pick<
   TaskManager,
-  "inRequest" | "holdsRequest" | "refusesTools" | "rides" | "isFresh" | "isLaunched" | "ready" | "list"
+  | "inRequest"
+  | "holdsRequest"
+  | "refusesTools"
+  | "rides"
+  | "isFresh"
+  | "answersInJSON"
+  | "isLaunched"
+  | "ready"
+  | "list"
 >
 
 export type Notice = { readonly title: string; readonly message: string }

@@ -148,6 +148,7 @@ const tryRow = fc.record<Whole<TryRow>>({
   task: some(text),
   session: some(text),
   ref: some(text),
+  guard: some(fc.constantFrom("held" as const, "broken" as const)),
 })
 const teamResult: fc.Arbitrary<TeamResult> = fc.oneof(
   fc.record({

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { accountOf } from "../../src/core/account.ts"
+import { NO_RECEIPT } from "../../src/core/receipt.ts"
 import { isUnmerged, type Work } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -148,4 +149,16 @@ describe("what is said of models and teams", () => {
       expect.stringContaining("won by p/two"),
     ])
   })
+})
+
+test("the receipt of a check with a guard says whether that held", () => {
+  const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0" }
+  const told = (more: object, guard: readonly string[] | undefined = ["test/**"]) =>
+    accountOf(
+      taskOf({ run: { guard }, outcome: outcomeOf({ receipt: { ...NO_RECEIPT, check: { ...check, ...more } } }) }),
+    )
+  expect(told({})).toEqual(["Receipt: check `npm test` passed (exit code 0); guard: held"])
+  expect(told({ passed: false, guarded: ["test/a"] })[0]).toMatch(/; guard: broken$/)
+  expect(told({ runs: 0 })[0]).not.toContain("guard")
+  expect(accountOf(taskOf({ outcome: outcomeOf({ receipt: { ...NO_RECEIPT, check } }) }))[0]).not.toContain("guard")
 })

@@ -32,7 +32,10 @@ const start = async (directory: string, options: Record<string, unknown> = {}) =
 }
 
 test("an instance in a folder that has a keeper looks for no tasks, and has its keeper answer for them", async () => {
-  const keeper = { isFresh: (id: string) => id === "ses_fresh" } as unknown as Guest["keeper"]
+  const keeper = {
+    isFresh: (id: string) => id === "ses_fresh",
+    answersInJSON: () => false,
+  } as unknown as Guest["keeper"]
   const guest: Guest = { keeper, tools: {}, hear: () => {} }
   listenIn("/worktree", guest)
   try {

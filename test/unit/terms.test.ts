@@ -12,6 +12,14 @@ test.each([
     { run: { check: "npm test" } },
     "When you have ended your turn, `npm test` is run here: your work counts as done only when that succeeds, and you are asked again when it does not.",
   ],
+  [
+    "the check of a try, which is not asked again",
+    {
+      run: { check: "npm test" },
+      part: { kind: "tries", of: "bg_b", nth: 0, run: 0, caller: "ses_a", under: "ses_a" },
+    },
+    "When you have ended your turn, `npm test` is run here, once: your work passes only when that succeeds, and you are not asked again.",
+  ],
   ["no merge of its own", { place: place(false) }, ""],
   [
     "its merge",

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest"
+import { accountOf } from "../../src/core/account.ts"
+import { NO_RECEIPT } from "../../src/core/receipt.ts"
 import type { Task } from "../../src/core/task.ts"
 import { chosenIn, sizeOf, type TriesPlan } from "../../src/core/team.ts"
 import { howOf, type Member, nextTries, triesLine, triesResult, tryLines, withDigest } from "../../src/core/tries.ts"
@@ -130,6 +132,26 @@ describe("what is told of them", () => {
     const outcome = { ...unpassed, receipt: { commands: 0, failed: 0, cut: 0, latest: [], check: guarded } }
     expect(how({ status: "error", outcome })).toBe("Its check `npm test` did not pass")
     expect(how({ status: "error", outcome: undefined })).toBe("error")
+  })
+
+  test("in how many of those that were looked at the guard held, in their receipt", () => {
+    const guard = ["test/**"]
+    const receipt = (passed: boolean, more: object = {}) => ({ ...NO_RECEIPT, check: { ...check, passed, ...more } })
+    const of = (nth: number, passed: boolean, more?: object) =>
+      member(nth, { status: passed ? "completed" : "error", outcome: outcomeOf({ receipt: receipt(passed, more) }) })
+    const all = [of(0, false, { guarded: ["test/a"] }), of(1, true), of(2, false, { runs: 0 })]
+    const guarded = all.map((each) => ({ ...each, task: { ...each.task, run: { ...each.task.run, guard } } }))
+    const told = (members: typeof all, winner?: string) => {
+      const plan = { ...PLAN, ...(winner && { winner, passed: receipt(true).check }) }
+      const team = triesResult(plan, members, () => undefined)
+      const own = outcomeOf({ team, ...(winner && { receipt: receipt(true) }) })
+      return accountOf(taskOf({ status: "error", run: { guard }, team: plan, outcome: own })).filter((line) =>
+        line.startsWith("Receipt"),
+      )
+    }
+    expect(told(guarded, "bg_part0001")).toEqual([expect.stringMatching(/^Receipt: check .*; guard: held in 1 of 2$/)])
+    expect(told(guarded.slice(0, 1))).toEqual(["Receipt: guard: held in 0 of 1"])
+    expect(told([])).toEqual([])
   })
 
   test("a line for all, and a line a try", () => {

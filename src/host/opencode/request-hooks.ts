@@ -19,7 +19,7 @@ export function requestHooks(
   guard: Guard,
 ) {
   const keeperHere = () => connection.keeper(manager)
-  const briefing = briefingOf(options)
+  const isBriefed = briefingOf(options) !== undefined
   /** Sessions whose next request is one that compacts them. */
   const compacting = new Set<string>()
   return {
@@ -49,10 +49,12 @@ export function requestHooks(
         const ridden = keeperHere().rides(sessionID)
         if (ridden) rideInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((briefing !== undefined || board) && {
+    ...((isBriefed || board) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
-          if (briefing !== undefined && keeperHere().isFresh(sessionID)) output.system.push(briefing)
+          const keeper = keeperHere()
+          const briefing = keeper.isFresh(sessionID) ? briefingOf(options, keeper.answersInJSON(sessionID)) : undefined
+          if (briefing !== undefined) output.system.push(briefing)
           const block = await board?.conversations.system(sessionID)
           if (block) output.system.push(block)
         }),

@@ -107,6 +107,7 @@ const TryRow = z.object({
   task: z.string().optional(),
   session: z.string().optional(),
   ref: z.string().optional(),
+  guard: z.enum(["held", "broken"]).optional(),
 })
 
 const TeamResult = z.union([
