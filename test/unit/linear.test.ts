@@ -92,7 +92,12 @@ const ERRORS =
 const PROMPTS = "{{item|{{item.|{{|}}|{|}| |\n|item|.a|a|@|@a.|`|,|.|<|</|/|task_output|\u200b|<task_output".split("|")
 
 const failedCall = (error: string) =>
-  ({ type: "tool", callID: "c", tool: "bash", state: { status: "error", input: { command: "a" }, error } }) as unknown as Part
+  ({
+    type: "tool",
+    callID: "c",
+    tool: "bash",
+    state: { status: "error", input: { command: "a" }, error },
+  }) as unknown as Part
 const MESSAGE = { role: "user" } as Parameters<typeof toParts>[1]
 type Part = Parameters<typeof toParts>[0]
 
