@@ -22,13 +22,13 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
 
 - An option that only one of the two sets is as that one has it. Where both set it, the project's holds.
 - Of limits and budgets the stricter holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
-  \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`fork.maxTokens\`, \`board.maxConcurrentRuns\`, and of
-  \`board.agents\` those that both name. The log says which of yours held.
+  \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`schemaRetries\`, \`fork.maxTokens\`, \`each.ask\`,
+  \`each.most\`, \`board.maxConcurrentRuns\`, and of \`board.agents\` those that both name. The log says which of yours held.
 - \`hosts\` counts from yours alone, and so does a \`board.dir\` outside of the project (absolute, or \`../…\`): what only
   the project names is left out. The toast and the log say so, and what to do if you want it.
 - What only the project turns on (\`board\`, \`board.purse\`, \`web\`, \`worktree.setup\`, \`gate: "exact"\`; \`enabled\` and
-  \`allowModelOverride\` where yours are \`false\`) works, and so does a budget that it widens where you set none. Both are
-  told: in a toast once for each project and change, in the log at each start.
+  \`allowModelOverride\` where yours are \`false\`) works, and so does a limit that it widens or turns off where you set none
+  (\`maxDepth: 0\`, \`each.ask: 0\`, a budget). Both are told: in a toast once for each project and change, in the log at each start.
 
 ## Plain options
 `

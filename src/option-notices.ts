@@ -24,7 +24,7 @@ export function sayOptions(connection: Connection, met: Met): void {
 
 function changesIn({ turnedOn, widened, refused }: Met): string[] {
   const on = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
-  const wide = `This project's configuration widens a budget: ${widened.join(", ")} (0: none). What you set in your own configuration holds against it.`
+  const wide = `This project's configuration widens limits: ${widened.join(", ")} (0: none). What you set in your own configuration holds against them.`
   return [...(turnedOn.length > 0 ? [on] : []), ...(widened.length > 0 ? [wide] : []), ...refused]
 }
 

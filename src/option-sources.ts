@@ -1,7 +1,9 @@
 import { isAbsolute, normalize } from "node:path"
 import { isDeepStrictEqual } from "node:util"
+import type { z } from "zod"
 import { budget } from "./lib/money.ts"
-import { complete, DEFAULTS, type Given, type Options, readOptions } from "./options.ts"
+import { meets } from "./option-rules.ts"
+import { complete, DEFAULTS, type Given, GROUPS, type Options, OptionsSchema, readOptions } from "./options.ts"
 
 /**
  * How a user's own options meet those of a project. OpenCode gives a plugin the options of one entry alone, the
@@ -12,112 +14,12 @@ export type Met = {
   readonly problems: readonly string[]
   /** What the project alone turns on, by name. */
   readonly turnedOn: readonly string[]
-  /** The budgets that the project sets wider than they are by default, where the user sets none. */
+  /** The limits that the project sets wider than they are by default, where the user sets none. */
   readonly widened: readonly string[]
   /** What the project set and only its user may set: one sentence each. It does not hold. */
   readonly refused: readonly string[]
   /** The user's limits that hold against the project's, one line each. */
   readonly held: readonly string[]
-}
-
-/** What holds of two values: the user's own and the project's. */
-type Rule = (own: unknown, theirs: unknown) => unknown
-
-const theirs: Rule = (_own, theirs) => theirs
-/** Of two limits the lower, where 0 is none. */
-const lower: Rule = (own, theirs) => {
-  if (own === 0 || theirs === 0) return own || theirs
-  return Math.min(own as number, theirs as number)
-}
-/** Of two counts the lower, where 0 is the lowest. */
-const fewer: Rule = (own, theirs) => Math.min(own as number, theirs as number)
-const lowerOfEach: Rule = (own, theirs) => {
-  const [mine, others] = [own, theirs] as [Given, Given]
-  const limits = { ...mine, ...others }
-  for (const key of Object.keys(mine)) if (key in others) limits[key] = lower(mine[key], others[key])
-  return limits
-}
-const owns: Rule = (own) => own
-/** Of each agent its limits the lower, all else the project's. */
-const ofEachAgent: Rule = (own, theirs) => {
-  const [mine, others] = [own, theirs] as [Record<string, Given>, Record<string, Given>]
-  const agents: Record<string, Given> = { ...mine, ...others }
-  for (const [name, other] of Object.entries(others)) {
-    const limits = Object.hasOwn(mine, name) ? (mine[name] ?? {}) : {}
-    const lowered = AGENT_LIMITS.filter((key) => key in limits && key in other)
-    agents[name] = {
-      ...limits,
-      ...other,
-      ...Object.fromEntries(lowered.map((key) => [key, lower(limits[key], other[key])])),
-    }
-  }
-  return agents
-}
-const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
-/** Of two lists what is in both, where null is everything. */
-const both: Rule = (own, theirs) => {
-  if (own === null || theirs === null) return own ?? theirs
-  return (own as string[]).filter((each) => (theirs as string[]).includes(each))
-}
-
-/** Of two purses the project's, with no more money than the user's own has. */
-const withLower: Rule = (own, theirs) => {
-  const [mine, other] = [own, theirs] as [{ max: number }, { max: number }]
-  return { ...other, max: Math.min(mine.max, other.max) }
-}
-
-/** The exact gate wraps a function of the host's: no project turns it on against its user's word. */
-const notExact: Rule = (own, theirs) => (theirs === "exact" ? own : theirs)
-
-type Group = "fork" | "each" | "worktree" | "board" | "web"
-type Rules = { readonly [Key in Exclude<keyof Options, Group>]: Rule } & {
-  readonly [Key in Group]: { readonly [Inner in keyof NonNullable<Options[Key]>]: Rule }
-}
-
-/** For each option, what holds where both set it. One that only one of them sets is as that one has it. */
-const RULES: Rules = {
-  enabled: theirs,
-  pollInterval: theirs,
-  maxConcurrentTasks: lower,
-  maxConcurrentPerModel: lowerOfEach,
-  agents: ofEachAgent,
-  maxDepth: lower,
-  maxLaunchesPerMinute: lower,
-  taskTimeout: lower,
-  stallTimeout: lower,
-  maxTokensPerTask: lower,
-  maxTokensPerSession: lower,
-  maxCostPerTask: lower,
-  maxCostPerSession: lower,
-  maxCostPerDay: lower,
-  lastWord: theirs,
-  permissionTimeout: lower,
-  todoGrace: theirs,
-  resultCacheTTL: theirs,
-  maxHistory: theirs,
-  reuseIdentical: theirs,
-  allowModelOverride: theirs,
-  resumable: theirs,
-  cacheHold: theirs,
-  nativeTask: theirs,
-  wake: theirs,
-  notifyAnswerChars: theirs,
-  childPrompt: theirs,
-  verbose: theirs,
-  toasts: theirs,
-  osNotifications: theirs,
-  checkTimeout: lower,
-  checkRetries: fewer,
-  gate: notExact,
-  fallbackModels: theirs,
-  maxParked: lower,
-  schemaRetries: fewer,
-  fork: { maxTokens: lower, maxToolResultChars: theirs, whole: theirs },
-  worktree: { setup: theirs, copy: theirs, keepDays: theirs, dropUnmerged: theirs },
-  each: { ask: lower, most: lower },
-  board: { dir: theirs, agents: both, schedule: theirs, maxConcurrentRuns: lower, purse: withLower },
-  web: { port: theirs, host: theirs },
-  hosts: owns,
 }
 
 /**
@@ -129,9 +31,12 @@ export function meet(own: unknown, project: unknown): Met {
   const other = readOptions(project, own === undefined ? undefined : complete(mine.given))
   const held: string[] = []
   const { allowed, refused } = sift(mine.given, other.given)
-  const options = complete(met(RULES, mine.given, allowed, "", held))
+  const options = complete(met(OptionsSchema.shape, mine.given, allowed, "", held))
   const problems = [...mine.problems, ...other.problems]
-  const changed = { turnedOn: turnedOn(mine.given, allowed), widened: widened(mine.given, allowed) }
+  const changed = {
+    turnedOn: turnedOn(mine.given, allowed),
+    widened: widened(OptionsSchema.shape, mine.given, allowed, DEFAULTS),
+  }
   return { options, problems, ...changed, refused, held }
 }
 
@@ -165,33 +70,33 @@ const TO_ALLOW =
 
 const isOutside = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
-function met(rules: object, own: Given, project: Given, path: string, held: string[]): Given {
+type Shape = Readonly<Record<string, z.ZodType>>
+
+function met(shape: Shape, own: Given, project: Given, path: string, held: string[]): Given {
   const result: Record<string, unknown> = { ...own, ...project }
-  for (const [key, rule] of Object.entries(rules) as [string, Rule | object][]) {
+  for (const [key, schema] of Object.entries(shape)) {
     const [mine, other] = [own[key], project[key]]
     if (mine === undefined || other === undefined) continue
-    if (typeof rule === "function") {
-      result[key] = rule(mine, other)
+    const rule = meets.get(schema)
+    if (rule) {
+      result[key] = rule.meet(mine, other)
       const told = `${path}${key}: your ${JSON.stringify(mine)} holds, not the project's ${JSON.stringify(other)}`
       if (!isDeepStrictEqual(result[key], other)) held.push(told)
-    } else result[key] = met(rule, mine as Given, other as Given, `${key}.`, held)
+    } else result[key] = met(GROUPS[key]?.shape ?? {}, mine as Given, other as Given, `${key}.`, held)
   }
   return result
 }
 
-const BUDGETS = [
-  "maxTokensPerTask",
-  "maxTokensPerSession",
-  "maxCostPerTask",
-  "maxCostPerSession",
-  "maxCostPerDay",
-] as const
-
-const widened = (own: Given, project: Given): string[] =>
-  BUDGETS.filter((key) => {
-    if (own[key] !== undefined || project[key] === undefined) return false
-    return lower(DEFAULTS[key], project[key]) !== project[key]
-  }).map((key) => `${key} ${project[key]}`)
+function widened(shape: Shape, own: Given, project: Given, byDefault: Given, path = ""): string[] {
+  return Object.entries(shape).flatMap(([key, schema]) => {
+    const [mine, other] = [own[key], project[key]]
+    if (other === undefined) return []
+    const group = GROUPS[key]
+    if (path === "" && group)
+      return widened(group.shape, (mine ?? {}) as Given, other as Given, group.parse({}) as Given, `${key}.`)
+    return mine === undefined && meets.get(schema)?.widens?.(other, byDefault[key]) ? [`${path}${key} ${other}`] : []
+  })
+}
 
 type Purse = { readonly max: number } | undefined
 

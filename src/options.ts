@@ -1,5 +1,17 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "./core/ports.ts"
+import {
+  exactByUser,
+  fewer,
+  inBoth,
+  meets,
+  projects,
+  stricter,
+  stricterOfEach,
+  stricterOfEachAgent,
+  users,
+  withLessMoney,
+} from "./option-rules.ts"
 
 // zod sets its English texts by a side effect that the bundler drops: without them, every problem reads "Invalid input".
 z.config(z.locales.en())
@@ -97,20 +109,26 @@ const HostEntry = z.union([
 
 /**
  * The options, the second element of the plugin's tuple in opencode.json. Times are milliseconds; 0 turns a limit off.
+ * Each is registered with its rule of option-rules.ts: which value holds where a user and a project both set it.
  */
 export const OptionsSchema = z.strictObject({
-  enabled: z.boolean().default(true).describe("Offer the tools at all."),
+  enabled: z.boolean().default(true).describe("Offer the tools at all.").register(meets, projects),
   pollInterval: milliseconds
     .nullable()
     .default(null)
     .describe(
       "Time between two looks at OpenCode while a task runs, for events that were missed. 0: events alone. null: 12 s, and 2 s while nothing was heard of a task.",
-    ),
-  maxConcurrentTasks: count.default(10).describe("Tasks of one session that run at once. More wait their turn."),
+    )
+    .register(meets, projects),
+  maxConcurrentTasks: count
+    .default(10)
+    .describe("Tasks of one session that run at once. More wait their turn.")
+    .register(meets, stricter),
   maxConcurrentPerModel: z
     .record(z.string(), count)
     .default({})
-    .describe("Tasks that use one model at once, by provider/model."),
+    .describe("Tasks that use one model at once, by provider/model.")
+    .register(meets, stricterOfEach),
   agents: z
     .record(
       z.string().min(1),
@@ -125,106 +143,147 @@ export const OptionsSchema = z.strictObject({
     .default({})
     .describe(
       'What holds for single agents where a call does not say: {"explore": {"model", "timeout", "maxCost", "place", "maxConcurrent"}}, each of them optional.',
-    ),
-  maxDepth: count.default(1).describe("How deep tasks may launch tasks of their own. 1: they may not; 0: any depth."),
-  maxLaunchesPerMinute: count.default(60).describe("Launches of one session in a minute. More are refused."),
+    )
+    .register(meets, stricterOfEachAgent),
+  maxDepth: count
+    .default(1)
+    .describe("How deep tasks may launch tasks of their own. 1: they may not; 0: any depth.")
+    .register(meets, stricter),
+  maxLaunchesPerMinute: count
+    .default(60)
+    .describe("Launches of one session in a minute. More are refused.")
+    .register(meets, stricter),
   taskTimeout: milliseconds
     .default(1_800_000)
     .describe(
       "Longest duration of a run, and the largest timeout a call may ask for. Waiting in the queue does not count.",
-    ),
+    )
+    .register(meets, stricter),
   stallTimeout: milliseconds
     .default(600_000)
-    .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence."),
+    .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence.")
+    .register(meets, stricter),
   maxTokensPerTask: count
     .default(2_000_000)
-    .describe("Input, output, reasoning and cache write tokens of a run; cache reads do not count."),
+    .describe("Input, output, reasoning and cache write tokens of a run; cache reads do not count.")
+    .register(meets, stricter),
   maxTokensPerSession: count
     .default(0)
-    .describe("The same tokens, of all tasks of a session and of those below them, ended ones too."),
+    .describe("The same tokens, of all tasks of a session and of those below them, ended ones too.")
+    .register(meets, stricter),
   maxCostPerTask: dollars
     .default(0)
-    .describe("What a task may cost in US dollars, all its runs and its own tasks together."),
+    .describe("What a task may cost in US dollars, all its runs and its own tasks together.")
+    .register(meets, stricter),
   maxCostPerSession: dollars
     .default(10)
-    .describe("What all tasks of a session, and those below them, may cost in US dollars, ended ones too."),
+    .describe("What all tasks of a session, and those below them, may cost in US dollars, ended ones too.")
+    .register(meets, stricter),
   maxCostPerDay: dollars
     .default(0)
-    .describe("What all tasks of the project may cost in US dollars within 24 hours, restarts or not."),
+    .describe("What all tasks of the project may cost in US dollars within 24 hours, restarts or not.")
+    .register(meets, stricter),
   lastWord: milliseconds
     .default(60_000)
-    .describe("How long before its time limit an agent is asked for its last word; a third of that limit at most."),
+    .describe("How long before its time limit an agent is asked for its last word; a third of that limit at most.")
+    .register(meets, projects),
   permissionTimeout: milliseconds
     .default(300_000)
-    .describe("How long an agent's permission or other question may stay open before it is refused."),
+    .describe("How long an agent's permission or other question may stay open before it is refused.")
+    .register(meets, stricter),
   todoGrace: milliseconds
     .default(5000)
-    .describe("How long an idle agent with open todos is waited for before it counts as done."),
+    .describe("How long an idle agent with open todos is waited for before it counts as done.")
+    .register(meets, projects),
   resultCacheTTL: milliseconds
     .default(300_000)
-    .describe("How long an answer is kept in memory, and an identical task is reused."),
-  maxHistory: count.default(200).describe("Ended tasks kept for one session. Those that were read go first."),
+    .describe("How long an answer is kept in memory, and an identical task is reused.")
+    .register(meets, projects),
+  maxHistory: count
+    .default(200)
+    .describe("Ended tasks kept for one session. Those that were read go first.")
+    .register(meets, projects),
   reuseIdentical: z
     .boolean()
     .default(false)
     .describe(
       "The same prompt for the same agent and model, while it runs or within resultCacheTTL, returns the earlier task.",
-    ),
-  allowModelOverride: z.boolean().default(true).describe("Let the calling model choose a task's model."),
+    )
+    .register(meets, projects),
+  allowModelOverride: z
+    .boolean()
+    .default(true)
+    .describe("Let the calling model choose a task's model.")
+    .register(meets, projects),
   resumable: z
     .array(z.enum(["completed", "error", "cancelled"]))
     .default(["completed"])
-    .describe('Statuses that can be resumed; also "error" and "cancelled".'),
+    .describe('Statuses that can be resumed; also "error" and "cancelled".')
+    .register(meets, projects),
   cacheHold: milliseconds
     .default(5000)
     .describe(
       "How long a task waits for the first of its message to begin, where a provider's cache then serves both. 0: not at all.",
-    ),
+    )
+    .register(meets, projects),
   nativeTask: z
     .boolean()
     .default(true)
     .describe(
       "Offer OpenCode's own task tool, too. false takes it out of all requests, but for the turn of a message that mentions an agent.",
-    ),
+    )
+    .register(meets, projects),
   wake: z
     .enum(["each", "last", "never"])
     .default("each")
-    .describe('Which notifications start the parent\'s model: "each", the "last" of a batch, or "never".'),
+    .describe('Which notifications start the parent\'s model: "each", the "last" of a batch, or "never".')
+    .register(meets, projects),
   notifyAnswerChars: z
     .int()
     .min(0)
     .max(20_000)
     .default(4000)
-    .describe("Longest answer that comes whole with the notification; of a longer one the beginning. 0: none."),
+    .describe("Longest answer that comes whole with the notification; of a longer one the beginning. 0: none.")
+    .register(meets, projects),
   childPrompt: z
     .union([z.boolean(), z.string().trim().min(1).max(10_000)])
     .default(true)
-    .describe("What a fresh agent's system prompt says of working in the background: your text, or false for nothing."),
+    .describe("What a fresh agent's system prompt says of working in the background: your text, or false for nothing.")
+    .register(meets, projects),
   verbose: z
     .boolean()
     .default(false)
-    .describe("Log every call to OpenCode, every transition, every notification; no prompt and no secret."),
-  toasts: z.boolean().default(true).describe("Toasts at launch, at the end and when a question waits."),
+    .describe("Log every call to OpenCode, every transition, every notification; no prompt and no secret.")
+    .register(meets, projects),
+  toasts: z
+    .boolean()
+    .default(true)
+    .describe("Toasts at launch, at the end and when a question waits.")
+    .register(meets, projects),
   osNotifications: z
     .boolean()
     .default(false)
-    .describe("A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own."),
+    .describe("A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own.")
+    .register(meets, projects),
   fork: z
     .strictObject({
       maxTokens: zeroOrFrom(1000)
         .default(100_000)
         .describe(
           "Most tokens that a fork begins with, preamble included; never more than 60 % of its model's context.",
-        ),
+        )
+        .register(meets, stricter),
       maxToolResultChars: zeroOrFrom(100)
         .default(1500)
-        .describe("Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters."),
+        .describe("Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters.")
+        .register(meets, projects),
       whole: z
         .enum(["asked", "cheaper", "never"])
         .default("asked")
         .describe(
           'Forks that begin with their parent\'s own bytes, which the provider\'s cache has: where they are "asked" for, wherever they are "cheaper", or "never".',
-        ),
+        )
+        .register(meets, projects),
     })
     .prefault({})
     .describe("What a forked task takes over from its parent."),
@@ -233,46 +292,62 @@ export const OptionsSchema = z.strictObject({
       setup: z
         .string()
         .default("")
-        .describe("Command that is run in a fresh worktree before the agent, say npm ci. Empty: none."),
+        .describe("Command that is run in a fresh worktree before the agent, say npm ci. Empty: none.")
+        .register(meets, projects),
       copy: z
         .array(z.string().min(1))
         .default([])
-        .describe("Patterns of files that git ignores and that a worktree gets a copy of, say .env."),
+        .describe("Patterns of files that git ignores and that a worktree gets a copy of, say .env.")
+        .register(meets, projects),
       keepDays: count
         .default(30)
-        .describe("How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever."),
-      dropUnmerged: z.boolean().default(false).describe("Drop work that was never merged after keepDays, too."),
+        .describe("How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever.")
+        .register(meets, projects),
+      dropUnmerged: z
+        .boolean()
+        .default(false)
+        .describe("Drop work that was never merged after keepDays, too.")
+        .register(meets, projects),
     })
     .prefault({})
     .describe("Tasks that work in a git worktree of their own."),
   checkTimeout: milliseconds
     .default(600_000)
-    .describe("Longest duration of a task's check, in ms. 0: that of its run."),
+    .describe("Longest duration of a task's check, in ms. 0: that of its run.")
+    .register(meets, stricter),
   checkRetries: count
     .default(2)
-    .describe("How often an agent is asked again when its check does not pass, before its task ends as failed."),
+    .describe("How often an agent is asked again when its check does not pass, before its task ends as failed.")
+    .register(meets, fewer),
   gate: z
     .union([z.boolean(), z.literal("exact")], 'must be true, false or "exact"')
     .default(true)
     .describe(
       'Park tasks whose provider is at its limit, and let them go on when it opens. "exact": reads the headers and bodies of refusals as well, for which OpenCode\'s fetch is wrapped. false: they end as failed.',
-    ),
+    )
+    .register(meets, exactByUser),
   fallbackModels: z
     .record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model")))
     .default({})
     .describe(
       'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. {"general": ["openai/gpt-5-mini"]}',
-    ),
+    )
+    .register(meets, projects),
   maxParked: milliseconds
     .default(86_400_000)
-    .describe("How long a task may be parked in all before it ends as failed."),
+    .describe("How long a task may be parked in all before it ends as failed.")
+    .register(meets, stricter),
   schemaRetries: count
     .default(2)
-    .describe("How often an agent is asked again when its answer does not match its schema."),
+    .describe("How often an agent is asked again when its answer does not match its schema.")
+    .register(meets, fewer),
   each: z
     .strictObject({
-      ask: count.default(25).describe("With more items than this, the user is asked before. 0: never."),
-      most: z.int().min(1).max(10_000).default(1000).describe("Most items of one task."),
+      ask: count
+        .default(25)
+        .describe("With more items than this, the user is asked before. 0: never.")
+        .register(meets, stricter),
+      most: z.int().min(1).max(10_000).default(1000).describe("Most items of one task.").register(meets, stricter),
     })
     .prefault({})
     .describe("One prompt for many items."),
@@ -284,24 +359,31 @@ export const OptionsSchema = z.strictObject({
         .default(".opencode/tasks")
         .describe(
           "Where the board's files lie: relative to the project. A folder outside of it counts from your own configuration alone.",
-        ),
+        )
+        .register(meets, projects),
       agents: z
         .array(z.string().min(1))
         .nullable()
         .default(null)
-        .describe("The agents that may own tasks, and are offered the board's tools. null: all that are not hidden."),
+        .describe("The agents that may own tasks, and are offered the board's tools. null: all that are not hidden.")
+        .register(meets, inBoth),
       schedule: z
         .string()
         .min(1)
         .default(DEFAULT_SCHEDULE)
-        .describe("When the owners of active tasks are woken: a cron pattern, in local time."),
-      maxConcurrentRuns: count.default(3).describe("Tasks of the board that are worked on at once."),
+        .describe("When the owners of active tasks are woken: a cron pattern, in local time.")
+        .register(meets, projects),
+      maxConcurrentRuns: count
+        .default(3)
+        .describe("Tasks of the board that are worked on at once.")
+        .register(meets, stricter),
       purse: z
         .strictObject({ from: timeOfDay, until: timeOfDay, max: dollars.gt(0) })
         .optional()
         .describe(
           'A purse that is opened each night: {"from": "22:00", "until": "07:00", "max": 5}, in local time and US dollars.',
-        ),
+        )
+        .register(meets, withLessMoney),
     })
     .optional()
     .describe(
@@ -314,12 +396,14 @@ export const OptionsSchema = z.strictObject({
         .min(0)
         .max(65_535)
         .default(4097)
-        .describe("Where the page is served; the next free port where that is taken."),
+        .describe("Where the page is served; the next free port where that is taken.")
+        .register(meets, projects),
       host: z
         .string()
         .regex(LOOPBACK, { error: ELSEWHERE })
         .default("127.0.0.1")
-        .describe("The loopback address to listen at. Another machine gets to the page through a tunnel: ssh -L."),
+        .describe("The loopback address to listen at. Another machine gets to the page through a tunnel: ssh -L.")
+        .register(meets, projects),
     })
     .optional()
     .describe("A page in the browser, with all background tasks and the board. Off unless it is there."),
@@ -328,7 +412,8 @@ export const OptionsSchema = z.strictObject({
     .optional()
     .describe(
       "Other machines on which tasks may work, by name: where ssh connects to, or more. Off unless it is there. From your own configuration alone.",
-    ),
+    )
+    .register(meets, users),
 })
 
 export type Options = z.infer<typeof OptionsSchema>
@@ -412,7 +497,7 @@ const hostProblem = ({ issues }: z.ZodError): string => {
 }
 
 /** Options that consist of options, each read by itself. */
-const GROUPS: Readonly<Record<string, z.ZodObject>> = {
+export const GROUPS: Readonly<Record<string, z.ZodObject>> = {
   fork: OptionsSchema.shape.fork.unwrap(),
   worktree: OptionsSchema.shape.worktree.unwrap(),
   each: OptionsSchema.shape.each.unwrap(),

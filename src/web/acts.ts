@@ -4,7 +4,7 @@ import { isActive, isUnattended } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
-import type { Called, Source } from "./ports.ts"
+import { ACTS, type Act, type Called, type Source } from "./ports.ts"
 import { agentRow, boardTaskOf } from "./rows.ts"
 import { namedTask, presentPerson } from "./sources.ts"
 import type { Done } from "./wire.ts"
@@ -38,12 +38,11 @@ export function actsRoutes(source: () => Source): Hono {
     const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
     return context.json({ stopped: ended.flat() })
   })
-  for (const act of ["tell", "resume", "unpark"] as const)
-    routes.post(`/:id/${act}`, async (context) => {
-      const given = await bodyOf(context, args)
-      return answer(context, act, given)
-    })
-  routes.post("/:id/merge", (context) => answer(context, "merge", {}))
+  // A merge takes nothing beside its task.
+  for (const act of ACTS)
+    routes.post(`/:id/${act}`, async (context) =>
+      answer(context, act, act === "merge" ? {} : await bodyOf(context, args)),
+    )
   return routes
 
   async function launchIn(session: string, given: Readonly<Record<string, unknown>>): Promise<Called> {
@@ -64,7 +63,7 @@ export function actsRoutes(source: () => Source): Hono {
     }
   }
 
-  async function answer(context: Context, act: "tell" | "resume" | "unpark" | "merge", given: object) {
+  async function answer(context: Context, act: Act, given: object) {
     const { task } = namedTask(source(), context)
     const { id, parentID } = task
     if (act === "resume" && isUnattended(task))

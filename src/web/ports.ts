@@ -19,6 +19,11 @@ export interface Agents
   story(id: string): Promise<readonly StoryRun[]>
 }
 
+/** What a person does with a task: modes of `superagents_task`, each asked for by the argument of its name. */
+export const ACTS = ["tell", "resume", "unpark", "merge"] as const
+
+export type Act = (typeof ACTS)[number]
+
 /** What a call of `superagents_task` came to: the task, and what the tool says. */
 export type Called = { readonly taskID: string; readonly text: string }
 

@@ -3,7 +3,7 @@ import type { Board } from "../board/service.ts"
 import { CallError } from "../core/errors.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
-import type { Agents, Person, Source } from "./ports.ts"
+import { ACTS, type Agents, type Person, type Source } from "./ports.ts"
 
 /** Throws where no instance of the plugin is left that could act. */
 export function presentPerson({ person }: Source): Person {
@@ -80,8 +80,8 @@ function joinedPerson(person: Person, sources: readonly Source[]): Person {
   const asking = (id: string): Person =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
   /** What is asked of a task is asked where it runs; one of the board is no conversation's. */
-  const running = ({ tell, resume, merge }: Readonly<Record<string, unknown>>): Person | undefined => {
-    const id = String(tell ?? resume ?? merge ?? "")
+  const running = (args: Readonly<Record<string, unknown>>): Person | undefined => {
+    const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
     return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person
   }
   return {

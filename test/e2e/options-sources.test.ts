@@ -70,7 +70,7 @@ test("a project that overrules: the user's budget holds, the page stays on loopb
   await eventually(() => toasts(running, TITLE).length > 1)
   expect(toasts(running, TITLE)).toEqual([
     'This project\'s configuration turns on "board" and "web", which your own does not. Take them out of its opencode.json if you do not want that.',
-    "This project's configuration widens a budget: maxCostPerSession 0 (0: none). What you set in your own configuration holds against it.",
+    "This project's configuration widens limits: maxCostPerSession 0 (0: none). What you set in your own configuration holds against them.",
   ])
   await eventually(() => toasts(running, "superagents: check your options").some((text) => text.includes("ssh -L")))
   await eventually(() => running.logs().includes("the page is served here"))

@@ -3,11 +3,13 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { z } from "zod"
 import { optionsFrom, usersOptions } from "../../src/host/opencode/user-config.ts"
 import { isNews } from "../../src/host/record/told.ts"
 import { parseJsonc } from "../../src/lib/jsonc.ts"
+import { meets } from "../../src/option-rules.ts"
 import { meet } from "../../src/option-sources.ts"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS, GROUPS, OptionsSchema } from "../../src/options.ts"
 import { parseOptions } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
@@ -150,6 +152,30 @@ describe("a user's own options and a project's", () => {
 
   test.each(["tasks", "./a/../b", "..tasks", ".opencode/tasks"])("let a project have its board at %j", (dir) => {
     expect(meet({ board: {} }, { board: { dir } })).toMatchObject({ options: { board: { dir } }, refused: [] })
+  })
+
+  test("have a rule beside each field of how the two meet", () => {
+    const shapes = [OptionsSchema.shape, ...Object.values(GROUPS).map(({ shape }) => shape)] as Record<
+      string,
+      z.ZodType
+    >[]
+    const fields = shapes.flatMap((shape) => Object.entries(shape))
+    expect(fields.length).toBeGreaterThan(50)
+    const lacking = fields.filter(([key, schema]) => !meets.get(schema) && !Object.hasOwn(GROUPS, key))
+    expect(lacking.map(([key]) => key)).toEqual([])
+    const groups = Object.entries(OptionsSchema.shape).filter(([, schema]) => !meets.get(schema))
+    expect(groups.map(([key]) => key)).toEqual(Object.keys(GROUPS))
+  })
+
+  test("say which limits the project turns off or widens where the user has set none, those of a group too", () => {
+    const widened = (own: unknown, project: unknown) => meet(own, project).widened
+    const project = { maxDepth: 0, each: { ask: 0, most: 10 }, board: { maxConcurrentRuns: 9 }, fork: {} }
+    expect(widened(undefined, project)).toEqual(["maxDepth 0", "each.ask 0", "board.maxConcurrentRuns 9"])
+    expect(widened({ maxDepth: 1, each: { ask: 5 }, board: {} }, project)).toEqual(["board.maxConcurrentRuns 9"])
+    expect(options({ maxDepth: 1, each: { ask: 5 } }, project)).toMatchObject({
+      maxDepth: 1,
+      each: { ask: 5, most: 10 },
+    })
   })
 
   test("say which budgets the project widens where the user has set none", () => {

@@ -3,6 +3,7 @@ import { CallError } from "../../src/core/errors.ts"
 import { NOBODY } from "../../src/core/task.ts"
 import { createApp } from "../../src/web/app.ts"
 import { Feed } from "../../src/web/feed.ts"
+import { ACTS } from "../../src/web/ports.ts"
 import { joined } from "../../src/web/sources.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
@@ -249,8 +250,11 @@ test("of several instances the one acts that serves the folder, runs the task, o
     { folder: "/b", agents: others, person: theirs },
   ])
   await all.person?.call({ prompt: "x" }, "ses_b")
-  await all.person?.call({ tell: "bg_asks0000" }, NOBODY)
-  expect([mine.calls.length, theirs.calls.map(({ session }) => session)]).toEqual([0, ["ses_b", NOBODY]])
+  for (const act of ACTS) await all.person?.call({ [act]: "bg_asks0000" }, NOBODY)
+  expect([mine.calls.length, theirs.calls.map(({ session }) => session)]).toEqual([
+    0,
+    ["ses_b", ...ACTS.map(() => NOBODY)],
+  ])
   expect(await all.person?.answer(askOf({ id: "per_1" }), { dismiss: true })).toBe(true)
   await all.person?.clear("ses_b")
   expect(theirs.cleared).toEqual(["ses_b"])
