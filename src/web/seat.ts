@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { messageOf } from "../core/errors.ts"
 import type { Clock } from "../core/ports.ts"
+import { fetchDirectly } from "../lib/direct.ts"
 import { type Address, ensureKeys, portOf, portsOfOthers, readAddress, writeAddress } from "./address.ts"
 import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"
@@ -167,6 +168,6 @@ export function portsToTry(port: number, before: number | undefined, others: Rea
 export const urlOf = (host: string, port: number): string => `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
 async function getText(url: string, limit: number): Promise<string> {
-  const response = await fetch(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
+  const response = await fetchDirectly(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
   return response.text()
 }

@@ -6,6 +6,7 @@ import { eventually } from "../support/eventually.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
+import { startProxy } from "../support/proxy.ts"
 
 /** The key that signs records goes, or others may write it: that is said, and a day's budget is not free again. */
 
@@ -14,15 +15,20 @@ const CENT = { input: 10_000, output: 0 }
 
 let model: ScriptedModel
 let host: Host
+/** All of this file's life passes it, but for what goes to OpenCode itself and to the page. */
+let proxy: Awaited<ReturnType<typeof startProxy>>
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxCostPerDay: 0.01, lastWord: 0 })
+  proxy = await startProxy()
+  const env = { http_proxy: proxy.url, HTTP_PROXY: proxy.url, NO_PROXY: "", no_proxy: "" }
+  host = await startPlugged(model, { maxCostPerDay: 0.01, lastWord: 0, web: { port: 0 } }, { env })
   model.use(({ lastUser }) => (lastUser === "SPEND" ? { text: "spent", usage: CENT } : undefined))
 })
 afterAll(async () => {
   await host?.stop()
   await model?.close()
+  await proxy?.close()
 })
 
 const key = () => join(host.home, "data", "opencode", "superagents", "record.key")
@@ -61,4 +67,10 @@ test("a key that others may write is not used: it is said with what mends it, an
     warnings().some((message) => message.includes(`(mode 0666). If you trust what is in it: chmod 600 ${key()}`)),
   )
   expect(readFileSync(key(), "utf8")).toBe(before)
+})
+
+test("an http_proxy sees requests to models alone: none to OpenCode on loopback, and none to the page", async () => {
+  const { origin } = new URL(model.url)
+  expect(proxy.seen.length).toBeGreaterThan(0)
+  expect(proxy.seen.filter((url) => !url.startsWith(origin))).toEqual([])
 })

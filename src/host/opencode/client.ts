@@ -1,5 +1,6 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { HostError, type LogFields } from "../../core/ports.ts"
+import { pastProxy } from "../../lib/direct.ts"
 import { traced } from "./trace.ts"
 
 /** How long one call to the host may take. The host answers within milliseconds unless it is stuck. */
@@ -18,7 +19,11 @@ type HandedClient = {
 
 export function transportOf(handed: unknown): Transport {
   const { baseUrl = "", headers, fetch = globalThis.fetch } = (handed as HandedClient)._client.getConfig()
-  return { baseUrl, headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)), fetch }
+  return {
+    baseUrl,
+    headers: Object.fromEntries(new Headers(headers as Record<string, string> | undefined)),
+    fetch: (request) => fetch(pastProxy(request)),
+  }
 }
 
 type Config = NonNullable<Parameters<typeof createOpencodeClient>[0]>

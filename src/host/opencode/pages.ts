@@ -1,3 +1,5 @@
+import { fetchDirectly } from "../../lib/direct.ts"
+
 /** How long the host's server may take to say that it is there, in ms. */
 const PROBE_LIMIT_MS = 1500
 
@@ -9,7 +11,8 @@ export async function sessionPages(serverUrl: URL | undefined, directory: string
   if (!serverUrl) return undefined
   try {
     // Any answer will do, a request for a password too.
-    const response = await fetch(new URL("/global/health", serverUrl), { signal: AbortSignal.timeout(PROBE_LIMIT_MS) })
+    const signal = AbortSignal.timeout(PROBE_LIMIT_MS)
+    const response = await fetchDirectly(new URL("/global/health", serverUrl), { signal })
     await response.body?.cancel()
   } catch {
     return undefined

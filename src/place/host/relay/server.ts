@@ -5,6 +5,7 @@ import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
+import { fetchDirectly } from "../../../lib/direct.ts"
 import type { RelaySettings, Served } from "../orders.ts"
 
 /** What is written down of a server that runs. */
@@ -107,7 +108,7 @@ export class Server {
   fetch(path: string, init: RequestInit): Promise<Response> {
     if (!this.#running) throw new Error("OpenCode does not run there")
     const headers = { ...(init.headers as Record<string, string>), authorization: this.#authorization() }
-    return fetch(`http://127.0.0.1:${this.#running.port}${path}`, { ...init, headers })
+    return fetchDirectly(`http://127.0.0.1:${this.#running.port}${path}`, { ...init, headers })
   }
 
   /** It has answered, and does not any more. */
