@@ -14,7 +14,7 @@ export function cancelTool(manager: TaskManager): Tool {
     description: DESCRIPTION,
     args: {
       task_id: z.string().max(MOST_ID_CHARS).optional().describe("Id, or enough of its beginning."),
-      batch: z.string().trim().min(1).max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
       all: z.boolean().optional(),
     },
     async run(args, context) {
@@ -25,8 +25,9 @@ export function cancelTool(manager: TaskManager): Tool {
 
 function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
   const selectors: CancelSelector[] = []
-  if (task_id !== undefined) selectors.push({ type: "task", reference: task_id })
-  if (batch !== undefined) selectors.push({ type: "batch", name: oneLine(batch) })
+  // Models send empty texts for what they leave out.
+  if (task_id) selectors.push({ type: "task", reference: task_id })
+  if (batch) selectors.push({ type: "batch", name: oneLine(batch) })
   if (all) selectors.push({ type: "all" })
   const [selector, ...more] = selectors
   if (selector && more.length === 0) return selector

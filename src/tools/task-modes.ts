@@ -66,14 +66,19 @@ const MISSING: Readonly<Record<string, string>> = {
 /** Two arguments of which a call can have one, and why. */
 const EXCLUSIVE = [
   ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
-  ["tell", "resume", "a running task is told, an ended one is resumed"],
   ["tell", "fork", "a running task is told, a fork is a new one"],
   ["tries", "each", "each item is done once"],
   ["each", "fork", "each item starts fresh"],
   ["tries", "fork", "each try starts from the same files and nothing else"],
-  ["merge", "resume", "a merge brings home what is done, a resume goes on with it"],
-  ["merge", "tell", "a merge brings home what is done, a running task is told"],
 ] as const
+
+/** What each mode that names a task does with it. */
+const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
+  resume: "an ended task is resumed",
+  tell: "a task at work is told",
+  unpark: `a ${ANY_WAY} task is tried now`,
+  merge: "the work of an ended task is merged",
+}
 
 /** What of a call's arguments does not go together, whatever else may be wrong with them. */
 export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | undefined {
@@ -84,6 +89,11 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
     )
   const given = givenIn(args)
   const asked = given.filter((name) => name !== "merge" || merge !== true)
+  const modes = (Object.keys(DOES) as (keyof typeof DOES)[]).filter((mode) => asked.includes(mode))
+  if (modes.length > 1)
+    return new CallError(
+      `${quoted(modes)} are mutually exclusive: ${modes.map((mode) => DOES[mode]).join(", ")}. Use one of them. Nothing was done.`,
+    )
   const pair = EXCLUSIVE.find(([one, other]) => asked.includes(one) && asked.includes(other))
   const name = nameIn(args, given)
   if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutNeeded(args) : undefined)

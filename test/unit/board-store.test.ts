@@ -18,13 +18,16 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import type { ArchivedTask } from "../../src/board/rules/archive.ts"
 import { decide } from "../../src/board/rules/decide.ts"
 import { type BoardError, USER } from "../../src/board/service.ts"
 import { parseBoard, parseLine } from "../../src/board/store/format.ts"
+import { History } from "../../src/board/store/history.ts"
 import { Store } from "../../src/board/store/store.ts"
 import type { BoardTask } from "../../src/board/task.ts"
 import { Lock, type Processes, type ProcessMark } from "../../src/lib/lock.ts"
 import { keptIn } from "../support/board-rig.ts"
+import { boardTaskOf } from "../support/board-state.ts"
 import { eventually } from "../support/eventually.ts"
 import { SIGNER } from "../support/records.ts"
 
@@ -410,6 +413,43 @@ describe("history", () => {
     expect(await store.find("31")).toBeUndefined()
     expect(await open().newest(1)).toMatchObject([{ id: "30" }])
     expect(await open().find("1")).toMatchObject({ title: "task 1" })
+  })
+
+  test("has a limit of size: the oldest go, the newest are whole, and no id is used again", async () => {
+    const path = file("history.jsonl")
+    const most = 20_000
+    const history = () => new History(path, (offset) => void warnings.push(`bad ${offset}`), most)
+    const archived = (id: number, text = "") =>
+      ({
+        ...boardTaskOf(String(id), facts.now, { title: `task ${id}`, description: text }),
+        status: "done",
+        archivedAt: facts.now,
+        archivedBy: "user",
+      }) as ArchivedTask
+    const writer = history()
+    for (let id = 1; id <= 300; id++) {
+      await writer.append([archived(id)])
+      expect(statSync(path).size).toBeLessThanOrEqual(most)
+    }
+    chmodSync(path, 0o600)
+    for (let id = 301; id <= 400; id++) await writer.append([archived(id)])
+    expect(statSync(path).mode & 0o777).toBe(0o600)
+    expect(readdirSync(folder)).toEqual(["history.jsonl"])
+    for (const reader of [writer, history()]) {
+      await reader.refresh()
+      expect(reader.highestId).toBe(400)
+      expect((await reader.newest(30)).map(({ id }) => Number(id))).toEqual(
+        Array.from({ length: 30 }, (_, at) => 400 - at),
+      )
+      expect(await reader.find("400")).toMatchObject({ title: "task 400" })
+      expect(await reader.find("1")).toBeUndefined()
+    }
+    expect(warnings).toEqual([])
+    // One that is larger than half of it takes all the others' place.
+    await writer.append([archived(401, "x".repeat(most))])
+    await writer.append([archived(402)])
+    await writer.refresh()
+    expect((await writer.newest(5)).map(({ id }) => id)).toEqual(["402"])
   })
 
   test("costs little more to read than its JSON, line by line: nothing else goes on meanwhile", async () => {

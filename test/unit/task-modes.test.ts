@@ -26,17 +26,32 @@ describe("the mode of a call", () => {
 
   test.each([
     [{ resume: "bg_x", fork: true }, "`fork` and `resume` are mutually exclusive"],
-    [{ resume: "bg_x", tell: "bg_x" }, "`tell` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
     [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`, `schema`, `merge`."],
-    [{ resume: "bg_x", merge: "bg_x" }, "`merge` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", merge: true }, "With `tell`, leave out `merge`"],
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
     [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],
     [{ tell: "bg_x", max_cost: 1 }, "It takes `prompt` alone."],
   ])("is an error for what does not go together: %j", (args, text) => {
     expect(() => modeOf({ prompt: "p", ...args })).toThrow(text)
+  })
+
+  test.each([
+    ["resume", "tell"],
+    ["resume", "unpark"],
+    ["resume", "merge"],
+    ["tell", "unpark"],
+    ["tell", "merge"],
+    ["unpark", "merge"],
+  ])("of two modes in one call, %s and %s, both are named, and nothing is done", (one, other) => {
+    for (const args of [
+      { [one]: "bg_x", [other]: "bg_y" },
+      { [other]: "bg_x", [one]: "bg_y", prompt: "p" },
+    ])
+      expect(refusalOf(args)?.message).toMatch(
+        new RegExp(`^\`${one}\`, \`${other}\` are mutually exclusive: .*\\. Use one of them\\. Nothing was done\\.$`),
+      )
   })
 
   test("what does not go together is told before anything else that is wrong; what is no argument is not its business", () => {

@@ -193,6 +193,9 @@ describe("the other tools", () => {
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     expect((await call("list", {})).output).toBe("No background tasks found")
     expect((await call("clear", {})).output).toBe("No background tasks found")
+    expect((await call("cancel", { task_id: "", batch: "", all: true })).output).toBe(
+      "No task was running; nothing was cancelled.",
+    )
     expect((await call("cancel", { all: true })).output).toBe("No task was running; nothing was cancelled.")
     await call("task", { ...find, batch: "search" })
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""

@@ -1,4 +1,4 @@
-import { type FileHandle, mkdir, open, stat } from "node:fs/promises"
+import { type FileHandle, mkdir, open, realpath, rename, stat } from "node:fs/promises"
 import { dirname } from "node:path"
 import { ifMissing } from "../../lib/lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
@@ -14,6 +14,9 @@ const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
 /** So many bytes before the end of what was scanned are compared, to see whether the file has only grown. */
 const TAIL_BYTES = 64
 
+/** A file that would grow beyond this loses its oldest tasks, down to half of it. */
+const MOST_BYTES = 32 * 1024 * 1024
+
 /** Where the scan of the file has come to. */
 type Scan = {
   readonly ino: number
@@ -24,12 +27,13 @@ type Scan = {
 }
 
 /**
- * `history.jsonl`: one archived task a line, appended and never changed. Read from its end; an index of ids is kept in
+ * `history.jsonl`: one archived task a line, appended and never changed; the oldest go when it is too large. Read from its end; an index of ids is kept in
  * memory (a number each), which costs one pass over the file at first and then only over what was added.
  */
 export class History {
   readonly #path: string
   readonly #onBadLine: (offset: number) => void
+  readonly #most: number
   /** Where the newest line of each id begins. */
   #offsets = new Map<number, number>()
   readonly #badLines = new Set<number>()
@@ -37,9 +41,10 @@ export class History {
   #highest = 0
   #turn: Promise<unknown> = Promise.resolve()
 
-  /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. */
-  constructor(path: string, onBadLine: (offset: number) => void) {
+  /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. `most`: its size in bytes. */
+  constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
     this.#path = path
+    this.#most = most
     this.#onBadLine = onBadLine
   }
 
@@ -141,9 +146,27 @@ export class History {
       const text = tasks.map(formatLine).join("")
       await file.appendFile(rest.length > 0 && !torn ? `\n${text}` : text)
       await file.sync()
+      await this.#shorten(file)
     } finally {
       await file.close()
     }
+  }
+
+  /** Puts the newest lines in place of a file that has grown too large. */
+  async #shorten(file: FileHandle): Promise<void> {
+    const { size, mode } = await file.stat()
+    if (size <= this.#most) return
+    const target = await realpath(this.#path)
+    const aside = `${target}.${process.pid}.tmp`
+    const to = await open(aside, "w", mode)
+    try {
+      const start = await lineAfter(file, size - Math.floor(this.#most / 2))
+      for (let at = start; at < size; at += CHUNK_BYTES) await to.write(await readAt(file, at, CHUNK_BYTES))
+      await to.sync()
+    } finally {
+      await to.close()
+    }
+    await rename(aside, target)
   }
 
   /** Indexes the whole lines from `start` on; returns where they end. */
@@ -212,6 +235,16 @@ async function readAt(file: FileHandle, position: number, length: number): Promi
 async function tailBefore(file: FileHandle, end: number): Promise<string> {
   const start = Math.max(0, end - TAIL_BYTES)
   return (await readAt(file, start, end - start)).toString("latin1")
+}
+
+/** Where the first line begins after a place in the file. */
+async function lineAfter(file: FileHandle, from: number): Promise<number> {
+  for (let at = from; ; at += CHUNK_BYTES) {
+    const chunk = await readAt(file, at, CHUNK_BYTES)
+    const end = chunk.indexOf(NEWLINE)
+    if (end >= 0) return at + end + 1
+    if (chunk.length < CHUNK_BYTES) return at + chunk.length
+  }
 }
 
 async function lineAt(file: FileHandle, offset: number): Promise<string> {
