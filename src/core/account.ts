@@ -1,12 +1,12 @@
 import { duration } from "../lib/duration.ts"
-import { capital, count, grouped, oneLine } from "../lib/text.ts"
+import { between, capital, count, grouped, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
 import { type Receipt, receiptLine } from "./receipt.ts"
 import { inAccount, stoodIn } from "./standstill.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
-import { chosenIn, type TeamResult } from "./team.ts"
+import { chosenIn, type Team, type TeamResult } from "./team.ts"
 import { triesLine } from "./tries.ts"
 import { neverBegan } from "./verdict.ts"
 
@@ -18,15 +18,28 @@ const MOST_REASON_CHARS = 500
 /** With the end of what a setup command wrote: what it died of stands last. */
 const MOST_PLACE_REASON_CHARS = 1500
 
-function interruptedAdvice({ id, team }: Task): string {
-  if (!team) return "To go on: launch the task again, and tell the agent what is done already."
+/** How to go on with what has failed, where something was begun. `resumable`: the statuses that may be resumed. */
+function adviceOn({ id, status, team, outcome }: Task, resumable: readonly string[]): string[] {
+  const { reason } = outcome ?? {}
+  if (!reason || neverBegan(reason)) return []
+  if (team) return reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
+  if (status !== "error") return []
+  return resumable.includes(status)
+    ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
+    : ["To go on: launch the task again, and tell the agent what is done already."]
+}
+
+function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Team }): string {
   if (chosenIn(team) !== undefined)
     return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
   return `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
 }
 
-/** What a reader must know of an ended run beside its answer, a line each. The same in its notification and output. */
-export function accountOf(task: Task): string[] {
+/**
+ * What a reader must know of an ended run beside its answer. The same in its notification and output. `resumable`: the
+ * statuses that may be resumed.
+ */
+export function accountOf(task: Task, resumable: readonly string[] = []): string[] {
   const { outcome } = task
   if (!outcome) return []
   const { reason, note, openTodos } = outcome
@@ -45,8 +58,22 @@ export function accountOf(task: Task): string[] {
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...teamLines(outcome.team),
     ...workOf(task),
-    ...(reason?.code === "interrupted" && !neverBegan(reason) ? [interruptedAdvice(task)] : []),
+    ...adviceOn(task, resumable),
+    ...thoughtLines(task),
   ]
+}
+
+/** It has come to its end without an answer: its last message holds no text. */
+export const endedUnanswered = ({ status, outcome }: Task): boolean =>
+  status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
+
+function thoughtLines(task: Task): string[] {
+  const { id, outcome } = task
+  if (!endedUnanswered(task)) return []
+  const ended = "It ended without an answer: its last message holds no text."
+  return outcome?.thought
+    ? [`${ended} The end of what it thought there:`, between("task_reasoning", id, outcome.thought)]
+    : [ended]
 }
 
 function teamLines(team: TeamResult | undefined): readonly string[] {
@@ -185,7 +212,9 @@ export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): s
   `${id} (${oneLine(description)})`
 
 /** What the text of an ended run is. */
-export function textName({ status, outcome }: Task): string {
+export function textName(task: Task): string {
+  const { status, outcome } = task
+  if (endedUnanswered(task)) return "earlier text"
   if (status === "completed") return "answer"
   return outcome?.saidLastWord ? "last word, which is partial" : "text so far"
 }

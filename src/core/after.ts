@@ -1,5 +1,5 @@
 import { between, count, grouped, head } from "../lib/text.ts"
-import { nameOf as named } from "./account.ts"
+import { endedUnanswered, nameOf as named } from "./account.ts"
 import { itemLines } from "./items.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
 import type { ItemsResult } from "./team.ts"
@@ -85,9 +85,11 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
     const { team } = task.outcome ?? {}
     if (team?.kind === "each") return `${named(task)}:\n${itemsOf(team, text, share, task.id)}`
     const shown = head(text, share)
+    const before =
+      endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
-    return `${named(task)}${cut}:\n${body}`
+    return `${named(task)}${before}${cut}:\n${body}`
   })
   return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }

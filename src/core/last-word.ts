@@ -1,6 +1,6 @@
 import type { Message } from "./ports.ts"
 import type { Ending, LastWord, Reason, Run } from "./task.ts"
-import { answerText } from "./verdict.ts"
+import { answerText, courseOf } from "./verdict.ts"
 
 /** What a run at or near a limit is told when it is asked for its last word. */
 export const lastWordRequest = (reason: Reason): string =>
@@ -22,7 +22,13 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
   if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
   const { code, text } = lastWord.reason
   // What it said before is not its last word.
-  if (answerText(messages.filter(({ role }) => role === "assistant").slice(-1)) === "")
+  if (
+    answerText(
+      courseOf(messages)
+        .filter(({ role }) => role === "assistant")
+        .slice(-1),
+    ) === ""
+  )
     return { type: "failed", reason: lastWord.reason, at: ending.at }
   const reason = { code, text: `${text.replace(/\.$/, "")}; its last word is below.` }
   return { type: "failed", reason, at: ending.at, saidLastWord: true }
@@ -31,7 +37,7 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
 /** The same for a run whose process died: an answer that began after it was asked is its last word. */
 export function endAfterCrash(ending: Ending, run: Run, messages: readonly Message[]): Ending {
   const { lastWordAt: at, lastWordFor: reason } = run
-  const answer = messages.findLast(({ role }) => role === "assistant")
+  const answer = courseOf(messages).findLast(({ role }) => role === "assistant")
   if (at === undefined || !reason || !answer || answer.createdAt < at) return ending
   return endAfter(ending, { state: "spoke", reason, at }, messages)
 }

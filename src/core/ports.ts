@@ -19,7 +19,8 @@ export const MAX_TIMER_MS = 2_147_483_647
 
 /**
  * How an answer ended. After `called`, a call of tools, and after `untold` the host goes on by itself, unless something
- * stopped it. `other`: in the provider's word.
+ * stopped it. An answer with calls whose results the model is to see counts as `called`, whatever its provider says.
+ * `other`: in the provider's word.
  */
 export type Finish = "done" | "cut short" | "called" | "untold" | `other: ${string}`
 
@@ -45,7 +46,12 @@ export type Message = {
 }
 
 export type MessagePart =
-  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean }
+  /** `goesOn`: by these words the host itself has the model go on after a compaction. */
+  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly goesOn?: true }
+  /** The end of what the model only thought. */
+  | { readonly type: "reasoning"; readonly text: string }
+  /** Of a user's message: it asks the host to compact the conversation. */
+  | { readonly type: "compaction" }
   /**
    * Files that were changed, relative to the session's directory where they lie below it. `own`: by this call of the
    * agent's; else while it made a step, by whomever.
@@ -62,6 +68,8 @@ export type MessagePart =
       readonly refused: false | "permission" | "question"
       /** It is the one by which an agent keeps its todos. */
       readonly keepsTodos?: true
+      /** Its result does not have the host ask the model again: the provider ran it, or a stop cut it off. */
+      readonly final?: true
     }
 
 export type Activity =

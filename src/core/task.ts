@@ -213,6 +213,8 @@ export type Outcome = Figures & {
   readonly meanwhile?: { readonly files: readonly string[]; readonly more: number }
   /** What it wrote is its last word, asked for near a limit. */
   readonly saidLastWord?: boolean
+  /** Its last message holds no text: the end of what the model thought in it, perhaps nothing. */
+  readonly thought?: string
   /** What it asked and nobody answered in time. */
   readonly unanswered?: readonly string[]
   /** Of a run with a schema: how often it was asked, and where in its text the value stands, if there is a valid one. */
@@ -259,6 +261,8 @@ export type Ending = {
   readonly proven?: boolean
   /** It was asked for its last word near a limit, and said it. */
   readonly saidLastWord?: boolean
+  /** Its last message holds no text: the end of what the model thought in it, perhaps nothing. */
+  readonly thought?: string
 }
 
 /**

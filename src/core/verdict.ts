@@ -1,4 +1,4 @@
-import { oneLine } from "../lib/text.ts"
+import { oneLine, tail } from "../lib/text.ts"
 import type { AnswerError, Finish, Message } from "./ports.ts"
 import { receiptOf } from "./receipt.ts"
 import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage } from "./task.ts"
@@ -16,6 +16,53 @@ export type SessionState = "working" | "idle" | "orphaned"
 export const isEnd = (finish: Finish | undefined): boolean =>
   finish !== undefined && finish !== "called" && finish !== "untold"
 
+/** A user's message that the host wrote: it asks for a summary of what was said, or to go on after one. */
+const isByHost = ({ role, parts }: Message): boolean =>
+  role === "user" && parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn === true))
+
+const compacts = ({ parts }: Message): boolean => parts.some(({ type }) => type === "compaction")
+
+const textOf = ({ parts }: Message): string =>
+  parts
+    .flatMap((part) => (part.type === "text" && !part.synthetic ? [part.text] : []))
+    .join("\n")
+    .trim()
+
+/**
+ * The messages without a compaction that followed an answer. The host asks such an agent to go on if something is left,
+ * and its reply to that is not its answer.
+ */
+export function courseOf(messages: readonly Message[]): readonly Message[] {
+  const course: Message[] = []
+  const asked = new Set<string | undefined>()
+  let isAnswered = false
+  let isLeftOut = false
+  for (const message of messages) {
+    const { id, role, parentID } = message
+    if (role === "user" && !isByHost(message)) {
+      asked.clear()
+      isAnswered = false
+      isLeftOut = false
+    }
+    if (role === "user") asked.add(id)
+    if (isAnswered && compacts(message)) isLeftOut = true
+    if (role === "assistant") isAnswered = asked.has(parentID) && isAnswer(message)
+    if (!isLeftOut) course.push(message)
+  }
+  return course
+}
+
+const isAnswer = (message: Message): boolean => {
+  const { summary, error, finish } = message
+  return !summary && !error && (finish === "done" || finish === "cut short") && textOf(message) !== ""
+}
+
+/** The conversation was compacted, and nobody has asked its agent to go on: it was not at its end. */
+export const isCutByCompaction = (messages: readonly Message[]): boolean => {
+  const last = courseOf(messages).at(-1)
+  return last?.summary === true && last.error === undefined
+}
+
 /**
  * How a run has ended, or undefined where it has not: the one judgement, for whoever looks at a run. `messages` are the
  * session's since the run's prompt, oldest first. They may hold user messages that came later (a notification to the
@@ -25,14 +72,27 @@ export const isEnd = (finish: Finish | undefined): boolean =>
 export function judge(messages: readonly Message[], session: "idle", heard?: AnswerError): Ending
 export function judge(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined
 export function judge(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
-  const asked = messages.findLast(({ role }) => role === "user")
-  const last = messages.findLast(({ role }) => role === "assistant")
-  const answered = asked !== undefined && last?.parentID === asked.id
+  const course = courseOf(messages)
+  // What follows an answer that was compacted changes nothing, but its host is still at it.
+  if (session === "working" && course.length < messages.length && !isAtRest(messages)) return undefined
+  const { last, isReply } = lastIn(course)
   const ending = last && endingOf(last, session, () => answerText(messages) !== "")
-  if (ending && answered) return ending
+  if (ending && isReply) return ending
   if (session === "working") return undefined
   if (session === "orphaned") return interrupted(messages.length > 0)
   return abandoned(last, ending, heard)
+}
+
+/** The last message of the model, and whether it replies to what was said last. */
+function lastIn(messages: readonly Message[]) {
+  const asked = messages.findLast(({ role }) => role === "user")
+  const last = messages.findLast(({ role }) => role === "assistant")
+  return { last, isReply: asked !== undefined && last?.parentID === asked.id }
+}
+
+const isAtRest = (messages: readonly Message[]): boolean => {
+  const { last, isReply } = lastIn(messages)
+  return isReply && last !== undefined && (last.error !== undefined || (isEnd(last.finish) && !last.summary))
 }
 
 /** The end that an answer is by itself; undefined for one that is open, or after which its host goes on. */
@@ -46,9 +106,9 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   if (error?.interrupted)
     return { type: "failed", at: answer.completedAt, reason: { code: "interrupted", text: error.message } }
   if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
-  if (finish === undefined) return undefined
+  if (finish === undefined || answer.summary) return undefined
   if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
-  if (finish === "done") return { ...shared, type: "completed" }
+  if (finish === "done") return { ...shared, type: "completed", ...thoughtIn(answer) }
   if (isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
   if (refused?.type !== "tool" || session === "working") return undefined
@@ -57,13 +117,23 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   return { ...shared, type: "cancelled", reason: { code: "refused", text: `${text} It had written nothing.` } }
 }
 
+/** Enough to see what a model thought last: it stands in the record. */
+const MOST_THOUGHT_CHARS = 500
+
+/** Of a last message without a text: the end of what it thought in it. */
+function thoughtIn(answer: Message): Pick<Ending, "thought"> {
+  if (textOf(answer) !== "") return {}
+  const thoughts = answer.parts.flatMap((part) => (part.type === "reasoning" ? [part.text] : []))
+  return { thought: tail(thoughts.join("\n").trim(), MOST_THOUGHT_CHARS) }
+}
+
 /** The end of a run whose session its living host has let lie: nobody will answer any more. */
 function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: AnswerError): Ending {
   if (ending) return { ...ending, proven: false }
   if (heard?.aborted) return aborted
   if (heard) return { type: "failed", reason: { code: "provider", text: heard.message } }
-  // Between two steps of an agent's work nothing but a stop leaves a session idle.
-  if (last?.finish === "called") return aborted
+  // Between two steps of an agent's work nothing but a stop leaves a session idle; a summary is no step.
+  if (last?.finish === "called" || last?.summary) return aborted
   const text = last?.finish ? NO_REASON : last ? BROKE_OFF : NOT_BEGUN
   return { type: "failed", reason: { code: last?.finish ? "provider" : "host", text } }
 }
@@ -93,29 +163,18 @@ const INTERRUPTED_BEFORE =
 /** Whether a run was interrupted before its prompt reached the model. */
 export const neverBegan = ({ code, text }: Reason): boolean => code === "interrupted" && text === INTERRUPTED_BEFORE
 
-/** The answer of a run: the last text since its prompt, summaries of a compaction left out. */
+/**
+ * The answer of a run: the last text since its prompt, without the summary of a compaction and what was said after one
+ * that followed the answer.
+ */
 export function answerText(messages: readonly Message[]): string {
-  for (const message of messages.toReversed()) {
+  for (const message of courseOf(messages).toReversed()) {
     if (message.role !== "assistant" || message.summary) continue
-    const text = message.parts
-      .flatMap((part) => (part.type === "text" && !part.synthetic ? [part.text] : []))
-      .join("\n")
-      .trim()
+    const text = textOf(message)
     if (text !== "") return text
   }
   return ""
 }
-
-/** How many of the last answers in a row led nowhere: no call of a tool, and no text or no end. */
-export function emptyAnswers(messages: readonly Message[]): number {
-  const answers = messages.filter(({ role, finish }) => role === "assistant" && finish !== undefined)
-  return answers.length - 1 - answers.findLastIndex((answer) => !isEmptyAnswer(answer))
-}
-
-const isEmptyAnswer = ({ error, finish, parts }: Message): boolean =>
-  error === undefined &&
-  !parts.some((part) => part.type === "tool") &&
-  (!isEnd(finish) || !parts.some((part) => part.type === "text" && part.text.trim() !== ""))
 
 /** What messages tell of a run besides its end. */
 export type Facts = Pick<

@@ -1,4 +1,4 @@
-import { AUTOMATIC, accountOf, nameOf, noText, textName } from "../core/account.ts"
+import { AUTOMATIC, accountOf, endedUnanswered, nameOf, noText, textName } from "../core/account.ts"
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
 import { elapsed, type Figures, type Task } from "../core/task.ts"
@@ -33,6 +33,8 @@ export type Answer = { readonly text: string; readonly gone: boolean }
 export type NoticeOptions = {
   /** Longest answer that comes whole; 0: none comes. */
   readonly notifyAnswerChars: number
+  /** The statuses that may be resumed. */
+  readonly resumable?: readonly string[]
   /** Adds the mark that tells a developer that a hidden hint is attached. */
   readonly development: boolean
 }
@@ -47,7 +49,7 @@ export type Notice = { readonly visible: string; readonly hidden: string; readon
  * The notification of an ended run, in the words of the specification; its lines come last in the hidden part, as they
  * stand there. What the agent wrote is data between tags.
  */
-export function compose(news: News, { notifyAnswerChars, development }: NoticeOptions): Notice {
+export function compose(news: News, { notifyAnswerChars, resumable, development }: NoticeOptions): Notice {
   const { task } = news
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
@@ -59,7 +61,7 @@ export function compose(news: News, { notifyAnswerChars, development }: NoticeOp
   const answer = answerOf(news, notifyAnswerChars)
   const hidden = [
     automatic(task, `${task.status}. ${figuresLine(news.whole, news.thisRun, task.run.generation > 0)}`),
-    ...accountOf(task),
+    ...accountOf(task, resumable),
     ...answer.lines,
     ...guidance(news, answer.whole),
   ]
@@ -77,6 +79,7 @@ function headline(task: Task): string {
   if (task.outcome?.reason?.code === "refused") return `⊖ **${subject} stopped at a refusal after ${time}.**`
   if (task.status === "cancelled") return `⊘ **${subject} cancelled after ${time}.**`
   if (task.status === "error") return `✗ **${subject} failed in ${time}.**`
+  if (endedUnanswered(task)) return `⊖ **${subject} ended without an answer after ${time}.**`
   return `✓ **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
 }
 

@@ -1,5 +1,5 @@
 import type { Ask, Progress } from "../core/task.ts"
-import { emptyIn, NOTHING_TOLD, toolTold } from "../engine/run/told.ts"
+import { emptiesIn, NOTHING_TOLD, toolTold } from "../engine/run/told.ts"
 import type { Signs } from "../host/record/signs.ts"
 
 const NO_SIGNS: Signs = { asks: [] }
@@ -56,7 +56,7 @@ export class ProgressTracker {
       ...(preparing !== undefined && { preparing }),
       openCalls,
       ...(this.begun && { begun: true }),
-      emptyAnswers: emptyIn(this.#told),
+      emptyAnswers: emptiesIn(this.#told).length,
     }
   }
 }

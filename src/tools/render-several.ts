@@ -28,9 +28,12 @@ export function renderOutputs(reports: readonly Report[], patience: number): Too
   return { title, output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n") }
 }
 
-function headOf({ view }: Report): string[] {
+function headOf({ view, resumable }: Report): string[] {
   const { task, elapsed, whole } = view
-  return [`${nameOf(task)}: ${statusOf(view)}, ${duration(elapsed)}, ${usageText(whole)}`, ...accountOf(task)]
+  return [
+    `${nameOf(task)}: ${statusOf(view)}, ${duration(elapsed)}, ${usageText(whole)}`,
+    ...accountOf(task, resumable),
+  ]
 }
 
 function answerOf({ view, answer, gone, waited }: Report, share: number, patience: number): string[] {

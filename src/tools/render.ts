@@ -1,4 +1,4 @@
-import { accountOf, modelLine, nameOf, noText, workOf } from "../core/account.ts"
+import { accountOf, endedUnanswered, modelLine, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import { countsText } from "../core/items.ts"
@@ -141,13 +141,13 @@ function unanswered({ kind, askedAt }: Ask, patience: number, now: number): stri
     : ` (dismissed in ${left} if nobody answers; the agent's turn then ends)`
 }
 
-function endedLines(task: Task, answer: string, from: number, { gone, shown: changes }: Report): string[] {
+function endedLines(task: Task, answer: string, from: number, { gone, resumable, shown: changes }: Report): string[] {
   // A caller may ask for it from within a letter.
   const offset = from < answer.length ? head(answer, from).length : from
   const { team } = task.outcome ?? {}
   const tries = offset === 0 && team?.kind === "tries" ? tryLines(team) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
-  const facts = [...accountOf(task), ...tries, ...(proof === "" ? [] : [proof])]
+  const facts = [...accountOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${grouped(offset)}: the answer has ${count(answer.length, "character")}.`]
@@ -159,7 +159,7 @@ function endedLines(task: Task, answer: string, from: number, { gone, shown: cha
       : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
   const partial = task.outcome?.saidLastWord ? "Its last word, which is partial:" : "Text it had written:"
-  const title = task.status === "completed" ? "Answer:" : partial
+  const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" ? "Answer:" : partial
   return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
 }
 

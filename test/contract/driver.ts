@@ -19,6 +19,8 @@ export type World = {
   /** The session's user takes back what was said from this message on, or does so no more. */
   undo(sessionID: string, messageID: string): Promise<void>
   redo(sessionID: string): Promise<void>
+  /** The session's user has it compacted. */
+  compact(sessionID: string): Promise<void>
   /** Lets time pass until `look` gives something truthy. */
   eventually<Value>(look: () => Value | Promise<Value>): Promise<NonNullable<Exclude<Value, false>>>
   /** Long enough for anything that was going to happen by itself. */

@@ -30,6 +30,7 @@ hostContract("the fake", async () => {
     metadata: async (sessionID) => host.stored(sessionID).metadata,
     setMetadata: async (sessionID, metadata) => host.writeMetadata(sessionID, metadata),
     undo: async (sessionID, messageID) => host.undo(sessionID, messageID),
+    compact: async (sessionID) => host.compact(sessionID),
     redo: async (sessionID) => host.redo(sessionID),
     async eventually(look) {
       for (let waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { answerText, emptyAnswers, factsOf, judge } from "../../src/core/verdict.ts"
+import { answerText, factsOf, isCutByCompaction, judge } from "../../src/core/verdict.ts"
+import { emptiesIn, messagesTold, NOTHING_TOLD } from "../../src/engine/run/told.ts"
 import { CONTEXT, type Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
@@ -113,7 +114,7 @@ export function workContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "EMPTY")
       const since = await driver.world.eventually(async () => {
         const messages = await driver.host.messagesSince(sessionID, sent.messageID)
-        return emptyAnswers(messages) >= 3 && messages
+        return emptiesIn(messagesTold(NOTHING_TOLD, messages)).length >= 3 && messages
       })
       expect(since.find(({ role }) => role === "assistant")?.finish).toBe("untold")
       await driver.heard(sessionID, "answered", 3)
@@ -152,7 +153,56 @@ export function workContract(driver: Driver): void {
       expect([compaction, summary]).toEqual(["user  false", "assistant done true"])
       expect([goOn, answer, ...told.slice(6)]).toEqual(["user  false", "assistant done false"])
       const [first] = since[4]?.parts ?? []
-      expect([since[2]?.parts, first]).toEqual([[], expect.objectContaining({ type: "text", synthetic: true })])
+      const words = expect.objectContaining({ type: "text", synthetic: true, goesOn: true })
+      expect([since[2]?.parts, first]).toEqual([[{ type: "compaction" }], words])
+    })
+
+    test("whose answer outgrows its model is compacted too, and goes on; the answer stays what it was", async () => {
+      driver.world.onPrompt("LAST", { text: "the answer", usage: { input: CONTEXT + 50_000 } }, { text: "in short" })
+      driver.world.onPrompt("Continue if you have next steps", { text: "nothing left" })
+      const sessionID = await driver.child({ agent: "build" })
+      const since = await driver.answered(await driver.send(sessionID, "LAST", { agent: "build" }))
+      const told = since.map(({ role, finish, summary }) => `${role} ${finish ?? ""} ${summary}`)
+      const [compaction, continued] = [
+        ["user  false", "assistant done true"],
+        ["user  false", "assistant done false"],
+      ]
+      expect(told).toEqual(["user  false", "assistant done false", ...compaction, ...continued])
+      expect([answerText(since), since.at(-1)?.parts[0]]).toMatchObject(["the answer", { text: "nothing left" }])
+    })
+
+    test("that its user has compacted ends its turn behind the step under way: the summary is no end", async () => {
+      const step = { tools: [{ name: "glob", args: { pattern: "*" } }], delay: 300 }
+      driver.world.onPrompt("COMPACT", step, { text: "never asked for" })
+      const sessionID = await driver.child({ agent: "build" })
+      const sent = await driver.send(sessionID, "COMPACT", { agent: "build" })
+      await driver.heard(sessionID, "active")
+      await driver.world.eventually(async () => (await driver.host.messagesSince(sessionID, sent.messageID)).length > 1)
+      await driver.world.compact(sessionID)
+      const since = await driver.world.eventually(async () => {
+        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        return isCutByCompaction(messages) && (await driver.isIdle(sessionID)) && messages
+      })
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", undefined, "done"])
+      expect([since[2]?.parts, since[3]?.summary]).toEqual([[{ type: "compaction" }], true])
+      expect(judge(since, "working")).toBeUndefined()
+    })
+
+    test("goes on after calls of tools whatever finish reason the provider gives", async () => {
+      const call = { tools: [{ name: "glob", args: { pattern: "*" } }], text: "Let me look.", finish: "stop" }
+      driver.world.onPrompt("STOPS", call, { text: "seen" })
+      const sessionID = await driver.child({ agent: "build" })
+      const since = await driver.answered(await driver.send(sessionID, "STOPS", { agent: "build" }))
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", "done"])
+      expect(answerText(since)).toBe("seen")
+    })
+
+    test("may end with nothing but what the model thought", async () => {
+      driver.world.onPrompt("THINKS", { text: "", reasoning: "I should stop here" })
+      const sessionID = await driver.child()
+      const since = await driver.answered(await driver.send(sessionID, "THINKS"))
+      expect(since[1]?.parts).toEqual([{ type: "reasoning", text: "I should stop here" }])
+      expect(judge(since, "working")).toMatchObject({ type: "completed", thought: "I should stop here" })
     })
 
     test("is harmless to stop where there is none", async () => {

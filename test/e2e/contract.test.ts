@@ -72,6 +72,9 @@ async function makeWorld(hears: boolean): Promise<World> {
       await opencode.events.waitFor(told, { since, what })
     },
     undo: async (sessionID, messageID) => void (await unwrap(client.session.revert({ sessionID, messageID }))),
+    // Answered when it is done.
+    compact: async (sessionID) =>
+      void client.session.summarize({ sessionID, providerID: "scripted", modelID: "alpha" }).catch(() => {}),
     redo: async (sessionID) => void (await unwrap(client.session.unrevert({ sessionID }))),
     eventually: (look) => eventually(look, { timeout: PATIENCE_MS, message: () => `${look}\n${opencode.logs()}` }),
     pause: () => sleep(PAUSE_MS),

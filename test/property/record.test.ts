@@ -179,6 +179,7 @@ const outcome = fc.record<Whole<Outcome>>({
   moreFiles: whole,
   meanwhile: some(fc.record({ files: texts, more: whole })),
   saidLastWord: some(fc.boolean()),
+  thought: some(text),
   unanswered: some(texts),
   value: some(
     fc.oneof(

@@ -5,7 +5,9 @@ import type { Signer } from "../../src/host/record/signature.ts"
 import { SIGNER } from "./records.ts"
 
 export type StoredPart =
-  | { type: "text"; id: string; text: string; synthetic: boolean }
+  | { type: "text"; id: string; text: string; synthetic: boolean; goesOn?: true }
+  | { type: "reasoning"; text: string }
+  | { type: "compaction"; auto: boolean }
   | {
       type: "tool"
       callID: string
@@ -13,6 +15,8 @@ export type StoredPart =
       args: unknown
       state: "pending" | "running" | "completed" | "error"
       refused: boolean
+      /** A stop cut it off. */
+      interrupted?: true
     }
 
 export type StoredMessage = {

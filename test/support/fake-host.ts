@@ -7,6 +7,7 @@ import {
   type LogFields,
   type LogLevel,
   type Message,
+  type MessagePart,
   type NewSession,
   type Owner,
   type Persona,
@@ -19,7 +20,7 @@ import {
 import type { Answer } from "../../src/core/refusal.ts"
 import { type Ask, hostParentOf, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
 import { messageID, taskOfMessage } from "../../src/host/opencode/ids.ts"
-import { callOf, errorOf, finishOf } from "../../src/host/opencode/words.ts"
+import { callOf, errorOf, finishIn } from "../../src/host/opencode/words.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -326,6 +327,16 @@ const costOf = (messages: readonly StoredMessage[]): number =>
 
 function toMessage(message: StoredMessage): Message {
   const { id, role, createdAt, completedAt, parentID, finish, error, summary = false, usage, parts } = message
+  const read = parts.map((part): MessagePart => {
+    if (part.type === "compaction") return { type: part.type }
+    if (part.type === "tool") {
+      const { callID, tool, state, refused, interrupted = false } = part
+      return callOf({ callID, tool, state, refused, final: interrupted })
+    }
+    if (part.type === "reasoning") return part
+    const { id: _id, ...text } = part
+    return text
+  })
   return {
     id,
     role,
@@ -334,14 +345,10 @@ function toMessage(message: StoredMessage): Message {
     ...(role === "assistant" && {
       completedAt,
       parentID,
-      finish: finish === undefined ? undefined : finishOf(finish),
+      finish: finish === undefined ? undefined : finishIn(finish, read),
       error: error && errorOf(error),
       usage,
     }),
-    parts: parts.map((part) => {
-      if (part.type === "text") return { type: "text", text: part.text, synthetic: part.synthetic }
-      const { callID, tool, state, refused } = part
-      return callOf({ callID, tool, state, refused })
-    }),
+    parts: read,
   }
 }

@@ -163,8 +163,21 @@ export class FakeProcess {
 
   /** The user takes back what was said from this message on; a prompt of any kind then deletes it for good. */
   undo(sessionID: string, messageID: string): void {
+    if (this.working.has(sessionID)) throw new Error(`session ${sessionID} is busy`)
     this.stored(sessionID).undoneFrom = messageID
     this.emit({ type: "updated", sessionID })
+  }
+
+  /** The user has the conversation compacted: at once, or after the step that is under way. */
+  compact(sessionID: string): void {
+    const session = this.stored(sessionID)
+    const { agent, model } = session.messages.findLast(({ role }) => role === "user") ?? session
+    const part = { type: "compaction", auto: false } as const
+    const id = this.database.nextID("msg")
+    session.messages.push({ id, role: "user", createdAt: this.clock.now(), agent, model, parts: [part] })
+    if (this.working.has(sessionID)) return
+    this.working.set(sessionID, { type: "busy" })
+    this.#begin(session)
   }
 
   redo(sessionID: string): void {

@@ -99,9 +99,13 @@ export class Turn {
       emit({ type: "active", sessionID, activity: { type: "busy" } })
       const asked = this.#session.messages.findLast((message) => message.role === "user")
       if (!asked || this.#isAnswered(asked)) break
-      const result = this.#outgrown ? await this.#compact(asked) : await this.#step(asked)
+      const compaction = asked.parts.find((part) => part.type === "compaction")
+      const result = compaction ? await this.#compact(asked, compaction.auto) : await this.#step(asked)
       if (result === "aborted" || result === "failed") return
-      if (result === "ended") break
+      // Whatever the step came to, an answer too.
+      if (this.#outgrown) this.#say(asked, { type: "compaction", auto: true })
+      else if (result === "ended") break
+      this.#outgrown = false
     }
     // What comes in this moment is stored, and nobody reads it.
     if ((await this.#waits.for(1)) === "aborted") return
@@ -144,7 +148,9 @@ export class Turn {
     const later = messages.slice(messages.indexOf(asked)).filter(({ role, error }) => role === "assistant" && !error)
     return (
       answers.some(({ error }) => error) ||
-      [...answers, ...later].some(({ finish }) => !["tool-calls", "unknown", undefined].includes(finish))
+      [...answers, ...later].some(
+        ({ finish, parts }) => !["tool-calls", "unknown", undefined].includes(finish) && !parts.some(asksAgain),
+      )
     )
   }
 
@@ -218,35 +224,33 @@ export class Turn {
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
     const partID = this.#ports.database.nextID("prt")
-    if (reply.reasoning) this.#ports.emit({ type: "thinking", sessionID: this.#session.id })
+    if (reply.reasoning) {
+      this.#ports.emit({ type: "thinking", sessionID: this.#session.id })
+      message.parts.push({ type: "reasoning", text: reply.reasoning })
+    }
     const size = Math.max(1, Math.ceil(reply.text.length / (reply.chunks ?? 1)))
     for (let start = 0; start < reply.text.length; start += size) {
       if (start > 0 && (await this.#waits.for(reply.pace ?? 1)) === "aborted") return "aborted"
       this.#delta(message, partID, reply.text.slice(start, start + size))
     }
-    this.#close(message, partID, reply.text)
+    if (reply.text !== "") this.#close(message, partID, reply.text)
     return this.#answered(message, FINISHES[reply.finish ?? "stop"] ?? "unknown", reply.usage)
   }
 
-  /** A request of its own, whose answer takes the place of what was said; then the agent is asked to go on. */
-  async #compact(asked: StoredMessage): Promise<Step> {
-    const { database, hooks, now } = this.#ports
-    this.#outgrown = false
-    const user = (text: string, synthetic: boolean): StoredMessage => {
-      const id = database.nextID("msg")
-      const parts = text === "" ? [] : [{ type: "text" as const, id: database.nextID("prt"), text, synthetic }]
-      const message: StoredMessage = {
-        id,
-        role: "user",
-        createdAt: now(),
-        agent: asked.agent,
-        model: asked.model,
-        parts,
-      }
-      this.#session.messages.push(message)
-      return message
-    }
-    const message = this.#openMessage(user("", false))
+  #say(asked: StoredMessage, part: StoredPart): void {
+    const { database, now } = this.#ports
+    const { agent, model } = asked
+    const id = database.nextID("msg")
+    this.#session.messages.push({ id, role: "user", createdAt: now(), agent, model, parts: [part] })
+  }
+
+  /**
+   * A request of its own, whose answer takes the place of what was said. Where that came by itself the agent is then
+   * asked to go on; where its user asked for it the turn ends.
+   */
+  async #compact(asked: StoredMessage, auto: boolean): Promise<Step> {
+    const { database, hooks } = this.#ports
+    const message = this.#openMessage(asked)
     Object.assign(message, { agent: COMPACTION, summary: true })
     hooks.compacting(this.#session.id)
     hooks.inRequest(this.#session.id)
@@ -254,7 +258,7 @@ export class Turn {
     this.#close(message, database.nextID("prt"), "what was said so far, in short")
     if ((await this.#answered(message, "stop")) === "aborted") return "aborted"
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"
-    user(CONTINUE, true)
+    if (auto) this.#say(asked, { ...textPart(database.nextID("prt"), CONTINUE), synthetic: true, goesOn: true })
     return "goes on"
   }
 
@@ -263,7 +267,7 @@ export class Turn {
     if (reply.text) this.#close(message, database.nextID("prt"), reply.text)
     const outcome = await this.#calls.run(message, reply.tools, this.#withoutTools)
     if (outcome === "aborted") return "aborted"
-    const answered = await this.#answered(message, "tool-calls", reply.usage)
+    const answered = await this.#answered(message, FINISHES[reply.finish ?? "tool_calls"] ?? "unknown", reply.usage)
     return answered === "goes on" && outcome === "refused" ? "ended" : answered
   }
 
@@ -294,7 +298,9 @@ export class Turn {
         message.error = error
         message.completedAt = this.#ports.now()
         if (this.#openText !== "") message.parts.push(textPart(database.nextID("prt"), this.#openText))
-        for (const part of message.parts) if (part.type === "tool" && part.state === "running") part.state = "error"
+        for (const part of message.parts)
+          if (part.type === "tool" && part.state === "running")
+            Object.assign(part, { state: "error", interrupted: true } as const)
       }
       emit({ type: "idle", sessionID })
     })
@@ -322,7 +328,7 @@ export class Turn {
     message.finish = finish
     message.completedAt = this.#ports.now()
     if (finish === "content-filter") message.error = FILTERED
-    this.#outgrown = message.usage.input > contextTokens()
+    this.#outgrown = message.summary !== true && message.usage.input > contextTokens()
     const sessionID = this.#session.id
     const { id: messageID, usage: used, summary } = message
     const answered = {
@@ -345,7 +351,9 @@ export class Turn {
 const textOf = ({ parts }: StoredMessage): string =>
   parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n")
 
-const textPart = (id: string, text: string): StoredPart => ({ type: "text", id, text, synthetic: false })
+const textPart = (id: string, text: string) => ({ type: "text", id, text, synthetic: false }) as const
+
+const asksAgain = (part: StoredPart): boolean => part.type === "tool" && !part.interrupted
 
 const bodyText = (body: unknown): string =>
   (body as { error?: { message?: string } } | undefined)?.error?.message ?? "scripted failure"

@@ -72,7 +72,7 @@ const sendTools = (response: ServerResponse, request: ModelRequest, reply: ToolR
     const call = { index, id: id ?? `call_${randomUUID()}`, type: "function", function: { name, arguments: text } }
     delta({ role: "assistant", tool_calls: [call] })
   }
-  end("tool_calls")
+  end(reply.finish ?? "tool_calls")
 }
 
 const answer = async (response: ServerResponse, request: ModelRequest, reply: Reply, begun: () => void) => {

@@ -40,6 +40,8 @@ export type ToolReply = Paced & {
   tools: { name: string; args: unknown; id?: string }[]
   text?: string
   usage?: Usage
+  /** The finish reason. Default "tool_calls". */
+  finish?: string
 }
 
 export type Reply =

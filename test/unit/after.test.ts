@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { MOST_ANSWER_CHARS, stranded, waitsFor, withAnswers } from "../../src/core/after.ts"
-import type { Task } from "../../src/core/task.ts"
+import type { Outcome, Task } from "../../src/core/task.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const waiting = (id: string, ...after: string[]): Task =>
@@ -104,6 +104,14 @@ describe("answers stand in front of the prompt", () => {
 
   test("and say so where there is no text", () => {
     expect(withAnswers("p", answered(""))).toContain("bg_a (do bg_a):\n(it ended without any text)")
+  })
+
+  test("and say so where its last message holds none, and what is shown is earlier text", () => {
+    const { outcome, ...task } = ended("bg_a", "completed")
+    const silent = { ...task, outcome: { ...(outcome as Outcome), thought: "" } }
+    const text = withAnswers("p", [{ task: silent, text: "I look" }])
+    expect(text).toContain("bg_a (do bg_a) (it ended without an answer; this is earlier text of it):\n<task_answer")
+    expect(withAnswers("p", [{ task: silent, text: "" }])).toContain("bg_a (do bg_a):\n(it ended without any text)")
   })
 
   test("only where there are any", () => {

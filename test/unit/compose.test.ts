@@ -123,17 +123,48 @@ describe("what only the model reads", () => {
       filesChanged: ["a\n.ts"],
       meanwhile: { files: ["b\n", "c"], more: 2 },
     })
-    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 9)).toEqual([
+    expect(hiddenLines(newsOf(ended("error", { outcome }), { answer: "half" })).slice(0, 10)).toEqual([
       `${AUTOMATIC} Task bg_aaaaaaaa: error. ${USED}`,
       "Reason: no such luck",
       "Note: Cut short.",
       "Note: the agent left 2 of its todos open.",
       "Files changed: a .ts",
       "Changed in the folder meanwhile, perhaps by others: b, c and 2 more",
+      "To go on: launch the task again, and tell the agent what is done already.",
       "Its whole text so far:",
       "<task_output>",
       "half",
     ])
+  })
+
+  test("of a failure that may be resumed offers that, and of one that may not says what to launch", () => {
+    const outcome = outcomeOf({ reason: { code: "provider", text: "no luck" } })
+    const told = (resumable?: readonly string[]) =>
+      compose(newsOf(ended("error", { outcome })), { notifyAnswerChars: 0, development: false, resumable }).hidden
+    const resume = 'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks it again; it remembers its work.'
+    const anew = "To go on: launch the task again, and tell the agent what is done already."
+    expect([told(["completed", "error"]).includes(resume), told(["completed", "error"]).includes(anew)]).toEqual([
+      true,
+      false,
+    ])
+    for (const resumable of [undefined, [], ["completed"]]) expect(told(resumable)).toContain(anew)
+  })
+
+  test("of a run whose last message holds no text: that it has no answer, what it thought, and its earlier text", () => {
+    const news = newsOf(ended("completed", { outcome: outcomeOf({ thought: "I should stop" }) }), { answer: "I look" })
+    const { visible, hidden } = compose(news, { notifyAnswerChars: 100, development: false })
+    expect(visible).toMatch(/^⊖ \*\*Agent ".*" ended without an answer after /)
+    expect(hidden).toContain(
+      [
+        "It ended without an answer: its last message holds no text. The end of what it thought there:",
+        '<task_reasoning id="bg_aaaaaaaa">',
+        "I should stop",
+        "</task_reasoning>",
+        "Its whole earlier text:",
+        "<task_output>",
+        "I look",
+      ].join("\n"),
+    )
   })
 
   test("of the parent's own cancel: the task's id, and the hint for the case", () => {

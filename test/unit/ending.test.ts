@@ -353,3 +353,64 @@ describe("the host's failures", () => {
     expect(rig.host.calls.filter((method) => method === "activity").length).toBeLessThanOrEqual(3)
   })
 })
+
+describe("a compaction", () => {
+  const STEP = { tools: [{ name: "read", args: { ms: 500 } }], text: "Progress: 2 of 3" }
+  const GO_ON = "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
+
+  test("that a user asks for in the middle of a run does not end it: its agent is asked to go on", async () => {
+    const rig = new Rig()
+    rig.script(({ prompt, toolResults }) => {
+      if (prompt.includes(GO_ON)) return { text: "the answer" }
+      return prompt.includes("FIND") && toolResults.length === 0 ? STEP : undefined
+    })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(200)
+    rig.host.compact(sessionID)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { toolCalls: 1 } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+  })
+
+  test("after an answer that fills the context leaves that the answer", async () => {
+    const rig = new Rig()
+    rig.host.contextTokens = 1000
+    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
+    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", delay: 3000 })
+    const { id, sessionID } = await rig.launch()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    expect(rig.notices()[0]?.hidden).toContain("Its whole answer:\n<task_output>\nthe answer\n")
+  })
+})
+
+test("a call with the finish reason stop is no end: cut off by a crash there, a run was interrupted", async () => {
+  const rig = new Rig()
+  rig.script(({ prompt, toolResults }) => {
+    if (!prompt.includes("FIND")) return undefined
+    const look = { tools: [{ name: "read", args: {} }], text: "Let me look at it", finish: "stop" }
+    return toolResults.length === 0 ? look : HANG
+  })
+  const { id, sessionID } = await rig.launch()
+  await rig.clock.advance(1000)
+  rig.crash()
+  // The next step had not begun yet.
+  rig.host.stored(sessionID).messages.pop()
+  rig.restart()
+  await rig.manager.recover()
+  expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+})
+
+test("a run whose last message holds thoughts alone has ended without an answer", async () => {
+  const rig = new Rig()
+  rig.script(({ prompt, toolResults }) => {
+    if (!prompt.includes("FIND")) return undefined
+    const look = { tools: [{ name: "read", args: {} }], text: "Let me look at it" }
+    return toolResults.length === 0 ? look : { text: "", reasoning: "I should stop here" }
+  })
+  const { id } = await rig.launch()
+  expect((await rig.ended(id)).outcome).toMatchObject({ thought: "I should stop here" })
+  const [notice] = rig.notices()
+  expect(notice?.visible).toMatch(/^⊖ .* ended without an answer after /)
+  expect(notice?.hidden).toContain("Its whole earlier text:\n<task_output>\nLet me look at it\n")
+})

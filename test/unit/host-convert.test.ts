@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest"
 import { permissionAsk, questionAsk } from "../../src/host/opencode/asks.ts"
 import { Cached } from "../../src/host/opencode/cached.ts"
 import { call, clientOn } from "../../src/host/opencode/client.ts"
-import { toAgent, toError, toMessage, toUsage } from "../../src/host/opencode/convert.ts"
+import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/host/opencode/convert.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 
 describe("the host's words become ours:", () => {
@@ -62,6 +62,37 @@ describe("the host's words become ours:", () => {
     expect(toAgent({ name: "a", mode: "all", description: "d" } as never).model).toBeUndefined()
   })
 
+  test("a call after which the host goes on, whatever the finish reason, and one after which it does not", () => {
+    const finishOfOne = (part: object) => {
+      const info = { role: "assistant", time: {}, finish: "stop", path: { cwd: "" } } as unknown as SdkMessage
+      const tool = { type: "tool", callID: "c", tool: "read", ...part }
+      const { finish, parts } = toMessage({ info, parts: [tool] as unknown as Part[] })
+      return [finish, "final" in (parts[0] ?? {}), asksAgain(tool as unknown as Part)]
+    }
+    const done = { status: "completed", input: {} }
+    expect(finishOfOne({ state: done })).toEqual(["called", false, true])
+    expect(finishOfOne({ state: { status: "error", input: {}, error: "no" } })).toEqual(["called", false, true])
+    expect(finishOfOne({ state: done, metadata: { providerExecuted: true } })).toEqual(["done", true, false])
+    const cut = { status: "error", input: {}, error: "aborted", metadata: { interrupted: true } }
+    expect(finishOfOne({ state: cut })).toEqual(["done", true, false])
+    expect(asksAgain({ type: "text" } as Part)).toBe(false)
+  })
+
+  test("what the host says for itself around a compaction, and the end of what a model thought", () => {
+    const info = { role: "user", time: {} } as unknown as SdkMessage
+    const parts = [
+      { type: "compaction", auto: true },
+      { type: "text", text: "Continue", synthetic: true, metadata: { compaction_continue: true } },
+      { type: "reasoning", text: `${"x".repeat(5000)} end` },
+    ] as unknown as Part[]
+    const read = toMessage({ info, parts }).parts
+    expect(read.slice(0, 2)).toEqual([
+      { type: "compaction" },
+      { type: "text", text: "Continue", synthetic: true, goesOn: true },
+    ])
+    expect(read[2]).toMatchObject({ type: "reasoning", text: expect.stringMatching(/^x{996} end$/) })
+  })
+
   test("messages, with the parts that matter", () => {
     const parts = [
       { type: "text", text: "one" },
@@ -115,12 +146,13 @@ describe("the host's words become ours:", () => {
       role: "assistant",
       createdAt: 5,
       parentID: "u",
-      finish: "done",
+      finish: "called",
       error: { message: "no" },
       summary: true,
     })
     expect(message.parts).toEqual([
       { type: "text", text: "one", synthetic: false },
+      { type: "reasoning", text: "hm" },
       { type: "tool", callID: "c", tool: "bash", state: "completed", refused: false },
       { type: "tool", callID: "d", tool: "bash", state: "error", refused: "permission" },
       { type: "tool", callID: "e", tool: "question", state: "error", refused: "question" },

@@ -42,7 +42,9 @@ describe("a limit that is passed", () => {
     expect(quiet).toMatchObject({ stage: "working", run: { verifying: true } })
     expect(quiet.commands).toMatchObject([{ do: "verify", reason: { code: "silence" }, by: "life" }])
     const nothing = working({ told: emptyOnes(3) }).takes(tick())
-    expect(nothing.commands).toMatchObject([{ do: "verify", reason: { code: "empty" }, by: "messages" }])
+    // However long its session is, it is read from the first of them on.
+    const empties = { reason: { code: "empty" }, by: "messages", since: "msg_0" }
+    expect(nothing.commands).toMatchObject([{ do: "verify", ...empties }])
     expect(working({ told: emptyOnes(2) }).takes(tick()).does).toEqual([])
     const lastWord = { state: "spoke", reason: timeout, at: NOW - 500 } as const
     const spoke = working({ lastWord }, { task: lasting(1000) }).takes(tick())

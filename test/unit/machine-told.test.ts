@@ -4,7 +4,7 @@ import { NO_USAGE } from "../../src/core/task.ts"
 import {
   answerTold,
   deltaTold,
-  emptyIn,
+  emptiesIn,
   messagesTold,
   NOTHING_TOLD,
   type Told,
@@ -106,16 +106,16 @@ describe("an answer that has ended", () => {
   })
 
   test("led nowhere where it called nothing and said nothing to its end", () => {
-    expect(emptyIn(NOTHING_TOLD)).toBe(0)
+    expect(emptiesIn(NOTHING_TOLD)).toEqual([])
     const said = ended(textTold(NOTHING_TOLD, "prt_1", "hello", "msg_a"), "msg_a")
-    expect(emptyIn(said)).toBe(0)
+    expect(emptiesIn(said)).toEqual([])
     const two = ended(ended(said, "msg_b"), "msg_c")
-    expect(emptyIn(two)).toBe(2)
-    expect(emptyIn(ended(toolTold(two, call({ messageID: "msg_d" })), "msg_d", { finish: "called" }))).toBe(0)
+    expect(emptiesIn(two)).toEqual(["msg_b", "msg_c"])
+    expect(emptiesIn(ended(toolTold(two, call({ messageID: "msg_d" })), "msg_d", { finish: "called" }))).toEqual([])
     // It said something, and was not over with it.
-    expect(emptyIn(ended(textTold(two, "prt_2", "hm", "msg_d"), "msg_d", { finish: "untold" }))).toBe(3)
+    expect(emptiesIn(ended(textTold(two, "prt_2", "hm", "msg_d"), "msg_d", { finish: "untold" }))).toHaveLength(3)
     // One that is open is none yet.
-    expect(emptyIn(textTold(two, "prt_2", "hm", "msg_d"))).toBe(2)
+    expect(emptiesIn(textTold(two, "prt_2", "hm", "msg_d"))).toHaveLength(2)
   })
 })
 

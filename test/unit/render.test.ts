@@ -295,7 +295,7 @@ describe("an ended task reads", () => {
     })
     const text = output(endedView({ status: "error", outcome }), "so far")
     expect(text).toContain(
-      "Reason: Stopped at its time limit.\nNote: Cut short.\nNote: the agent left 2 of its todos open.\nFiles changed: a.ts, b.ts\n\nText it had written:\n",
+      "Reason: Stopped at its time limit.\nNote: Cut short.\nNote: the agent left 2 of its todos open.\nFiles changed: a.ts, b.ts\nTo go on: launch the task again, and tell the agent what is done already.\n\nText it had written:\n",
     )
   })
 
@@ -445,6 +445,6 @@ test("a last word is marked as partial", () => {
   const reason = { code: "budget", text: "Stopped at its budget; its last word is below." } as const
   const view = endedView({ status: "error", outcome: outcomeOf({ reason, saidLastWord: true }) })
   expect(renderOutput({ view, answer: "half", firstLook: true }, 0, 0).output).toContain(
-    'its last word is below.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
+    'its last word is below.\nTo go on: launch the task again, and tell the agent what is done already.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
   )
 })

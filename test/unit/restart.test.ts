@@ -39,6 +39,7 @@ describe("after a crash and a restart", () => {
     await rig.clock.advance(60_000)
     const last = rig.host.stored(sessionID).messages.at(-1)
     rig.crash()
+    last?.parts.push({ type: "text", id: "prt_last", text: "done", synthetic: false })
     Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now() })
     await rig.clock.advance(8 * 3_600_000)
     rig.restart()

@@ -3,8 +3,8 @@ import type { Message, MessagePart } from "../../src/core/ports.ts"
 import { type Ending, NO_USAGE } from "../../src/core/task.ts"
 import {
   answerText,
-  emptyAnswers,
   factsOf,
+  isCutByCompaction,
   judge,
   keptTodos,
   lastSignIn,
@@ -196,25 +196,90 @@ describe("the answer", () => {
   })
 })
 
-describe("empty answers", () => {
-  const empty = answer({ finish: "untold", parts: [] })
+describe("a compaction", () => {
+  const request = (id = "c"): Message => ({ ...user(id), parts: [{ type: "compaction" }] })
+  const summary = (more: Partial<Message> = {}) =>
+    answer({ parentID: "c", summary: true, parts: [text("1 of 2")], ...more })
+  const goOn = (id = "g"): Message => ({
+    ...user(id),
+    parts: [{ type: "text", text: "Continue", synthetic: true, goesOn: true }],
+  })
+  const step = answer({ finish: "called", parts: [text("I look"), tool()] })
+  const compacted = [user(), answer({ parts: [text("the answer")] }), request(), summary()]
+  const after = answer({ parentID: "g", parts: [text("nothing left")], completedAt: 20 })
 
-  test("are those with neither text nor tool call at the end, in a row", () => {
-    expect(emptyAnswers([user(), empty, answer({ parts: [text(" \n")] })])).toBe(2)
-    expect(emptyAnswers([user(), empty, answer(), empty])).toBe(1)
-    expect(emptyAnswers([user()])).toBe(0)
+  test("that a user asked for in the middle of the work is no end, and its summary no answer", () => {
+    const cut = [user(), step, request(), summary()]
+    expect(judge(cut, "working")).toBeUndefined()
+    expect(judge(cut, "idle").proven).toBeUndefined()
+    expect(judge(cut, "orphaned")).toMatchObject(INTERRUPTED)
+    expect([isCutByCompaction(cut), answerText(cut)]).toEqual([true, "I look"])
+    expect(isCutByCompaction([user(), request(), summary()])).toBe(true)
   })
 
-  test.each<[string, Message]>([
-    ["a text", answer()],
-    ["a tool call", answer({ parts: [tool()] })],
-    ["an error", answer({ parts: [], error: aborted })],
-  ])("are none that have %s", (_what, message) => {
-    expect(emptyAnswers([user(), empty, message])).toBe(0)
+  test("that failed is the end that its error says", () => {
+    const failed = [user(), step, request(), summary({ error: { message: "too large" } })]
+    expect(judge(failed, "working")).toMatchObject({ type: "failed", reason: { text: "too large" } })
+    expect(isCutByCompaction(failed)).toBe(false)
   })
 
-  test("are none that have not ended yet", () => {
-    expect(emptyAnswers([user(), empty, answer({ parts: [], finish: undefined })])).toBe(1)
+  test("of an answer that had ended leaves it the answer, whatever is said afterwards", () => {
+    for (const messages of [
+      [...compacted, goOn(), after],
+      [...compacted, goOn(), { ...after, error: aborted }],
+    ])
+      expect([judge(messages, "working"), answerText(messages)]).toEqual([
+        { type: "completed", at: 9, proven: true },
+        "the answer",
+      ])
+  })
+
+  test("of an answer that had ended is waited for while its host is at it, and no longer", () => {
+    const open = [
+      compacted.slice(0, 3),
+      compacted,
+      [...compacted, goOn()],
+      [...compacted, goOn(), { ...after, finish: "called" as const }],
+    ]
+    for (const messages of open) {
+      expect(judge(messages, "working")).toBeUndefined()
+      for (const state of ["idle", "orphaned"] as const)
+        expect(judge(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
+      expect(isCutByCompaction(messages)).toBe(false)
+    }
+  })
+
+  test("changes nothing of what is answered to a later message", () => {
+    const later = [...compacted, user("later"), answer({ parentID: "later", parts: [text("more")] })]
+    expect([judge(later, "working")?.type, answerText(later)]).toEqual(["completed", "more"])
+  })
+
+  test("goes before the answer where that was to something else, or had no text", () => {
+    const other = [user(), user("later"), answer(), request(), summary(), goOn(), after]
+    const empty = [user(), answer({ parts: [] }), request(), summary(), goOn(), after]
+    for (const messages of [other, empty]) expect(answerText(messages)).toBe("nothing left")
+  })
+})
+
+describe("a last message without a text", () => {
+  const thinking: MessagePart = { type: "reasoning", text: "I should stop" }
+  const step = answer({ finish: "called", parts: [text("I look"), tool()] })
+
+  test("is an end without an answer, with the end of what was thought in it", () => {
+    expect(judge([user(), step, answer({ parts: [thinking] })], "working")).toEqual({
+      type: "completed",
+      at: 9,
+      proven: true,
+      thought: "I should stop",
+    })
+    const long: MessagePart = { type: "reasoning", text: `${"x".repeat(900)} the end` }
+    const { thought = "" } = judge([user(), answer({ parts: [long] })], "idle")
+    expect([thought.length, thought.endsWith(" the end")]).toEqual([500, true])
+  })
+
+  test("is one where nothing was thought, too", () => {
+    expect(judge([user(), step, answer({ parts: [] })], "working")).toMatchObject({ type: "completed", thought: "" })
+    expect(judge([user(), step, answer()], "working")).not.toHaveProperty("thought")
   })
 })
 

@@ -200,9 +200,9 @@ export class Deeds {
     return { messages, gone: false, busy: false, openTodos }
   }
 
-  async #verify(task: Task, { by }: Of<"verify">): Promise<Verified> {
+  async #verify(task: Task, { by, since = task.run.promptID }: Of<"verify">): Promise<Verified> {
     const { host, store } = this.#parts
-    if (by === "messages") return { messages: await this.#messages(task), asks: [] }
+    if (by === "messages") return { messages: await host.messagesSince(task.sessionID, since), asks: [] }
     const [last, asks] = await Promise.all([host.lastMessage(task.sessionID), host.openAsks()])
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
   }

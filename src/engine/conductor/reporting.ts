@@ -15,6 +15,8 @@ export type Report = {
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
+  /** The statuses that may be resumed. */
+  readonly resumable?: readonly string[]
   /** Of one that still runs: for how long the call has waited for its end in vain, in ms. */
   readonly waited?: number
   /** What it changed in a place of its own. */
@@ -58,7 +60,8 @@ export class Reporting {
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
     const shown = await this.#ports.kept.shown(task)
-    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, shown }
+    const { resumable } = this.#parts.options
+    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, resumable, shown }
   }
 
   /**

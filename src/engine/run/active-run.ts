@@ -2,7 +2,7 @@ import type { MessageKind } from "../../core/ids.ts"
 import type { AnswerError, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { Ask, Away, Ending, LastWord, Outcome, Preparing, Progress, Task, Value } from "../../core/task.ts"
-import { emptyIn, NOTHING_TOLD, type Told } from "./told.ts"
+import { emptiesIn, NOTHING_TOLD, type Told } from "./told.ts"
 
 /**
  * What a run is doing:
@@ -231,7 +231,7 @@ export const progressOf = (run: ActiveRun): Progress => ({
   openCalls: run.told.openCalls + (isHeld(run) ? 1 : 0),
   ...(isHeld(run) && { held: true }),
   lastWord: run.lastWord,
-  emptyAnswers: emptyIn(run.told),
+  emptyAnswers: emptiesIn(run.told).length,
   ...(run.away && { away: run.away }),
   ...(run.preparing && { preparing: run.preparing }),
 })

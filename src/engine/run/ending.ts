@@ -178,9 +178,16 @@ function outcomeOf(run: ActiveRun, ending: Ending, how: Circumstances): Outcome 
 }
 
 function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 }: Circumstances): Outcome {
-  const { reason, note, saidLastWord } = ending
+  const { reason, note, saidLastWord, thought } = ending
   const { unanswered, told } = run
-  const known = { reason, note, saidLastWord, openTodos, ...(unanswered.length > 0 && { unanswered: [...unanswered] }) }
+  const known = {
+    reason,
+    note,
+    saidLastWord,
+    openTodos,
+    ...(thought !== undefined && { thought }),
+    ...(unanswered.length > 0 && { unanswered: [...unanswered] }),
+  }
   if (messages.length > 0) return { ...known, ...factsOf(messages) }
   const { calls, usage, recentTools } = told
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }

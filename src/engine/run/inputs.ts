@@ -133,7 +133,8 @@ export type Command =
   /** Others share what it has spent: their limits are looked at. */
   | { readonly do: "share" }
   | { readonly do: "look"; readonly waited: boolean }
-  | { readonly do: "verify"; readonly reason: Reason; readonly by: "messages" | "life" }
+  /** `since`: the message from which on they are read, in place of its prompt. */
+  | { readonly do: "verify"; readonly reason: Reason; readonly by: "messages" | "life"; readonly since?: string }
   /** Looks for a valid value in what it said. */
   | { readonly do: "validate"; readonly text: string }
   | { readonly do: "check"; readonly runs: number }

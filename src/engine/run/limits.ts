@@ -3,7 +3,7 @@ import type { Message } from "../../core/ports.ts"
 import { NOTHING_SPENT, needsBill } from "../../core/spending.ts"
 import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
-import { emptyAnswers, judge } from "../../core/verdict.ts"
+import { judge } from "../../core/verdict.ts"
 import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { found, lost } from "./contact.ts"
@@ -13,6 +13,7 @@ import { lead } from "./leading.ts"
 import { also, type Handler, later, looks, rested, sign, stay, waitsForOwn, wordLater } from "./moves.ts"
 import { start } from "./starting.ts"
 import { askLastWord } from "./talking.ts"
+import { emptiesIn, messagesTold } from "./told.ts"
 
 /** What a question of the agent's is answered with when nobody does. */
 const REFUSAL = "Nobody answered in time. Go on without it, and say in your answer what you could not do."
@@ -49,7 +50,9 @@ export function checkLimits(run: ActiveRun, world: World): Step {
   if (!doubtful) return fail(run, reason, world)
   if (run.verifying) return stay(run)
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
-  return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by }] }
+  // A model that sends nothing sends it many times a second: what it sent before is not read again for that.
+  const [since] = reason.code === "empty" ? emptiesIn(run.told) : []
+  return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by, ...(since && { since }) }] }
 }
 
 /** What its request begins with is in the provider's cache by now, or it is not waited for any longer. */
@@ -128,8 +131,10 @@ export const verified: Handler<"verified"> = (given, { reason, found }, world) =
   // The step in which it spoke may have been its last: then its messages end it.
   if (run.lastWord?.state === "spoke")
     return judge(found.messages, "working") ? looks(run, world) : fail(run, reason, world)
-  if (reason.code === "empty")
-    return emptyAnswers(found.messages) >= MOST_EMPTY_ANSWERS ? fail(run, reason, world) : stay(run)
+  if (reason.code === "empty") {
+    const read = { ...run, told: messagesTold(run.told, found.messages) }
+    return emptiesIn(read.told).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, world) : stay(read)
+  }
   const { changed, next } = lookedAlive(run, found)
   const alive = changed || toolRuns(found.last) || next.asks.length > 0
   return alive ? stay(sign(next, world.now)) : fail(next, reason, world)

@@ -3,7 +3,7 @@ import type { Message } from "../../core/ports.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import type { Ending, LastWord } from "../../core/task.ts"
 import { invalidReason } from "../../core/value.ts"
-import { answerText, judge } from "../../core/verdict.ts"
+import { answerText, isCutByCompaction, judge } from "../../core/verdict.ts"
 import { reasonInTheEnd } from "../../core/watchdog.ts"
 import { oneLine } from "../../lib/text.ts"
 import { type ActiveRun, expects, type Word } from "./active-run.ts"
@@ -49,7 +49,8 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const word = passedOver(run, messages)
   if (word && isLeft(run, messages, world)) return sayAgain(run, word, world)
-  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, world)
+  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, REFUSED_BY_US, world)
+  if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
   const idle = judge(messages, "idle", run.error)
   const since = run.stuckSince ?? world.now
   const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(word && { lookAt: since + WORD_GRACE_MS }) }
@@ -62,9 +63,14 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
 const isRefusedByUs = ({ refusedIn = NEVER, told }: ActiveRun, messages: readonly Message[]): boolean =>
   told.ended <= refusedIn + 1 && messages.at(-1)?.finish === "called"
 
-function askToGoOn(run: ActiveRun, messages: readonly Message[], world: World): Step {
+const REFUSED_BY_US =
+  "Nobody answered what you asked, and the refusal ended your turn. Go on without it, and say in your answer what you could not do."
+const COMPACTED =
+  "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
+
+function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, world: World): Step {
   const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }
-  return run.lastWord ? askLastWord(next, world) : sayGoOn(next, world)
+  return run.lastWord ? askLastWord(next, world) : sayGoOn(next, why, world)
 }
 
 /** A word that stands last may just have come: it is left to lie once its session has not begun to read it for a while. */

@@ -119,16 +119,9 @@ export function passedOver(run: ActiveRun, messages: readonly Message[]): Word |
 export const sayAgain = (run: ActiveRun, word: Word, world: World): Step =>
   say(without(run, word), { kind: "word", text: word.text }, world)
 
-/** What it asked was refused, since nobody had answered, and that has ended its turn. */
-export const sayGoOn = (run: ActiveRun, world: World): Step =>
-  say(
-    run,
-    {
-      kind: "word",
-      text: `${AUTOMATIC} Nobody answered what you asked, and the refusal ended your turn. Go on without it, and say in your answer what you could not do.`,
-    },
-    world,
-  )
+/** Asks an agent to go on whose turn has ended before its work. */
+export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>
+  say(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
 
 /** Its check did not pass: it is asked again. */
 export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {

@@ -100,10 +100,11 @@ function messageTold(told: Told, { id, parts, finish, summary, usage = NO_USAGE 
   return finish === undefined ? next : answerTold(next, { id, usage, finish, summary })
 }
 
-/** Answers in a row, the last ones, that led nowhere. */
-export function emptyIn({ answers }: Told): number {
-  const ended = [...answers.values()].filter(({ usage }) => usage !== undefined)
-  return ended.length - 1 - ended.findLastIndex(({ spoke, called, finish }) => called || (spoke && isEnd(finish)))
+/** The messages of the last answers in a row that led nowhere: no call of a tool, and no text or no end. */
+export function emptiesIn({ answers }: Told): readonly string[] {
+  const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
+  const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isEnd(finish)))
+  return ended.slice(last + 1).map(([id]) => id)
 }
 
 const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(total, usage)

@@ -3,9 +3,9 @@ import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/
 import type { AgentInfo, Message, MessagePart } from "../../core/ports.ts"
 import type { Refusal } from "../../core/refusal.ts"
 import type { Usage } from "../../core/task.ts"
-import { head, oneLine } from "../../lib/text.ts"
+import { head, oneLine, tail } from "../../lib/text.ts"
 import { ranOf } from "../../receipt/command.ts"
-import { callOf, errorOf, finishOf, LAUNCHING_TOOL } from "./words.ts"
+import { callOf, errorOf, finishIn, LAUNCHING_TOOL } from "./words.ts"
 
 /** OpenCode's token counts and cost as usage; what is missing counts as none. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
@@ -67,7 +67,7 @@ export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Mess
     role: "assistant",
     parentID: info.parentID,
     completedAt: info.time.completed,
-    finish: info.finish === undefined ? undefined : finishOf(info.finish),
+    finish: info.finish === undefined ? undefined : finishIn(info.finish, parts),
     error: info.error && errorOf(toError(info.error)),
     usage: toUsage(info.tokens, info.cost),
     summary: info.summary === true,
@@ -82,7 +82,9 @@ const PATCHING_TOOL = "apply_patch"
 /** A part of a message as the core reads it; none where the core does not look at such parts. */
 export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
   const directory = message.role === "assistant" ? message.path.cwd : ""
-  if (part.type === "text") return [{ type: "text", text: part.text, synthetic: part.synthetic === true }]
+  if (part.type === "text") return [textOf(part)]
+  if (part.type === "reasoning") return [{ type: "reasoning", text: tail(part.text, MOST_THOUGHT_CHARS) }]
+  if (part.type === "compaction") return [{ type: "compaction" }]
   // With snapshots on: what changed below the folder during a step, whoever did it.
   if (part.type === "patch")
     return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]
@@ -91,8 +93,26 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const refused = state.status === "error" && isRefusal(state.error)
   const paths = writtenBy(part).map((file) => below(directory, file))
   const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
-  return [callOf({ callID, tool, state: state.status, refused }), ...files, ...commandOf(part)]
+  const call = { callID, tool, state: state.status, refused, final: isFinal(part) }
+  return [callOf(call), ...files, ...commandOf(part)]
 }
+
+/** Enough to see what a model thought last. */
+const MOST_THOUGHT_CHARS = 1000
+
+const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>): MessagePart => ({
+  type: "text",
+  text,
+  synthetic: synthetic === true,
+  ...(metadata?.compaction_continue === true && { goesOn: true as const }),
+})
+
+/** By the host's own loop: it goes on after any other call. */
+const isFinal = ({ metadata, state }: ToolPart): boolean =>
+  Boolean(metadata?.providerExecuted) || (state.status === "error" && state.metadata?.interrupted === true)
+
+/** True for a call after which the host asks the model again, whatever finish reason its provider gave. */
+export const asksAgain = (part: Part): boolean => part.type === "tool" && !isFinal(part)
 
 /** The files that a call edited or wrote. */
 function writtenBy({ tool, state }: ToolPart): readonly string[] {

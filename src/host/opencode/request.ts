@@ -2,6 +2,7 @@ import type { Message, Part } from "@opencode-ai/sdk/v2/types"
 import type { Model } from "../../core/task.ts"
 import { isEnd } from "../../core/verdict.ts"
 import { isNotice, withoutRunning } from "../../delivery/compose.ts"
+import { asksAgain } from "./convert.ts"
 import { finishOf } from "./words.ts"
 
 /** What OpenCode's hook `experimental.chat.messages.transform` hands over: all that a request will tell the model. */
@@ -23,13 +24,13 @@ export function modelIn({ messages }: Request): Model | undefined {
  * answer that ended a turn. It is the same in all requests of a turn, whatever messages come in its middle.
  */
 export function turnOf({ messages }: Request): string {
-  const last = messages.findLastIndex(({ info }) => info.role === "assistant" && endsTurn(info))
+  const last = messages.findLastIndex(({ info, parts }) => info.role === "assistant" && endsTurn(info, parts))
   const first = messages.slice(last + 1).find(({ info }) => info.role === "user")
   return (first ?? messages.at(-1))?.info.id ?? ""
 }
 
-const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>): boolean =>
-  error !== undefined || (finish !== undefined && isEnd(finishOf(finish)))
+const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>, parts: readonly Part[]): boolean =>
+  error !== undefined || (finish !== undefined && isEnd(finishOf(finish)) && !parts.some(asksAgain))
 
 /**
  * Leaves out of notifications what the next one says anew, where one follows directly: once a request was made, an

@@ -3,7 +3,6 @@ import type { Message, MessagePart } from "../../core/ports.ts"
 import { remember } from "../../lib/remember.ts"
 import { messageOf, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
-import { finishOf } from "./words.ts"
 
 /** Sessions listened to at most; a prompt to one more makes the first of them be asked instead. */
 const MOST_SESSIONS = 256
@@ -61,9 +60,9 @@ export class Transcripts {
     const last = messages.at(-1)?.info
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
-    if (finishOf(last.finish ?? "") !== "done" || last.error || last.time.completed === undefined) return undefined
+    if (last.error || last.time.completed === undefined) return undefined
     const told = messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
-    if (!told.every(isWhole)) return undefined
+    if (told.at(-1)?.finish !== "done" || !told.every(isWhole)) return undefined
     this.#sessions.delete(sessionID)
     return told
   }

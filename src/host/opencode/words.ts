@@ -17,20 +17,26 @@ export const ABORTED = "MessageAbortedError"
 export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError =>
   name === ABORTED ? { message, aborted: true } : { message }
 
+/** How a message with these parts ended: after a call whose result the model is to see, the host goes on in any case. */
+export const finishIn = (word: string, parts: readonly MessagePart[]): Finish =>
+  parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(word)
+
 type Call = Extract<MessagePart, { type: "tool" }>
 
 /** A call of a tool. `refused`: without a word, which ends the turn. */
 export function callOf({
   tool,
   refused,
+  final = false,
   ...call
-}: Pick<Call, "callID" | "tool" | "state"> & { refused: boolean }): Call {
+}: Pick<Call, "callID" | "tool" | "state"> & { refused: boolean; final?: boolean }): Call {
   return {
     type: "tool",
     ...call,
     tool,
     refused: refused && (tool === "question" ? "question" : "permission"),
     ...(tool === "todowrite" && { keepsTodos: true }),
+    ...(final && { final: true }),
   }
 }
 

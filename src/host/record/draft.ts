@@ -153,6 +153,7 @@ const Outcome = z.object({
   moreFiles: z.number(),
   meanwhile: z.object({ files: z.array(z.string()), more: z.number() }).optional(),
   saidLastWord: z.boolean().optional(),
+  thought: z.string().optional(),
   unanswered: z.array(z.string()).optional(),
   value: z
     .union([
