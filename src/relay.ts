@@ -1,3 +1,4 @@
+import { processLives, processMark } from "./host/record/owner.ts"
 import type { RelaySettings } from "./place/host/orders.ts"
 import { serve } from "./place/host/relay/serve.ts"
 
@@ -8,4 +9,5 @@ import { serve } from "./place/host/relay/serve.ts"
 const { SUPERAGENTS_RELAY: settings } = globalThis as unknown as { SUPERAGENTS_RELAY: RelaySettings }
 // A child that inherited it would be a Bun, too.
 delete process.env.BUN_BE_BUN
-void serve({ input: process.stdin, output: process.stdout }, settings).then(() => process.exit(0))
+const processes = { self: processMark, isAlive: processLives }
+void serve({ input: process.stdin, output: process.stdout }, settings, processes).then(() => process.exit(0))

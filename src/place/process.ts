@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { createReadStream } from "node:fs"
+import type { Readable } from "node:stream"
 
 export type ProcessOptions = {
   readonly cwd: string
@@ -9,6 +10,8 @@ export type ProcessOptions = {
   readonly inputFrom?: { readonly file: string; readonly start: number }
   /** Input and output are bytes, each a character of its own; else they are UTF-8. */
   readonly bytes?: boolean
+  /** Gets the output as it comes, in place of the answer; none comes while it works. Where it rejects, the process is stopped. */
+  readonly take?: (chunk: Buffer) => Promise<void>
   /** In ms. */
   readonly timeLimit: number
   /** Most bytes of output: the process is stopped when it writes more. */
@@ -34,7 +37,7 @@ const MOST_ERROR_BYTES = 20_000
  * was written. Never rejects.
  */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
-  const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, mostBytes = Number.POSITIVE_INFINITY } = options
+  const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit } = options
   const encoding = asBytes ? "latin1" : "utf8"
   return new Promise((resolve) => {
     let child: ChildProcess
@@ -44,8 +47,6 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       resolve(notStarted(error))
       return
     }
-    const out: Buffer[] = []
-    let size = 0
     let errors = ""
     let why: "time" | "size" | undefined
     const stop = (reason: "time" | "size") => {
@@ -58,24 +59,15 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       clearTimeout(timer)
       resolve(notStarted(error))
     })
-    child.stdout?.on("data", (chunk: Buffer) => {
-      if (size < mostBytes) out.push(chunk)
-      size += chunk.length
-      if (size > mostBytes) stop("size")
-    })
+    const output = reading(child.stdout, options, () => stop("size"))
     child.stderr?.on("data", (chunk: Buffer) => {
       errors = (errors + chunk.toString()).slice(-MOST_ERROR_BYTES)
     })
-    child.on("close", (code) => {
+    child.on("close", async (code) => {
+      const bytes = await output()
       clearTimeout(timer)
-      if (why === "time") {
-        resolve({ kind: "timed out" })
-        return
-      }
-      const cut = why === "size"
-      const bytes = Buffer.concat(out)
-      const text = (cut ? bytes.subarray(0, mostBytes) : bytes).toString(encoding)
-      resolve({ kind: "exited", code: code ?? 1, out: text, errors, cut })
+      if (why === "time") resolve({ kind: "timed out" })
+      else resolve({ kind: "exited", code: code ?? 1, out: bytes.toString(encoding), errors, cut: why === "size" })
     })
     // A program that does not read its input breaks the pipe; its exit code tells what there is to tell.
     child.stdin?.on("error", () => {})
@@ -86,6 +78,35 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       rest.pipe(stdin)
     } else child.stdin?.end(input, encoding)
   })
+}
+
+/** Reads a process's output: hands it on, or keeps it. The answer waits until all of that is done. */
+function reading(
+  stdout: Readable | null,
+  { take, mostBytes = Number.POSITIVE_INFINITY }: Pick<ProcessOptions, "take" | "mostBytes">,
+  stop: () => void,
+): () => Promise<Buffer> {
+  const out: Buffer[] = []
+  let size = 0
+  let taken: Promise<void> = Promise.resolve()
+  stdout?.on("data", (chunk: Buffer) => {
+    if (take) {
+      stdout.pause()
+      taken = taken.then(() => take(chunk)).then(() => void stdout.resume())
+      taken.catch(() => {
+        stop()
+        stdout.resume()
+      })
+      return
+    }
+    if (size < mostBytes) out.push(chunk)
+    size += chunk.length
+    if (size > mostBytes) stop()
+  })
+  return async () => {
+    await taken.catch(() => {})
+    return Buffer.concat(out).subarray(0, mostBytes)
+  }
 }
 
 /** Kills the process and what it started, as far as that stayed in its group. */

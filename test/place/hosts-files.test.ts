@@ -1,16 +1,30 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { execFileSync } from "node:child_process"
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import type { Answered, RunOptions } from "../../src/place/host/fetching.ts"
 import { fetchHome, removeThere, send, settleIncoming, type There } from "../../src/place/host/files.ts"
-import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
+import type { FilesOrder } from "../../src/place/host/orders.ts"
+import { folderIn, roomsIn } from "../../src/place/host/rooms.ts"
 import { checkoutOf } from "../../src/place/worktree/checkout.ts"
 import { readRef, writeRefs } from "../../src/place/worktree/refs.ts"
-import { runIn } from "../support/far-shell.ts"
+import { askIn } from "../support/far-files.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
 /** What goes to another machine and what comes from it, by real git; and a machine that sends what it should not. */
+
+/** What stands for the removal of a folder, where a test plays one that is cut off. */
+let removing: ((path: string) => Promise<void>) | undefined
+vi.mock("node:fs/promises", async (original) => {
+  const real = await original<typeof import("node:fs/promises")>()
+  const rm: typeof real.rm = (path, options) =>
+    removing && options?.recursive ? removing(String(path)) : real.rm(path, options)
+  const readdir = ((...args: Parameters<typeof real.readdir>) =>
+    removing ? Promise.resolve([]) : real.readdir(...args)) as typeof real.readdir
+  const rmdir: typeof real.rmdir = (path) => (removing ? removing(String(path)) : real.rmdir(path))
+  return { ...real, rm, readdir, rmdir }
+})
 
 let bench: Bench
 let user: Repository
@@ -24,20 +38,23 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-const runThere = (line: string, options?: RunOptions, env?: Record<string, string>): Promise<Ran> =>
-  runIn(far, line, options, env)
+const askThere = (order: FilesOrder, options?: RunOptions, env?: Record<string, string>): Promise<Answered> =>
+  askIn(far, order, options, env)
 
-const there = (run: There["run"] = runThere): There => ({ name: "big", run, rooms: roomsIn(join(far, "cache"), "key") })
+const there = (ask: There["ask"] = askThere): There => ({ name: "big", ask, rooms: roomsIn(join(far, "cache"), "key") })
 
-/** The host, with other answers to the lines that this finds. */
-const answering = (finds: RegExp, change: (ran: Ran) => Partial<Ran>) =>
-  there(async (line, options) => {
+/** The host, with other answers to the orders of this kind. */
+const answering = (kind: FilesOrder["do"], change: (answered: Answered) => Partial<Answered>) =>
+  there(async (order, options) => {
+    if (order.do !== kind) return askThere(order, options)
     const { take, ...rest } = options ?? {}
-    const ran = await runThere(line, rest)
-    const answer = finds.test(line) ? { ...ran, ...change(ran) } : ran
-    take?.(answer.out)
+    const answered = await askThere(order, rest)
+    const answer = { ...answered, ...change(answered) }
+    await take?.(answer.out)
     return answer
   })
+
+const json = (value: unknown) => ({ out: Buffer.from(JSON.stringify(value)) })
 
 const began = async (from = there(), copy: readonly string[] = []) => {
   await bench.places.capture(ID, user.top)
@@ -45,6 +62,10 @@ const began = async (from = there(), copy: readonly string[] = []) => {
   await send(from, checkout, { taskID: ID, commit: (await readRef(checkout, "state", ID)) as string, copy })
   return new Repository(folderIn(from.rooms, ID))
 }
+
+/** A host whose agent has made this commit. */
+const saying = (commit: string) =>
+  there(async (order, options) => (order.do === "commit" ? json({ commit, unsaved: [] }) : askThere(order, options)))
 
 const home = async (from: There) => {
   const to = await checkoutOf(user.top)
@@ -79,21 +100,14 @@ describe("files", () => {
     const child = await began()
     child.write("b", "b")
     const came = await home(there())
-    // Whoever removes the folder gets as far as one file, and dies with the shell that started it, as at a cut.
-    const bin = join(bench.folder, "bin")
-    mkdirSync(bin)
-    const die = 'for f; do [ ! -e "$f/a" ] || { unlink "$f/a"; kill -9 $PPID; exit 1; }; done'
-    for (const [program, removes] of [
-      ["rm", "*"],
-      ["git", '*"worktree remove"*'],
-    ])
-      writeFileSync(
-        join(bin, program as string),
-        `#!/bin/sh\ncase "$*" in ${removes}) ${die};; esac\nPATH='${process.env.PATH}' exec ${program} "$@"\n`,
-        { mode: 0o755 },
-      )
-    const dying = there((line, options) => runThere(line, options, { PATH: `${bin}:${process.env.PATH}` }))
-    await expect(removeThere(dying, ID, came?.commit)).rejects.toThrow("big: ")
+    // Whoever removes the folder gets as far as one file, and dies.
+    removing = async (path) => {
+      if (existsSync(join(path, "a"))) rmSync(join(path, "a"))
+      throw new Error("it died")
+    }
+    await expect(removeThere(there(), ID, came?.commit)).rejects.toThrow("big: it died")
+    removing = undefined
+    expect(existsSync(join(child.top, "b"))).toBe(true)
     expect(await home(there())).toBeUndefined()
     expect((await bench.places.show(ID, user.top, 10)).files).toEqual(["b"])
     await removeThere(there(), ID, came?.commit)
@@ -131,8 +145,7 @@ describe("files", () => {
     // A link goes as the link that it is: what it leads to does not.
     expect(child.git("ls-files", "--others", "--ignored", "--exclude-standard").trim()).toBe("link")
     expect(readFileSync(join(bench.folder, "outside"), "utf8")).toBe("SECRET")
-    const sent = await runThere(`find ${far} -type f | xargs grep -l SECRET`)
-    expect(Buffer.from(sent.out).toString()).toBe("")
+    expect(execFileSync("sh", ["-c", `find ${far} -type f | xargs grep -l SECRET || true`]).toString()).toBe("")
   })
 
   test("of a commit that the host has as part of another one are there at once", async () => {
@@ -156,11 +169,81 @@ describe("files", () => {
   })
 })
 
+/** What the agent changed comes home, whatever it did to git there. */
+describe("work that git does not show by itself", () => {
+  beforeEach(() => void user.write("a", "a\n").write("d/b", "b\n").write("c", "c\n").commit())
+
+  const changed = async () => (await bench.places.show(ID, user.top, 10)).files.toSorted()
+
+  test("edits that git was told not to look at come home", async () => {
+    const child = await began()
+    child.write("a", "hidden\n").git("update-index", "--assume-unchanged", "a")
+    child.write("d/b", "hidden\n").git("update-index", "--skip-worktree", "d/b")
+    await home(there())
+    expect(await changed()).toEqual(["a", "d/b"])
+  })
+
+  test("repositories whose names git quotes are named, and hold nothing else back", async () => {
+    const child = await began()
+    child.write("a", "changed\n")
+    for (const name of ['we"ird', "line\nbreak", "tüte"]) {
+      const inner = new Repository(join(child.top, name))
+      inner.git("init", "-q")
+      inner.write("work", "x").commit()
+    }
+    const found = await home(there())
+    expect(found?.unsaved.toSorted()).toEqual(["line break", "tüte", 'we"ird'])
+    expect(await changed()).toEqual(["a"])
+  })
+
+  test("a name that git refuses and a pipe in a file's place are named, and hold nothing else back", async () => {
+    const child = await began()
+    child.write("d/git~1", "x").write("a", "changed\n").write("new", "n")
+    execFileSync("rm", [join(child.top, "c")])
+    execFileSync("mkfifo", [join(child.top, "c")])
+    const found = await home(there())
+    expect(found?.unsaved).toEqual(["d/git~1"])
+    expect(await changed()).toEqual(["a", "c", "new"])
+  })
+
+  test("an agent that makes a repository of its own of the folder, or removes git's file, loses nothing", async () => {
+    const child = await began()
+    child.write("a", "changed\n")
+    rmSync(join(child.top, ".git"))
+    await home(there())
+    expect(await changed()).toEqual(["a"])
+    child.git("init", "-q")
+    child.write("new", "n").git("add", ".")
+    await home(there())
+    expect(await changed()).toEqual(["a", "new"])
+  })
+})
+
+describe("a later run", () => {
+  beforeEach(() => void user.write(".gitignore", "*.key\n").write("a", "a\n").commit())
+
+  test("begins though the agent has added what the host's own option sends, and keeps the agent's file", async () => {
+    user.write("my.key", "MINE").write("conf/x.key", "X").write("conf/deep/y.key", "Y").write("other.key", "O")
+    const child = await began(there(), ["*.key"])
+    child.write("my.key", "the agent's").git("add", "-f", "my.key")
+    child.git("rm", "-q", "--cached", "a")
+    rmSync(join(child.top, "conf"), { recursive: true })
+    child.write("conf", "a file by now").git("add", "-f", "conf")
+    const { commit = "" } = (await home(there())) ?? {}
+    await send(there(), await checkoutOf(user.top), { taskID: ID, commit, copy: ["*.key"] })
+    expect([child.read("my.key"), child.read("conf"), child.read("other.key")]).toEqual([
+      "the agent's",
+      "a file by now",
+      "O",
+    ])
+  })
+})
+
 describe("what a host lacks", () => {
   beforeEach(() => void user.write("a", "a").commit())
 
   const without = (path: string) =>
-    there((line, options) => runThere(line, options, { PATH: `${join(far, "bin")}:${path}` }))
+    there((order, options) => askThere(order, options, { PATH: `${join(far, "bin")}:${path}` }))
   const tool = (name: string, body: string) => {
     mkdirSync(join(far, "bin"), { recursive: true })
     writeFileSync(join(far, "bin", name), `#!/bin/sh\n${body}\n`, { mode: 0o755 })
@@ -173,34 +256,28 @@ describe("what a host lacks", () => {
   })
 
   test("a git that is new enough", async () => {
-    tool("git", "echo git version 2.30.2")
+    tool("git", `case "$*" in *--version) echo git version 2.30.2;; *) PATH='${process.env.PATH}' exec git "$@";; esac`)
     await expect(began(without(process.env.PATH ?? ""))).rejects.toThrow(
       "big has git 2.30.2; 2.38 or newer is needed. Install a newer git there, or give the task another `place`.",
     )
   })
 
   test("room: where its disk is full, while files are sent and while its work is kept", async () => {
-    const full = { code: 1, errors: "cat: write error: No space left on device\n" }
-    await expect(began(answering(/bundle/, () => full))).rejects.toThrow(
-      "The disk of big is full: cat: write error: No space left on device. Make room there, then try again.",
+    const full = (problem: string) => () => ({ problem })
+    const sent = "ENOSPC: no space left on device, write"
+    await expect(began(answering("receive", full(sent)))).rejects.toThrow(
+      `The disk of big is full: ${sent}. Make room there, then try again.`,
     )
     await began()
-    const failed = answering(/write-tree/, () => ({
-      code: 1,
-      errors: "fatal: unable to write: No space left on device",
-    }))
+    const failed = answering("commit", full("git write-tree: fatal: unable to write: No space left on device"))
     await expect(home(failed)).rejects.toThrow("The disk of big is full")
-    const quota = answering(/write-tree/, () => ({ code: 1, errors: "error: Disk quota exceeded" }))
+    const quota = answering("commit", full("git add: error: Disk quota exceeded"))
     await expect(home(quota)).rejects.toThrow("The disk of big is full")
   })
 
   test("a folder that it may write to", async () => {
-    const denied = answering(/git --version/, () => ({
-      code: 1,
-      out: Buffer.from("git version 2.39.5\n"),
-      errors: "mkdir: cannot create directory '/x': Permission denied\n",
-    }))
-    await expect(began(denied)).rejects.toThrow("big: mkdir: cannot create directory '/x': Permission denied")
+    writeFileSync(join(far, "cache"), "no folder")
+    await expect(began()).rejects.toThrow(/^big: ENOTDIR: not a directory, mkdir '/)
   })
 })
 
@@ -214,15 +291,16 @@ describe("a host that sends what it should not", () => {
     const child = await began()
     child.write("b", "b")
     const before = refs()
-    const hostile = answering(/write-tree/, () => ({ out: Buffer.from(`${name}\n`) }))
+    const hostile = answering("commit", () => json({ commit: name, unsaved: [] }))
     await expect(home(hostile)).rejects.toThrow("what came from big is no commit")
     expect(refs()).toEqual(before)
   })
 
   test("commits that it claims to have, under the names of branches here", async () => {
-    const hostile = answering(/git --version/, ({ out }) => ({
-      out: Buffer.concat([out, Buffer.from("HEAD\nrefs/heads/secret\n--all\n@{-1}\n")]),
-    }))
+    const hostile = answering("look", ({ out }) => {
+      const { git, commits } = JSON.parse(Buffer.from(out).toString())
+      return json({ git, commits: [...commits, "HEAD", "refs/heads/secret", "--all", "@{-1}", 3, null] })
+    })
     const child = await began(hostile)
     expect(child.read("a")).toBe("a")
   })
@@ -233,12 +311,11 @@ describe("a host that sends what it should not", () => {
     child.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "theirs")
     const store = there().rooms.store
     const before = refs()
-    const hostile = there(async (line, options) => {
-      if (!/bundle create/.test(line)) return runThere(line, options)
-      return runThere(
-        `cd ${store} && for r in refs/heads/secret refs/heads/main refs/superagents/bg_other refs/tags/x; do git update-ref $r refs/work/${ID}; done && git bundle create -q - refs/work/${ID} refs/heads/secret refs/heads/main refs/superagents/bg_other refs/tags/x ^refs/have/${ID}`,
-        options,
-      )
+    const refsThere = ["refs/heads/secret", "refs/heads/main", "refs/superagents/bg_other", "refs/tags/x"]
+    const hostile = answering("bundle", () => {
+      for (const ref of refsThere) execFileSync("git", ["-C", store, "update-ref", ref, `refs/work/${ID}`])
+      const range = [`refs/work/${ID}`, ...refsThere, `^refs/have/${ID}`]
+      return { out: execFileSync("git", ["-C", store, "bundle", "create", "-q", "-", ...range]) }
     })
     const at = user.git("rev-parse", "secret")
     await home(hostile)
@@ -251,7 +328,7 @@ describe("a host that sends what it should not", () => {
     child.write("b", "b")
     user.git("update-ref", `refs/work/${ID}`, "HEAD")
     for (const text of ["no bundle at all", `gitdir: ${join(user.top, ".git")}\n`, ""]) {
-      const hostile = answering(/bundle create/, () => ({ out: Buffer.from(text) }))
+      const hostile = answering("bundle", () => ({ out: Buffer.from(text) }))
       await expect(home(hostile)).rejects.toThrow("what came from big is no bundle of git")
     }
   })
@@ -259,7 +336,7 @@ describe("a host that sends what it should not", () => {
   test("another commit in its bundle than it has told", async () => {
     const child = await began()
     child.write("b", "b")
-    const hostile = answering(/write-tree/, () => ({ out: Buffer.from(`${"1".repeat(40)}\n`) }))
+    const hostile = answering("commit", () => json({ commit: "1".repeat(40), unsaved: [] }))
     await expect(home(hostile)).rejects.toThrow("what came from big is not what was committed there")
     expect(refs().filter((ref) => ref.includes("incoming"))).toEqual([])
   })
@@ -278,15 +355,30 @@ describe("a host that sends what it should not", () => {
     const commit = child
       .git("-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", tree, "-p", "HEAD", "-m", "x")
       .trim()
-    const hostile = there(async (line, options) => {
-      if (!/write-tree/.test(line)) return runThere(line, options)
-      await runThere(`git -C ${child.top} update-ref refs/work/${ID} ${commit}`)
-      return { code: 0, out: Buffer.from(`${commit}\n`), errors: "" }
-    })
+    child.git("update-ref", `refs/work/${ID}`, commit)
     const before = refs()
-    await expect(home(hostile)).rejects.toThrow()
+    await expect(home(saying(commit))).rejects.toThrow()
     expect(refs()).toEqual(before)
     expect(existsSync(join(bench.folder, "out"))).toBe(false)
+  })
+
+  test("a tree of trees that unfolds without end is refused, whatever it holds, and stops nobody", async () => {
+    const child = await began()
+    const tree = (input: string) => execFileSync("git", ["mktree"], { cwd: child.top, input, encoding: "utf8" }).trim()
+    for (const leaf of [tree(""), child.git("rev-parse", "HEAD^{tree}").trim()]) {
+      let unfolded = leaf
+      for (let level = 0; level < 6; level++)
+        unfolded = tree(Array.from({ length: 10 }, (_, at) => `040000 tree ${unfolded}\t${at}\n`).join(""))
+      const commit = child
+        .git("-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", unfolded, "-p", "HEAD", "-m", "x")
+        .trim()
+      child.git("update-ref", `refs/work/${ID}`, commit)
+      const before = refs()
+      const asked = performance.now()
+      await expect(home(saying(commit))).rejects.toThrow("it adds more than 200,000 files and folders")
+      expect(performance.now() - asked).toBeLessThan(10_000)
+      expect(refs()).toEqual(before)
+    }
   })
 
   test("links that lead out, filters and hooks in what it made: a merge writes nowhere else and runs nothing", async () => {
@@ -316,12 +408,13 @@ describe("a host that sends what it should not", () => {
   test("names that a terminal would act upon, and thousands of them", async () => {
     await began()
     const names = Array.from({ length: 5000 }, (_, at) => `\u001b[2Jnested ${at} ${"x".repeat(1000)}`)
-    const hostile = answering(/write-tree/, ({ out }) => ({
-      out: Buffer.concat([out, Buffer.from(names.join("\n"))]),
-    }))
-    const { nested = [] } = (await home(hostile)) ?? {}
-    expect(nested.length).toBeLessThanOrEqual(100)
-    expect(nested[0]).not.toContain("\u001b")
-    expect(nested.every((name) => name.length <= 200)).toBe(true)
+    const hostile = answering("commit", ({ out }) => {
+      const { commit } = JSON.parse(Buffer.from(out).toString())
+      return json({ commit, unsaved: names })
+    })
+    const { unsaved = [] } = (await home(hostile)) ?? {}
+    expect(unsaved.length).toBeLessThanOrEqual(100)
+    expect(unsaved[0]).not.toContain("\u001b")
+    expect(unsaved.every((name) => name.length <= 200)).toBe(true)
   })
 })

@@ -1,15 +1,17 @@
-import { existsSync, mkdirSync, readdirSync, renameSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
+import type { Answered, Ran, RunOptions } from "../../src/place/host/fetching.ts"
 import { HostPlace } from "../../src/place/host/host-place.ts"
 import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
 import { NoContact } from "../../src/place/host/link.ts"
-import { folderIn, roomsIn } from "../../src/place/host/scripts.ts"
+import type { FilesOrder } from "../../src/place/host/orders.ts"
+import { folderIn, roomsIn } from "../../src/place/host/rooms.ts"
 import { type Stub, stubOf } from "../../src/place/host/stub.ts"
 import type { PlaceNews } from "../../src/place/place.ts"
+import { askIn } from "../support/far-files.ts"
 import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
@@ -34,7 +36,8 @@ let doing: (string | undefined)[]
 /** Tasks whose folder is still to be removed. */
 let owed: string[]
 let settings: { contactTimeout: number; copy: string[]; setup: string; model: string }
-let fails: RegExp | undefined
+/** Orders that fail. */
+let fails: FilesOrder["do"] | undefined
 /** The connection is lost by that. */
 let loses: boolean
 let isServerGone: boolean
@@ -49,8 +52,9 @@ let made: number
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
-const run = (line: string, options?: RunOptions): Promise<Ran> => {
-  if (!fails?.test(line)) return runIn(far, line, options)
+const run = (line: string, options?: RunOptions): Promise<Ran> => runIn(far, line, options)
+const ask = (order: FilesOrder, options?: RunOptions): Promise<Answered> => {
+  if (fails !== order.do) return askIn(far, order, options)
   if (loses) reaches = false
   return Promise.reject(loses ? new NoContact("cut") : new Error("cut"))
 }
@@ -126,6 +130,7 @@ beforeEach(() => {
     link,
     server,
     run,
+    ask,
     inTurn: (work: () => unknown) => work(),
   } as unknown as Machine
   const hosts = {
@@ -176,7 +181,7 @@ const untilWaited = async () => {
   reached()
 }
 
-test.each([/fetch -q --no-tags/, /worktree add/, /for-each-ref --format/])(
+test.each(["receive", "look"] as const)(
   "a connection that is lost while its files are sent (%s) ends no launch: they are sent again",
   async (at) => {
     fails = at
@@ -197,7 +202,7 @@ test("a server that dies while a session is made there ends no launch either", a
 })
 
 test("a launch that is cut and not reached again ends as such, and one that is stopped meanwhile, too", async () => {
-  fails = /worktree add/
+  fails = "receive"
   loses = true
   settings.contactTimeout = 20
   const why = "big could not be reached: no answer within 10 s (it was tried for 20ms)"
@@ -214,7 +219,7 @@ test("a launch that is cut and not reached again ends as such, and one that is s
 
 test("what is there of a folder that was cut off while it was made is no work of its agent's", async () => {
   user.write("c", "c\n").commit()
-  fails = /worktree add/
+  fails = "receive"
   settings.contactTimeout = 20
   loses = true
   await expect(enter()).rejects.toThrow("could not be reached")
@@ -261,7 +266,7 @@ test("what was brought in and could not be sent has changed nothing: its work is
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   user.write("b", "users\n")
-  fails = /reset -q --mixed/
+  fails = "receive"
   await expect(place.bringIn(ID, user.top)).rejects.toThrow("cut")
   fails = undefined
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
@@ -315,6 +320,30 @@ test("what a run has changed so far is told, and a later run that changes nothin
   await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
 })
 
+test("a folder with work that no commit can hold stays, and a later run goes on in it", async () => {
+  await enter()
+  there().write("a", "ONE\ntwo\nthree\n").write("own", "by hand")
+  there().write(".gitignore", "built\nown\n")
+  const inner = new Repository(join(folder(), "inner"))
+  inner.git("init", "-q")
+  inner.write("work", "x").commit()
+  there().git("update-index", "--skip-worktree", "b")
+  expect(await place.putAway(ID, user.top)).toMatchObject({
+    files: [".gitignore", "a"],
+    unsaved: ["inner"],
+    held: `${folder()} on big`,
+  })
+  user.write("b", "changed since\n")
+  Object.assign(stub, { live: true })
+  await enter({ again: true, bringIn: true })
+  expect([there().read("a"), there().read("b"), there().read("own"), inner.read("work")]).toEqual([
+    "ONE\ntwo\nthree\n",
+    "changed since\n",
+    "by hand",
+    "x",
+  ])
+})
+
 test("a later run finds its session though the server there lists none, and says so where it is gone", async () => {
   await enter()
   await place.putAway(ID, user.top)
@@ -363,7 +392,7 @@ test("who asks for what is still there waits for contact, and is told where that
 test("a connection that is lost while its work is fetched is told as such, whatever failed by that", async () => {
   await enter()
   there().write("a", "ONE\n")
-  fails = /bundle create/
+  fails = "bundle"
   loses = true
   await expect(place.putAway(ID, user.top)).rejects.toMatchObject({
     code: "host",
@@ -379,17 +408,23 @@ const leftThere = () => {
   ].filter(Boolean)
 }
 
+/** As where a removal was cut off: parts of the folder are gone. */
+const startRemoval = () => {
+  rmSync(join(roomsIn(join(far, "cache"), "key").room, "made", ID))
+  rmSync(join(folder(), "a"))
+}
+
 test("what a removal of an earlier process has left there is removed by the next one", async () => {
   await enter()
   await place.isUntouched(ID, user.top)
-  renameSync(folder(), `${folder()}.gone`)
+  startRemoval()
   expect(leftThere()).toHaveLength(2)
   await place.putAway(ID, user.top)
   expect(leftThere()).toEqual([])
   await enter({ again: true })
   await place.isUntouched(ID, user.top)
-  renameSync(folder(), `${folder()}.gone`)
-  fails = /worktree prune/
+  startRemoval()
+  fails = "remove"
   // Whether all of it is here nobody can tell without its folder.
   await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
 })
@@ -397,7 +432,7 @@ test("what a removal of an earlier process has left there is removed by the next
 test("a cut while its folder is removed holds nothing up: its work is here, and the removal is owed", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
-  fails = /worktree prune/
+  fails = "remove"
   loses = true
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
   expect([stub.live, released, owed]).toEqual([false, 0, [ID]])
@@ -425,7 +460,7 @@ test("a server that is gone there has nothing to end in its folder, which is rem
 
 test("one that cannot be removed although there is contact is owed, and keeps its host until that is given up", async () => {
   await enter()
-  fails = /worktree prune/
+  fails = "remove"
   await place.putAway(ID, user.top)
   expect([released, owed]).toEqual([0, [ID]])
 })
@@ -433,7 +468,7 @@ test("one that cannot be removed although there is contact is owed, and keeps it
 test("a later run takes the folder that was to be removed, and nobody removes that any more", async () => {
   await enter()
   there().write("a", "ONE\n")
-  fails = /worktree prune/
+  fails = "remove"
   await place.putAway(ID, user.top)
   const debt = { ...stub }
   // What is still there is not its work any more.
@@ -459,7 +494,7 @@ test("what an agent stashes is not brought home, of which it is told, and stays 
 test("that its work is brought home is shown while it is, and no longer where that fails", async () => {
   await enter()
   there().write("new", "x")
-  fails = /bundle create/
+  fails = "bundle"
   await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
   expect(fetching).toEqual([true, false])
   fails = undefined

@@ -1,16 +1,11 @@
+import { spawnSync } from "node:child_process"
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import {
-  commitScript,
-  folderIn,
-  lookScript,
-  quoted,
-  receiveScript,
-  removeScript,
-  roomsIn,
-} from "../../src/place/host/scripts.ts"
+import type { FilesOrder } from "../../src/place/host/orders.ts"
+import { folderIn, roomsIn } from "../../src/place/host/rooms.ts"
 import { runIn } from "../support/far-shell.ts"
 
 /** Folders on a host that do not let themselves be removed, as Go's store of modules makes them; and its own git filters. */
@@ -32,31 +27,57 @@ const run = async (line: string) => {
   return Buffer.from(out).toString().trim()
 }
 
+const STEP = fileURLToPath(new URL("../support/fixtures/files-step.ts", import.meta.url))
+type Asked = FilesOrder extends infer Order ? (Order extends FilesOrder ? Omit<Order, "rooms"> : never) : never
+/** What an order comes to, carried out by nobody where the tests are root's. */
+const ask = (order: Asked) => {
+  const given = JSON.stringify({ home: far, order: { ...order, rooms: rooms() } })
+  const { stdout, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, given], {
+    encoding: "utf8",
+    env: { PATH: process.env.PATH, HOME: far },
+    uid: NOBODY,
+    gid: NOBODY,
+  })
+  expect(stderr).toBe("")
+  const { out, problem } = JSON.parse(stdout)
+  expect(problem).toBeUndefined()
+  return out
+}
+
 const rooms = () => roomsIn(join(far, "cache"), "key")
 const folder = () => folderIn(rooms(), ID)
+const receive = (commit: string) => ask({ do: "receive", taskID: ID, commit, shallow: [] })
 
 /** A folder of one commit with these files, by a shell's lines. */
 const received = async (...lines: string[]) => {
-  await run(lookScript(rooms()))
+  ask({ do: "look" })
   const made = join(far, "made")
-  const git = `git -C ${quoted(made)} -c user.name=x -c user.email=x@x`
-  await run(
-    [`git init -q ${quoted(made)}; cd ${quoted(made)}`, ...lines, `${git} add -A; ${git} commit -qm x`].join("\n"),
-  )
-  const commit = await run(`${git} rev-parse HEAD; git -C ${quoted(rooms().store)} fetch -q ${quoted(made)} HEAD`)
-  await run(receiveScript({ rooms: rooms(), taskID: ID, commit, shallow: [] }))
+  const git = `git -C '${made}' -c user.name=x -c user.email=x@x`
+  await run([`git init -q '${made}'; cd '${made}'`, ...lines, `${git} add -A; ${git} commit -qm x`].join("\n"))
+  const commit = await run(`${git} rev-parse HEAD; git -C '${rooms().store}' fetch -q '${made}' HEAD`)
+  receive(commit)
   return commit
 }
 
 test("a folder with parts that are read-only is removed, and made anew", async () => {
   const commit = await received("echo a >a")
-  const closed = `cd ${quoted(folder())} && mkdir -p mod/inner && echo x >mod/inner/x && chmod 500 mod/inner && chmod 0 mod`
+  const closed = `cd '${folder()}' && mkdir -p mod/inner && echo x >mod/inner/x && chmod 500 mod/inner && chmod 0 mod`
   await run(closed)
-  await run(receiveScript({ rooms: rooms(), taskID: ID, commit, shallow: [] }))
+  receive(commit)
   expect(existsSync(join(folder(), "mod"))).toBe(false)
   await run(closed)
-  await run(removeScript(rooms(), ID))
-  expect([existsSync(folder()), existsSync(`${folder()}.gone`)]).toEqual([false, false])
+  ask({ do: "remove", taskID: ID })
+  expect([existsSync(folder()), existsSync(join(rooms().room, "made", ID))]).toEqual([false, false])
+})
+
+test("a file that may not be read is named, and holds nothing else back", async () => {
+  await received("echo a >a; echo b >b")
+  await run(`cd '${folder()}' && echo changed >a && echo changed >b && echo s >secret && chmod 0 secret b`)
+  const { commit, unsaved } = JSON.parse(ask({ do: "commit", taskID: ID }))
+  expect(unsaved.toSorted()).toEqual(["b", "secret"])
+  expect(await run(`git -C '${rooms().store}' cat-file -p ${commit}:a`)).toBe("changed")
+  // As git last saw it.
+  expect(await run(`git -C '${rooms().store}' cat-file -p ${commit}:b`)).toBe("b")
 })
 
 test("git LFS of a host does nothing: what it keeps is a pointer there, and what its agent writes comes home as it is", async () => {
@@ -67,7 +88,7 @@ test("git LFS of a host does nothing: what it keeps is a pointer there, and what
   const committed = "GIT_CONFIG_GLOBAL=/dev/null; export GIT_CONFIG_GLOBAL"
   await received(committed, "echo '*.big filter=lfs' >.gitattributes", "echo pointer >a.big")
   expect(readFileSync(join(folder(), "a.big"), "utf8")).toBe("pointer\n")
-  await run(`cd ${quoted(folder())} && echo bytes >b.big`)
-  const [commit] = (await run(commitScript(rooms(), ID))).split("\n")
-  expect(await run(`git -C ${quoted(rooms().store)} cat-file -p ${commit}:b.big`)).toBe("bytes")
+  await run(`cd '${folder()}' && echo bytes >b.big`)
+  const { commit } = JSON.parse(ask({ do: "commit", taskID: ID }))
+  expect(await run(`git -C '${rooms().store}' cat-file -p ${commit}:b.big`)).toBe("bytes")
 })

@@ -7,11 +7,13 @@ import { pathToFileURL } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { Server } from "../../src/place/host/relay/server.ts"
 import { eventually } from "../support/eventually.ts"
+import { PROCESSES } from "../support/far-files.ts"
 import { killIfRunning, pidsOf } from "../support/process-id.ts"
 
 /** OpenCode's server on another machine, as the relay there starts it: its binary is a script that takes its time. */
 
 const SETTINGS = { client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 }
+const OWNER = pathToFileURL(new URL("../../src/host/record/owner.ts", import.meta.url).pathname).href
 const SOURCE = pathToFileURL(new URL("../../src/place/host/relay/server.ts", import.meta.url).pathname).href
 
 let folder: string
@@ -47,13 +49,48 @@ const starts = (): readonly number[] =>
   existsSync(join(folder, "starts")) ? pidsOf(readFileSync(join(folder, "starts"), "utf8")) : []
 const ready = () => writeFileSync(join(folder, "ready"), "")
 
+/** A process that starts the server, as the relay of another connection. */
+const starting = () => {
+  const script = `Promise.all([import(${JSON.stringify(SOURCE)}), import(${JSON.stringify(OWNER)})]).then(([{ Server }, { processMark, processLives }]) =>
+    new Server(${JSON.stringify(SETTINGS)}, { self: processMark, isAlive: processLives }).start())`
+  return spawn(process.execPath, ["--import", "tsx", "-e", script], { stdio: "ignore" })
+}
+
+test("is started once where several come at once and one has died while it started it", async () => {
+  const serve = join(folder, "opencode-superagents/serve")
+  mkdirSync(serve, { recursive: true })
+  const { place } = PROCESSES.self
+  writeFileSync(join(serve, `starting.000000000.${place}.99999999.1.aaaa`), "")
+  const all = Array.from({ length: 4 }, starting)
+  await eventually(() => starts().length > 0, { timeout: 60_000 })
+  ready()
+  const ended = await Promise.all(all.map(async (child) => (await once(child, "exit"))[0]))
+  expect(ended).toEqual([0, 0, 0, 0])
+  expect(starts()).toHaveLength(1)
+})
+
+test("that was begun twice stays the later one alone", async () => {
+  ready()
+  const server = new Server(SETTINGS, PROCESSES)
+  const first = await server.start()
+  // Whoever began it left nothing behind by which it could be found.
+  const serve = join(folder, "opencode-superagents/serve")
+  rmSync(join(serve, "server.json"))
+  const second = await new Server(SETTINGS, PROCESSES).start()
+  expect(second.id).not.toBe(first.id)
+  const [one = 0, two = 0] = starts()
+  await eventually(() => !existsSync(`/proc/${one}`), { timeout: 20_000 })
+  expect(existsSync(`/proc/${two}`)).toBe(true)
+})
+
 test("is taken by the next who comes where the one who began it is gone, and is not started twice", async () => {
-  const script = `import(${JSON.stringify(SOURCE)}).then(({ Server }) => new Server(${JSON.stringify(SETTINGS)}).start())`
-  const first = spawn(process.execPath, ["--import", "tsx", "-e", script], { stdio: "ignore" })
+  const first = starting()
   await eventually(() => starts().length === 1, { timeout: 40_000 })
   first.kill("SIGKILL")
   await once(first, "exit")
-  const next = [new Server(SETTINGS), new Server({ ...SETTINGS, client: "you" })].map((server) => server.start())
+  const next = [new Server(SETTINGS, PROCESSES), new Server({ ...SETTINGS, client: "you" }, PROCESSES)].map((server) =>
+    server.start(),
+  )
   // Both wait for the one that is there.
   await new Promise((resolve) => setTimeout(resolve, 500))
   ready()
@@ -68,7 +105,7 @@ test("is started anew where its number is another program's by now", async () =>
   writeFileSync(join(serve, "password"), "x")
   writeFileSync(join(serve, "server.json"), JSON.stringify({ id: "old", port: 65_537, pid: process.pid }))
   ready()
-  const { id } = await new Server(SETTINGS).start()
+  const { id } = await new Server(SETTINGS, PROCESSES).start()
   expect(id).not.toBe("old")
   expect(starts()).toHaveLength(1)
 })

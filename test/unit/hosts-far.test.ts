@@ -125,6 +125,23 @@ describe("answers without an end", () => {
     expect(wasStopped()).toBe(true)
   })
 
+  test("come no faster than they are read", async () => {
+    let taking: void | Promise<void>
+    let isTaken = false
+    const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
+      receiver?.head?.(JSON.stringify({ status: 200, headers: {} }))
+      taking = receiver?.data?.(bytesOf("one"))
+      await taking
+      isTaken = true
+      return {}
+    }
+    const response = await fetchOver({ call })(new Request(`${BASE_URL}/x`))
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(isTaken).toBe(false)
+    expect(await response.text()).toBe("one")
+    expect(isTaken).toBe(true)
+  })
+
   test("with a head that is none reject", async () => {
     const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
       receiver?.head?.(JSON.stringify({ status: 42, headers: { "\n": "x" } }))

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from "node:fs"
+import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
@@ -53,6 +53,24 @@ const inMemory = (): Debts => {
     read: async () => [],
   }
 }
+
+test("what is written down again replaces the old whole: a crash in the midst of it loses neither", async () => {
+  const debts = debtsIn(folder, "/here")
+  const stub = {
+    ...(stubOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as Stub),
+    parentFolder: "/here",
+  }
+  await debts.write(stub)
+  const [name = ""] = readdirSync(folder)
+  const before = openSync(join(folder, name), "r")
+  await debts.write({ ...stub, home: "0".repeat(40) })
+  // Whoever writes in place empties this.
+  expect(JSON.parse(readFileSync(before, "utf8")).home).toBeUndefined()
+  closeSync(before)
+  // As a crash leaves it while the next is written.
+  writeFileSync(join(folder, `${name}.new`), '{"taskID":')
+  expect(await debts.read()).toMatchObject([{ taskID: stub.taskID, home: "0".repeat(40) }])
+})
 
 const owing = (debts = debtsIn(folder, "/here")) =>
   new Owing({

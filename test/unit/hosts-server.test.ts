@@ -4,6 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { Server } from "../../src/place/host/relay/server.ts"
+import { PROCESSES } from "../support/far-files.ts"
 import { killIfRunning, pidIn } from "../support/process-id.ts"
 
 /** OpenCode's server on a host, played by a script: it takes its time, and relays die while it starts. */
@@ -43,7 +44,7 @@ function opencode(after: number) {
   process.env.SUPERAGENTS_BINARY = binary
 }
 
-const server = () => new Server({ client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 })
+const server = () => new Server({ client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 }, PROCESSES)
 
 test("one that takes its time to start is not taken for silent", async () => {
   opencode(1500)
@@ -64,9 +65,9 @@ test("one that takes its time to start is not taken for silent", async () => {
 
 test("whoever died while it started one leaves no lock that holds", async () => {
   opencode(0)
-  mkdirSync(join(state, "lock"), { recursive: true })
-  const { pid } = spawnSync("true")
-  writeFileSync(join(state, "lock/pid"), String(pid))
+  mkdirSync(state, { recursive: true })
+  const { place } = PROCESSES.self
+  writeFileSync(join(state, `starting.000000000.${place}.${spawnSync("true").pid}.1.aaaa`), "")
   expect((await server().start()).version).toBe("1.18.33")
 })
 
@@ -76,7 +77,8 @@ test("one that a relay began, and died over, is waited for, and no second one is
   while (!existsSync(join(state, "server.json"))) await new Promise((resolve) => setTimeout(resolve, 20))
   const pid = pidOf()
   // As where it is killed: its lock stays, and names a process that is gone.
-  writeFileSync(join(state, "lock/pid"), String(spawnSync("true").pid))
+  const { place } = PROCESSES.self
+  writeFileSync(join(state, `starting.000000000.${place}.${spawnSync("true").pid}.1.aaaa`), "")
   const second = await server().start()
   expect(pidOf()).toBe(pid)
   expect(isAlive(pid)).toBe(true)

@@ -1,8 +1,19 @@
 import { PassThrough } from "node:stream"
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { LINE, opening } from "../../src/place/host/bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
-import { bytesOf, encode, Frames, inFrames, MARKER, MOST_BODY_BYTES, textOf } from "../../src/place/host/frames.ts"
+import {
+  bytesOf,
+  Credit,
+  encode,
+  Frames,
+  Intake,
+  inFrames,
+  MARKER,
+  MOST_BODY_BYTES,
+  textOf,
+  WINDOW_BYTES,
+} from "../../src/place/host/frames.ts"
 import { Link } from "../../src/place/host/link.ts"
 import type { CallEnd, Hint, Pong, Served } from "../../src/place/host/orders.ts"
 import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "../../src/place/host/reach.ts"
@@ -11,6 +22,7 @@ import { movedID, movedMessage, skewOfIDs } from "../../src/place/host/stub.ts"
 import { commandOf } from "../../src/place/host/transport.ts"
 import { versionProblem } from "../../src/place/host/versions.ts"
 import { FakeClock } from "../support/fake-clock.ts"
+import { PROCESSES } from "../support/far-files.ts"
 
 /** The way to another machine: its frames, its phases, its connection. */
 
@@ -44,6 +56,47 @@ describe("frames", () => {
 
   test("what is no frame is told as such", () => {
     expect(() => new Frames(false).take(bytesOf("this is no frame"))).toThrow("something else wrote")
+  })
+})
+
+describe("credit", () => {
+  const STEP = 1000
+
+  test("is spent by what is sent, and given back by what is taken", async () => {
+    const credit = new Credit()
+    const intake = new Intake((body) => credit.give(body))
+    let sent = 0
+    const sending = (async () => {
+      for (; sent < 10 * WINDOW_BYTES; sent += STEP) await credit.spend(STEP)
+    })()
+    for (let taken = 0; taken < 10 * WINDOW_BYTES; taken += STEP) {
+      await Promise.resolve()
+      if (sent > taken) intake.arrive(STEP)
+      expect(sent - taken).toBeLessThanOrEqual(WINDOW_BYTES + STEP)
+      intake.take(STEP)
+    }
+    await sending
+  })
+
+  test("is waited for until nobody reads any more", async () => {
+    const credit = new Credit()
+    await credit.spend(WINDOW_BYTES)
+    let isSent = false
+    const sending = credit.spend(1).then(() => {
+      isSent = true
+    })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(isSent).toBe(false)
+    credit.end()
+    await sending
+  })
+
+  test("that is given for more than was sent, or for nothing that is a number, is none", async () => {
+    const credit = new Credit()
+    for (const given of ["1e300", "99999999999999999999", "-5", "x", ""]) credit.give(bytesOf(given))
+    await credit.spend(WINDOW_BYTES)
+    const more = credit.spend(1).then(() => "sent")
+    expect(await Promise.race([more, new Promise((resolve) => setImmediate(() => resolve("waits")))])).toBe("waits")
   })
 })
 
@@ -484,14 +537,45 @@ test("the command of a host has no terminal and no window to ask on", async () =
   expect(closed.complaint).toBe("never\n")
 })
 
+test("a far end that sends more than was asked for is left", async () => {
+  const frame = Buffer.from(encode("data", 1, new Uint8Array(MOST_BODY_BYTES))).toString("base64")
+  const hello = Buffer.from(encode("hello", 0, bytesOf('{"now":1,"cache":"/c"}'))).toString("base64")
+  const flood = `
+    process.stdout.write(${JSON.stringify(MARKER)})
+    process.stdout.write(Buffer.from(${JSON.stringify(hello)}, "base64"))
+    const frame = Buffer.from(${JSON.stringify(frame)}, "base64")
+    let came = 0
+    process.stdin.on("data", (chunk) => {
+      const isAsked = came <= "begin".length && came + chunk.length > "begin".length
+      came += chunk.length
+      if (isAsked) for (let sent = 0; sent < 40; sent++) process.stdout.write(frame)
+    })`
+  const closed = await new Promise<{ complaint: string }>((resolve) => {
+    const channel = new Channel({
+      command: [process.execPath, "-e", flood],
+      opening: "begin",
+      heard: () => {},
+      opened: () => {
+        const receiver = { data: () => new Promise<void>(() => {}) }
+        channel.call({ do: "run", line: "yes" }, { receiver }).catch(() => {})
+      },
+      closed: resolve,
+    })
+  })
+  expect(closed.complaint).toBe("more was sent than was asked for")
+})
+
 describe("the far end", () => {
   const start = (patience = 60_000) => {
     const [input, output] = [new PassThrough(), new PassThrough()]
-    const over = serve({ input, output }, { client: "me", unattended: 1000, kept: 1000, patience })
+    const over = serve({ input, output }, { client: "me", unattended: 1000, kept: 1000, patience }, PROCESSES)
     const frames = new Frames(true)
     const waiting: ((taken: ReturnType<Frames["take"]>) => void)[] = []
+    const bytes = new Map<number, number>()
+    const came = (call: number) => bytes.get(call) ?? 0
     output.on("data", (chunk: Uint8Array) => {
       const taken = frames.take(chunk)
+      for (const { kind, call, body } of taken) if (kind === "data") bytes.set(call, came(call) + body.length)
       for (const hear of waiting) hear(taken)
     })
     const run = (call: number, line: string, body = "") =>
@@ -508,7 +592,7 @@ describe("the far end", () => {
         for (const frame of inFrames("data", call, bytesOf(body))) input.write(frame)
         input.write(encode("end", call))
       })
-    return { input, over, run }
+    return { input, over, run, came }
   }
 
   test("runs lines of shell side by side, and passes their streams", async () => {
@@ -518,6 +602,24 @@ describe("the far end", () => {
     expect(one).toMatchObject({ errors: "no\n", end: { code: 3 } })
     expect(one.out.trim()).toBe("200000")
     expect(two).toEqual({ out: "two\n", errors: "", end: { code: 0 } })
+    input.end()
+    await over
+  })
+
+  test("sends no more of an answer than its reader takes", async () => {
+    const { input, over, run, came } = start()
+    void run(1, "head -c 4000000 /dev/zero")
+    await run(2, "sleep 0.1; echo two")
+    await vi.waitFor(() => expect(came(1)).toBeGreaterThanOrEqual(WINDOW_BYTES))
+    await run(3, "echo three")
+    expect(came(1)).toBeLessThanOrEqual(WINDOW_BYTES + MOST_BODY_BYTES)
+    for (let given = 0; given < 4; given++) {
+      input.write(encode("more", 1, bytesOf(String(WINDOW_BYTES))))
+      await vi.waitFor(() =>
+        expect(came(1)).toBeGreaterThanOrEqual(Math.min(4_000_000, (given + 2) * WINDOW_BYTES - 2 * MOST_BODY_BYTES)),
+      )
+    }
+    expect(came(1)).toBe(4_000_000)
     input.end()
     await over
   })

@@ -1,6 +1,7 @@
 import { createWriteStream } from "node:fs"
 import { open } from "node:fs/promises"
 import { finished } from "node:stream/promises"
+import { grouped } from "../../lib/text.ts"
 import { type Checkout, shared } from "../worktree/checkout.ts"
 import { GitError, git } from "../worktree/git.ts"
 
@@ -20,13 +21,19 @@ export type Arriving = {
   /** The ref under which it has the commit that was told. */
   readonly ref: string
   readonly commit: string
+  /** The last state of the task that is known here; absent where none is. */
+  readonly since: string | undefined
 }
+
+/** How many files and folders it may have more than that, and how many bytes more their names together. */
+const MOST_ADDED = 200_000
+const MOST_NAME_BYTES = 32 * 2 ** 20
 
 /**
  * Takes the objects of a bundle that came from a host into the repository, each of them verified: git itself does that
  * for no bundle before version 2.46. Of its refs none is taken over. Where anything is not as it should be nothing stays.
  */
-export async function takeIn(to: Checkout, { name, file, ref, commit }: Arriving): Promise<void> {
+export async function takeIn(to: Checkout, { name, file, ref, commit, since }: Arriving): Promise<void> {
   const head = await headOf(file)
   if (!head) throw new Error(`what came from ${name} is no bundle of git`)
   if (!head.lines.includes(`${commit} ${ref}`))
@@ -40,6 +47,35 @@ export async function takeIn(to: Checkout, { name, file, ref, commit }: Arriving
     if (!(error instanceof GitError)) throw error
     throw new Error(`what came from ${name} is not taken, since git finds it broken: ${error.message}`)
   }
+  if (!(await isBounded(to, since, commit)))
+    throw new Error(
+      `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders`,
+    )
+}
+
+/**
+ * Whether a state can be listed. A few bytes can name a tree that has itself in it again and again, and whoever lists that
+ * has no end. Folders count, too: they may be empty.
+ */
+async function isBounded(to: Checkout, since: string | undefined, commit: string): Promise<boolean> {
+  const none = { entries: 0, bytes: 0 }
+  const before =
+    since === undefined ? none : await sizeOf(to, since, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
+  const most = [before.entries + MOST_ADDED, before.bytes + MOST_NAME_BYTES] as const
+  return !(await sizeOf(to, commit, ...most)).isMore
+}
+
+/** The files and folders of a state and the bytes of their names, up to so many: `ls-tree` writes each as it finds it. */
+async function sizeOf(to: Checkout, state: string, mostEntries: number, mostBytes: number) {
+  let [entries, bytes] = [0, 0]
+  const take = async (chunk: Buffer) => {
+    bytes += chunk.length
+    for (let at = chunk.indexOf(0); at >= 0; at = chunk.indexOf(0, at + 1)) entries++
+    if (entries > mostEntries || bytes > mostBytes) throw new Error("it is too much")
+  }
+  const args = ["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", state]
+  const { cut: isMore } = await git(args, { ...shared(to), take, timeLimit: LONG_MS })
+  return { entries, bytes, isMore }
 }
 
 /** The lines that stand before the objects, and where these begin; undefined where it is no bundle of all objects. */
@@ -64,10 +100,13 @@ export function filling(path: string, name: string, mostBytes: number) {
   done.catch(() => {})
   let size = 0
   return {
-    take(chunk: Uint8Array): void {
+    take(chunk: Uint8Array): void | Promise<void> {
       size += chunk.length
       if (size > mostBytes) throw new Error(`more came from ${name} than ${mostBytes} bytes`)
-      file.write(chunk)
+      if (file.errored) throw file.errored
+      if (file.write(chunk)) return undefined
+      const isDrained = new Promise<void>((resolve) => file.once("drain", resolve))
+      return Promise.race([isDrained, done.catch(() => {})])
     },
     async end(): Promise<void> {
       file.end()

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { LINE } from "./bootstrap.ts"
-import { bytesOf, encode, type Frame, Frames, inFrames, textOf } from "./frames.ts"
-import type { CallEnd, Hello, Order, Pong } from "./orders.ts"
+import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
+import { type CallEnd, endIn, type Hello, type Order, type Pong } from "./orders.ts"
 
 /** Complaints of the transport that are kept to tell why it ended. */
 const MOST_COMPLAINT_CHARS = 4000
@@ -9,7 +9,8 @@ const MOST_COMPLAINT_CHARS = 4000
 /** What of a call is wanted as it comes. */
 type Receiver = {
   readonly head?: (body: string) => void
-  readonly data?: (body: Uint8Array) => void
+  /** Where it returns a promise, what comes counts as on its way until that is over. */
+  readonly data?: (body: Uint8Array) => void | Promise<void>
   readonly errors?: (body: Uint8Array) => void
 }
 
@@ -28,7 +29,12 @@ export type CallOptions = {
 /** How a channel ended: in the transport's last words; `byItself` where nobody here ended it. */
 type Closed = { readonly complaint: string; readonly byItself: boolean; readonly started: boolean }
 
-type Waiting = { readonly receiver: Receiver; readonly settle: (end: CallEnd | Cut) => void }
+type Waiting = {
+  readonly receiver: Receiver
+  readonly intake: Intake
+  readonly credit: Credit
+  readonly settle: (end: CallEnd | Cut) => void
+}
 
 export type ChannelPorts = {
   /** The transport's command: it gets one more argument. */
@@ -87,19 +93,22 @@ export class Channel {
   call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
     const number = ++this.#calls
     if (!this.isOpen) return Promise.reject(new Cut("there is no connection"))
+    const credit = new Credit()
+    const intake = new Intake((body) => void this.#write(encode("more", number, body)))
     const ended = new Promise<CallEnd>((resolve, reject) => {
       const cancel = () => this.#write(encode("cancel", number))
       signal?.addEventListener("abort", cancel, { once: true })
       const settle = (end: CallEnd | Cut) => {
         this.#waiting.delete(number)
+        credit.end()
         signal?.removeEventListener("abort", cancel)
         if (end instanceof Cut) reject(end)
         else resolve(end)
       }
-      this.#waiting.set(number, { receiver, settle })
+      this.#waiting.set(number, { receiver, intake, credit, settle })
     })
     this.#write(encode("open", number, bytesOf(JSON.stringify(order))))
-    void this.#send(number, input)
+    void this.#send(number, credit, input)
     return ended
   }
 
@@ -117,10 +126,11 @@ export class Channel {
     this.#close("")
   }
 
-  async #send(number: number, input: CallOptions["input"]): Promise<void> {
+  async #send(number: number, credit: Credit, input: CallOptions["input"]): Promise<void> {
     const bodies = input instanceof Uint8Array ? [input] : (input ?? [])
     for await (const body of bodies)
       for (const frame of inFrames("data", number, body)) {
+        await credit.spend(frame.length - HEAD_BYTES)
         if (!this.#waiting.has(number)) return
         await this.#write(frame)
       }
@@ -162,9 +172,16 @@ export class Channel {
     }
     if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as Pong)
     if (kind === "head") waiting?.receiver.head?.(textOf(body))
-    if (kind === "data") waiting?.receiver.data?.(body)
-    if (kind === "errors") waiting?.receiver.errors?.(body)
-    if (kind === "end") waiting?.settle(JSON.parse(textOf(body)) as CallEnd)
+    if (kind === "more") waiting?.credit.give(body)
+    if (waiting && (kind === "data" || kind === "errors")) this.#receive(waiting, kind, body)
+    if (kind === "end") waiting?.settle(endIn(textOf(body)))
+  }
+
+  #receive({ receiver, intake }: Waiting, kind: "data" | "errors", body: Uint8Array): void {
+    intake.arrive(body.length)
+    const taking = receiver[kind]?.(body)
+    if (taking) void taking.then(() => intake.take(body.length))
+    else intake.take(body.length)
   }
 
   #close(why: string): void {

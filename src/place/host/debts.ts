@@ -1,5 +1,6 @@
-import { access, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { access, mkdir, readdir, readFile, rm } from "node:fs/promises"
 import { join } from "node:path"
+import { writePlain } from "../../lib/plain-file.ts"
 import { succeeds } from "../../lib/succeeds.ts"
 import type { Stub } from "./stub.ts"
 
@@ -22,15 +23,13 @@ export const debtsIn = (folder: string, parentFolder: string): Debts => {
   return {
     async write({ taskID, sessionID, host, title, agent, bare, home }) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
-      await writeFile(
-        fileOf({ taskID }),
-        JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder }),
-      )
+      const text = JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder })
+      await writePlain(fileOf({ taskID }), text)
     },
     has: (stub) => succeeds(access(fileOf(stub))),
     drop: (stub) => rm(fileOf(stub), { force: true }),
     async read() {
-      const names = await readdir(folder).catch(() => [])
+      const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith(".json"))
       const found = await Promise.all(names.map((name) => readFile(join(folder, name), "utf8").catch(() => "")))
       return found.flatMap((text) => stubIn(text, parentFolder))
     },

@@ -3,41 +3,35 @@ import { createReadStream } from "node:fs"
 import { mkdtemp, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { messageOf } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../place.ts"
 import { at, type Checkout, shared } from "../worktree/checkout.ts"
 import { git, gitLine } from "../worktree/git.ts"
+import { readRef } from "../worktree/refs.ts"
 import { ignoredIn } from "../worktree/worktree.ts"
 import { filling, takeIn } from "./arriving.ts"
-import type { Ran, RunOptions } from "./fetching.ts"
+import type { Answered, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
-import {
-  bundleScript,
-  commitScript,
-  folderIn,
-  lookScript,
-  quoted,
-  type Rooms,
-  receiveScript,
-  removeScript,
-} from "./scripts.ts"
+import { type FilesOrder, lookedIn, type Sent, sentIn } from "./orders.ts"
+import type { Rooms } from "./rooms.ts"
 
 /** Large repositories take their time. */
 const LONG_MS = 900_000
 const OLDEST_GIT = [2, 38] as const
 /** What a run may bring home. */
 const MOST_HOME_BYTES = 4 * 2 ** 30
-/** A commit's name. What a host tells under another one is not looked up here: it could name a branch. */
-const COMMIT = /^([0-9a-f]{40}|[0-9a-f]{64})$/
-/** Folders with work that no commit can hold: so many are told. */
-const MOST_NESTED = 100
+/** What is told of a reason that came from there. */
+const MOST_PROBLEM_CHARS = 400
 /** What a system says where it has no room. */
 const FULL = /no space left on device|disk quota exceeded|disk full/i
 
-/** Runs a line on the host. */
-type RunThere = (line: string, options?: RunOptions) => Promise<Ran>
-
-export type There = { readonly name: string; readonly run: RunThere; readonly rooms: Rooms }
+/** A host, and where the files of a repository lie there. */
+export type There = {
+  readonly name: string
+  readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<Answered>
+  readonly rooms: Rooms
+}
 
 export type Sending = {
   readonly taskID: string
@@ -53,11 +47,11 @@ export type Sending = {
  * Throws a `CallError` where its git is not there or too old.
  */
 export async function send(there: There, from: Checkout, { taskID, commit, copy, inPlace }: Sending): Promise<void> {
-  const { run, rooms } = there
+  const { rooms } = there
   const known = await look(there)
   const receive = async (options: RunOptions, ref?: string) => {
     const shallow = ref === undefined ? [] : await shallowOf(from)
-    succeeded(there, await run(receiveScript({ rooms, taskID, commit, ref, shallow, inPlace }), options))
+    await asked(there, { do: "receive", rooms, taskID, commit, ref, shallow, inPlace }, options)
   }
   const haves = await knownHere(from, known)
   if (await isWithin(from, commit, haves)) await receive({})
@@ -83,36 +77,32 @@ async function isWithin(from: Checkout, commit: string, haves: readonly string[]
   return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], at(from))) === ""
 }
 
-/** Sends files that git ignores: those alone that the options name. What git has is there already, and stays. */
-async function sendIgnored({ name, run, rooms }: There, from: Checkout, taskID: string, files: readonly string[]) {
+/** Sends files that git ignores: those alone that the options name. What is there already stays as it is. */
+async function sendIgnored(there: There, from: Checkout, taskID: string, files: readonly string[]): Promise<void> {
   if (files.length === 0) return
   const tar = spawn("tar", ["-C", from.top, "-cf", "-", "--null", "-T", "-"], { stdio: ["pipe", "pipe", "ignore"] })
   tar.on("error", () => {})
   tar.stdin.on("error", () => {})
   tar.stdin.end(files.map((file) => `./${file}\0`).join(""))
-  const ran = await run(`tar -C ${quoted(folderIn(rooms, taskID))} -xkf -`, { input: tar.stdout })
-  if (ran.code !== 0)
-    throw new Error(`${name}: the files of hosts.${name}.copy could not be sent: ${ran.errors.trim()}`)
+  const { name, rooms } = there
+  await asked(there, { do: "copy", rooms, taskID }, { input: tar.stdout }, `the files of hosts.${name}.copy: `)
 }
 
 async function look(there: There): Promise<readonly string[]> {
-  const { name, run, rooms } = there
-  const ran = await run(lookScript(rooms))
+  const { name, rooms } = there
+  const { git: version, commits = [] } = lookedIn(textOf(await asked(there, { do: "look", rooms })))
   const wanted = `${OLDEST_GIT.join(".")} or newer`
   const otherwise = "or give the task another `place`."
-  if (ran.code === 127)
+  if (version === undefined)
     throw new PlaceError(`git was not found on ${name}. Install git ${wanted} there, ${otherwise}`, "place")
-  const [version = "", ...commits] = textOf(ran.out).trim().split("\n")
   const [, found, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(version) ?? []
   const [needsMajor, needsMinor] = OLDEST_GIT
   const enough = Number(major) > needsMajor || (Number(major) === needsMajor && Number(minor) >= needsMinor)
-  if (found !== undefined && !enough)
-    throw new PlaceError(
-      `${name} has git ${oneLine(found, 40)}; ${wanted} is needed. Install a newer git there, ${otherwise}`,
-      "place",
-    )
-  succeeded(there, ran)
-  return commits.filter((each) => COMMIT.test(each))
+  if (enough) return commits
+  throw new PlaceError(
+    `${name} has git ${oneLine(found ?? version, 40)}; ${wanted} is needed. Install a newer git there, ${otherwise}`,
+    "place",
+  )
 }
 
 /** Those of the host's commits that are here, too: what is sent is told from them. */
@@ -131,9 +121,6 @@ async function shallowOf(from: Checkout): Promise<readonly string[]> {
   return text.split("\n").filter((line) => line !== "")
 }
 
-/** What came home: the commit of a folder's state, and what no commit can hold and is there alone. */
-export type Home = { readonly commit: string; readonly nested: readonly string[] }
-
 /** The ref under which what came is kept until the task's own has it. */
 const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID}`
 
@@ -141,23 +128,29 @@ const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID
  * Brings the state of a task's folder home, verified object by object; undefined where there is no such folder. Nothing
  * is removed there.
  */
-export async function fetchHome(there: There, to: Checkout, taskID: string): Promise<Home | undefined> {
-  const { run, rooms } = there
-  const committed = await run(commitScript(rooms, taskID))
-  if (committed.code === 9) return undefined
-  const [commit = "", ...lines] = textOf(succeeded(there, committed).out).trim().split("\n")
-  if (!COMMIT.test(commit)) throw new Error(`what came from ${there.name} is no commit: ${oneLine(commit, 60)}`)
-  const nested = lines.slice(0, MOST_NESTED).map((line) => oneLine(line))
-  if ((await knownHere(to, [commit])).length > 0) return { commit, nested }
+export async function fetchHome(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
+  const { name, rooms } = there
+  const home = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
+  if (!home) return undefined
+  const { commit } = home
+  if ((await knownHere(to, [commit])).length > 0) return home
   await inFolder(async (folder) => {
     const file = join(folder, "home.bundle")
-    const bundle = filling(file, there.name, MOST_HOME_BYTES)
-    const ran = await run(bundleScript(rooms, taskID), { take: bundle.take }).finally(bundle.end)
-    succeeded(there, ran)
-    await takeIn(to, { name: there.name, file, ref: `refs/work/${taskID}`, commit })
+    const bundle = filling(file, name, MOST_HOME_BYTES)
+    await asked(there, { do: "bundle", rooms, taskID }, { take: bundle.take }).finally(bundle.end)
+    const since = await readRef(to, "state", taskID)
+    await takeIn(to, { name, file, ref: `refs/work/${taskID}`, commit, since })
   })
   await git(["update-ref", incoming(taskID), commit], shared(to))
-  return { commit, nested }
+  return home
+}
+
+function committedBy(name: string, out: Uint8Array): Sent | null {
+  try {
+    return sentIn(textOf(out))
+  } catch (error) {
+    throw new Error(`what came from ${name} ${messageOf(error)}`)
+  }
 }
 
 /** What came home is kept under another ref by now. */
@@ -166,14 +159,17 @@ export const settleIncoming = (to: Checkout, taskID: string): Promise<unknown> =
 
 /** Takes a task's folder away there; `commit`: only where that is what was kept of it last. */
 export async function removeThere(there: There, taskID: string, commit?: string): Promise<void> {
-  succeeded(there, await there.run(removeScript(there.rooms, taskID, commit)))
+  await asked(there, { do: "remove", rooms: there.rooms, taskID, commit })
 }
 
-function succeeded({ name }: There, ran: Ran): Ran {
-  if (ran.code === 0) return ran
-  const last = oneLine(ran.errors.trim().split("\n").at(-1) || `exit code ${ran.code}`)
-  if (!FULL.test(ran.errors)) throw new Error(`${name}: ${last}`)
-  throw new PlaceError(`The disk of ${name} is full: ${last}. Make room there, then try again.`, "place")
+/** The answer to an order. Throws where it failed there; `what` begins the reason. */
+async function asked(there: There, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
+  const { name } = there
+  const { out, problem } = await there.ask(order, options)
+  if (problem === undefined) return out
+  const why = oneLine(problem, MOST_PROBLEM_CHARS)
+  if (!FULL.test(problem)) throw new Error(`${name}: ${what}${why}`)
+  throw new PlaceError(`The disk of ${name} is full: ${why}. Make room there, then try again.`, "place")
 }
 
 async function inFolder<Value>(work: (folder: string) => Promise<Value>): Promise<Value> {

@@ -3,7 +3,7 @@
  * to, and bytes. Both ends use this file; nothing in it knows what is carried.
  */
 
-const KINDS = ["open", "data", "errors", "head", "end", "cancel", "ping", "pong", "hello"] as const
+const KINDS = ["open", "data", "errors", "head", "end", "cancel", "ping", "pong", "hello", "more"] as const
 
 export type Kind = (typeof KINDS)[number]
 
@@ -16,7 +16,10 @@ export const MOST_BODY_BYTES = 65_536
 export const MARKER = "\u0002superagents-relay-1\u0003"
 
 const LENGTH_BYTES = 4
-const HEAD_BYTES = LENGTH_BYTES + 1 + 4
+/** Of each frame, before its body. */
+export const HEAD_BYTES = LENGTH_BYTES + 1 + 4
+/** How many bytes of one call may be on their way in one direction before its reader has taken any of them. */
+export const WINDOW_BYTES = 1_048_576
 /** A stream whose frame says to be longer is not ours: something has written into it. */
 const MOST_FRAME_BYTES = 1_048_576
 
@@ -41,6 +44,63 @@ export function encode(kind: Kind, call: number, body: Uint8Array = new Uint8Arr
 export function* inFrames(kind: Kind, call: number, body: Uint8Array): Iterable<Uint8Array> {
   for (let from = 0; from < body.length; from += MOST_BODY_BYTES)
     yield encode(kind, call, body.subarray(from, from + MOST_BODY_BYTES))
+}
+
+/** What may still be sent of a call: each byte needs credit, which the reader gives back once it has taken it. */
+export class Credit {
+  #left = WINDOW_BYTES
+  #isOver = false
+  readonly #waiting = new Set<() => void>()
+
+  /** Waits until something may be sent, and counts it. */
+  async spend(bytes: number): Promise<void> {
+    while (this.#left <= 0 && !this.#isOver) await new Promise<void>((resolve) => this.#waiting.add(resolve))
+    this.#left -= bytes
+  }
+
+  /** The reader has taken so many bytes, as the body of its `more` frame says. */
+  give(body: Uint8Array): void {
+    this.#left = Math.min(WINDOW_BYTES, this.#left + (Number.parseInt(textOf(body), 10) || 0))
+    this.#wake()
+  }
+
+  /** Nobody reads it any more: nobody waits for it. */
+  end(): void {
+    this.#isOver = true
+    this.#wake()
+  }
+
+  #wake(): void {
+    for (const go of this.#waiting) go()
+    this.#waiting.clear()
+  }
+}
+
+/** What came of a call and was not taken yet. */
+export class Intake {
+  #open = 0
+  #taken = 0
+  readonly #more: (body: Uint8Array) => void
+
+  /** `more`: tells the sender of bytes that were taken. */
+  constructor(more: (body: Uint8Array) => void) {
+    this.#more = more
+  }
+
+  /** Throws where the sender does not keep to its credit. */
+  arrive(bytes: number): void {
+    this.#open += bytes
+    // Each of its streams may have begun a frame with the last byte of credit.
+    if (this.#open > WINDOW_BYTES + 2 * MOST_BODY_BYTES) throw new Error("more was sent than was asked for")
+  }
+
+  take(bytes: number): void {
+    this.#open -= bytes
+    this.#taken += bytes
+    if (this.#taken < WINDOW_BYTES / 4) return
+    this.#more(bytesOf(String(this.#taken)))
+    this.#taken = 0
+  }
 }
 
 /** Takes a stream apart into its frames, however its bytes come. */
@@ -80,7 +140,7 @@ export class Frames {
 
   #skip(): boolean {
     const marker = bytesOf(MARKER)
-    const at = indexOf(this.#rest, marker)
+    const at = Buffer.from(this.#rest.buffer, this.#rest.byteOffset, this.#rest.length).indexOf(marker)
     if (at < 0) {
       // What came may be the marker's beginning.
       this.#rest = this.#rest.subarray(Math.max(0, this.#rest.length - marker.length + 1))
@@ -98,10 +158,4 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
   both.set(a)
   both.set(b, a.length)
   return both
-}
-
-function indexOf(bytes: Uint8Array, wanted: Uint8Array): number {
-  for (let at = 0; at + wanted.length <= bytes.length; at++)
-    if (wanted.every((byte, nth) => bytes[at + nth] === byte)) return at
-  return -1
 }

@@ -18,11 +18,12 @@ import { readRef, writeRefs } from "../worktree/refs.ts"
 import { changedBetween } from "../worktree/sharing.ts"
 import { removeBare } from "./bare.ts"
 import { type Begun, setUp, welcome } from "./beginning.ts"
-import { fetchHome, type Home, removeThere, send, settleIncoming, type There } from "./files.ts"
+import { fetchHome, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
 import { NoContact } from "./link.ts"
-import { folderIn, roomsIn } from "./scripts.ts"
+import type { Sent } from "./orders.ts"
+import { folderIn, roomsIn } from "./rooms.ts"
 import { sessionThere } from "./session.ts"
 import { isThere, NO_SESSION, type Stub } from "./stub.ts"
 import { versionProblem } from "./versions.ts"
@@ -89,7 +90,7 @@ export class HostPlace implements Place {
   async isUntouched(taskID: string, folder: string): Promise<boolean> {
     const home = await this.#fetchNow(taskID, folder)
     const { files } = await this.#changedIn(home, taskID, folder, [])
-    return files.length === 0 && home.nested.length === 0
+    return files.length === 0 && home.unsaved.length === 0
   }
 
   /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
@@ -99,14 +100,14 @@ export class HostPlace implements Place {
     return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
   }
 
-  async #fetchNow(taskID: string, folder: string): Promise<Home> {
+  async #fetchNow(taskID: string, folder: string): Promise<Sent> {
     const there = await this.#there(folder)
     const home = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
     if (home) return home
     throw new CallError(`its folder on ${this.#machine.name} is gone`)
   }
 
-  async #changedIn({ commit }: Home, taskID: string, folder: string, globs: readonly string[]) {
+  async #changedIn({ commit }: Sent, taskID: string, folder: string, globs: readonly string[]) {
     const here = await checkoutOf(folder)
     const start = await readRef(here, "start", taskID)
     return start === undefined ? { files: [], named: [] } : changedBetween(here, start, commit, globs)
@@ -172,10 +173,10 @@ export class HostPlace implements Place {
     if (!stub.rules) stub.owesAbort = true
     await this.#hosts.regain(stub)
     this.#hosts.fetches(stub, true)
-    const nested = await this.#machine
+    const unsaved = await this.#machine
       .inTurn(async () => {
         const home = await this.#fetch(there, await checkoutOf(folder), taskID)
-        if (home?.nested.length) return home.nested
+        if (home?.unsaved.length) return home.unsaved
         await this.#remove(there, stub, home)
         return []
       })
@@ -185,12 +186,12 @@ export class HostPlace implements Place {
     // What is owed keeps its host.
     if (stub.home === undefined) link.release(taskID)
     const put = await this.#worktrees.putAway(taskID, folder)
-    if (nested.length === 0) return put
-    return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...nested] }
+    if (unsaved.length === 0) return put
+    return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...unsaved] }
   }
 
   /** Its work is here by now: a folder that cannot be removed at once is owed, and holds nothing up. */
-  async #remove(there: There, stub: Stub, home: Home | undefined): Promise<void> {
+  async #remove(there: There, stub: Stub, home: Sent | undefined): Promise<void> {
     const { taskID } = stub
     try {
       // A server that is gone there has no instance to end. Without contact the removal fails, too.
@@ -239,14 +240,14 @@ export class HostPlace implements Place {
   }
 
   async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {
-    const { name, run } = this.#machine
+    const { name, ask } = this.#machine
     if (!contact) throw new PlaceError(`${name} cannot be reached now.`, "host")
     const { commonDir } = await checkoutOf(folder)
-    return { name, run, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
+    return { name, ask, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
 
   /** Brings the present state of a task's folder home; undefined where there is none. */
-  async #fetch(there: There, to: Checkout, taskID: string): Promise<Home | undefined> {
+  async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
     const home = await fetchHome(there, to, taskID)
     if (!home) return undefined
     await writeRefs(to, taskID, { state: home.commit })
@@ -264,18 +265,22 @@ export class HostPlace implements Place {
   ): Promise<Begun | undefined> {
     const from = await checkoutOf(folder)
     const { copy } = this.#machine.settings
+    let inPlace = false
     if (again) {
       // What an earlier run could not bring home is fetched before its folder is made anew.
       const stub = this.#stubOf(taskID)
-      if (stub.home === undefined) await this.#fetch(there, from, taskID)
-      else {
+      if (stub.home === undefined) {
+        const home = await this.#fetch(there, from, taskID)
+        // What no commit can hold is there alone: its folder stays.
+        inPlace = home !== undefined && home.unsaved.length > 0
+      } else {
         // Another process may still mean to remove it: what that goes by is removed with it.
         await removeThere(there, taskID)
         await this.#hosts.owing.forgive(stub)
       }
       const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
       if (next) {
-        await send(there, from, { taskID, commit: next.commit, copy })
+        await send(there, from, { taskID, commit: next.commit, copy, inPlace })
         await next.settle()
         return { ...next, bringIn }
       }
@@ -285,7 +290,7 @@ export class HostPlace implements Place {
       throw new CallError(
         `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
       )
-    await send(there, from, { taskID, commit, copy })
+    await send(there, from, { taskID, commit, copy, inPlace })
     return undefined
   }
 }

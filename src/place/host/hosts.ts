@@ -9,13 +9,13 @@ import type { HostSettings } from "../../options.ts"
 import type { PlaceNews, Stirred } from "../place.ts"
 import { checkoutOf } from "../worktree/checkout.ts"
 import type { Debts } from "./debts.ts"
-import { BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
+import { type Answered, askOver, BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
 import { Link } from "./link.ts"
-import type { Hint } from "./orders.ts"
+import type { FilesOrder, Hint } from "./orders.ts"
 import { Owing } from "./owing.ts"
 import type { Reach } from "./reach.ts"
+import { folderIn, roomsIn } from "./rooms.ts"
 import { ScreenSigns } from "./screen-signs.ts"
-import { folderIn, roomsIn } from "./scripts.ts"
 import { type FarPlace, NO_SESSION, type Stub, stubOf } from "./stub.ts"
 import { commandOf } from "./transport.ts"
 
@@ -48,6 +48,7 @@ export type Machine = {
   readonly link: Link
   readonly server: FarServer
   run(line: string, options?: RunOptions): ReturnType<typeof runOver>
+  ask(order: FilesOrder, options?: RunOptions): Promise<Answered>
   /** One after the other: git's list of worktrees bears no two at once. */
   inTurn<Value>(work: () => Promise<Value>): Promise<Value>
 }
@@ -210,6 +211,7 @@ export class Hosts {
       link,
       server: openFar(fetchOver(link), BASE_URL),
       run: (line, options) => runOver(link, line, options),
+      ask: (order, options) => askOver(link, order, options),
       inTurn(work) {
         const done = last.then(work)
         last = done.catch(() => {})

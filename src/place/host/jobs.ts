@@ -4,7 +4,6 @@ import type { CommandResult } from "../run-command.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
 import { NoContact } from "./link.ts"
-import { quoted } from "./scripts.ts"
 
 export type Job = {
   readonly taskID: string
@@ -14,6 +13,8 @@ export type Job = {
   readonly timeLimit: number
   readonly signal: AbortSignal
 }
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 const LOOK_MS = 300
 /** What is read of a job's output: its end. */

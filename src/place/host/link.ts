@@ -252,7 +252,10 @@ export class Link {
     this.#contact = undefined
     try {
       let text = ""
-      const { problem } = await channel.call({ do: "serve" }, { receiver: { data: (body) => (text += textOf(body)) } })
+      const data = (body: Uint8Array) => {
+        text += textOf(body)
+      }
+      const { problem } = await channel.call({ do: "serve" }, { receiver: { data } })
       if (this.#channel !== channel) return
       if (problem !== undefined) return this.#refuse(channel, oneLine(problem))
       const server = servedIn(text)

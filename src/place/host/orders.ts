@@ -1,3 +1,6 @@
+import { oneLine } from "../../lib/text.ts"
+import type { Rooms } from "./rooms.ts"
+
 /** What the near end asks of the far one, and what comes back: each order is the body of an `open` frame, as JSON. */
 
 export type Order =
@@ -17,6 +20,38 @@ export type Order =
   | { readonly do: "listen" }
   /** No task of ours is there any more: the server may end soon. */
   | { readonly do: "rest" }
+  | FilesOrder
+
+/** About the files of tasks there; `rooms` is the place of their repository. */
+export type FilesOrder = {
+  readonly rooms: Rooms
+} & (
+  | { readonly do: "look" }
+  | ({ readonly taskID: string } & (
+      | {
+          readonly do: "receive"
+          readonly commit: string
+          /** The ref under which the bundle that follows has it; absent where none follows, since the store has it. */
+          readonly ref?: string
+          /** Commits whose parents are not here either. */
+          readonly shallow: readonly string[]
+          /** The folder is there, and its state committed: it goes on with what git ignores in it. */
+          readonly inPlace?: boolean
+        }
+      /** A tar archive of files that git ignores follows. */
+      | { readonly do: "copy" }
+      | { readonly do: "commit" }
+      | { readonly do: "bundle" }
+      /** `commit`: only where that is what was committed of its folder last. */
+      | { readonly do: "remove"; readonly commit?: string }
+    ))
+)
+
+/** The answer to `look`; empty where no git is installed. */
+export type Looked = { readonly git?: string; readonly commits?: readonly string[] }
+
+/** The answer to `commit`, `null` where there is no folder: the state of it, and what of it no commit can hold. */
+export type Sent = { readonly commit: string; readonly unsaved: readonly string[] }
 
 /** What a relay is told when it begins. */
 export type RelaySettings = {
@@ -61,24 +96,59 @@ export const isHello = (given: unknown): given is Hello => {
 
 /** What a host says of its server; undefined where it cannot be read. */
 export function servedIn(text: string): Served | undefined {
-  try {
-    const { id, version, since } = JSON.parse(text) as Partial<Served>
-    if (!isWord(id) || !isWord(version)) return undefined
-    return { id, version, ...(typeof since === "number" && { since }) }
-  } catch {
-    return undefined
-  }
+  const { id, version, since } = partsOf<Served>(text)
+  if (!isWord(id) || !isWord(version)) return undefined
+  return { id, version, ...(typeof since === "number" && { since }) }
 }
 
 /** What was told of a session there; undefined where it cannot be read. */
 export function hintIn(text: string): Hint | undefined {
-  try {
-    const { session, urgent } = JSON.parse(text) as Partial<Hint>
-    return isWord(session) ? { session, urgent: urgent === true } : undefined
-  } catch {
-    return undefined
+  const { session, urgent } = partsOf<Hint>(text)
+  return isWord(session) ? { session, urgent: urgent === true } : undefined
+}
+
+/** How a call ended, as far as that can be read. */
+export function endIn(text: string): CallEnd {
+  const { code, problem, isServerGone } = partsOf<CallEnd>(text)
+  return {
+    ...((typeof code === "number" || code === null) && { code }),
+    ...(typeof problem === "string" && { problem: problem.slice(0, MOST_PROBLEM_CHARS) }),
+    ...(isServerGone === true && { isServerGone }),
   }
 }
+
+/** What a host says of its git and its store. */
+export function lookedIn(text: string): Looked {
+  const { git, commits } = partsOf<Looked>(text)
+  const known = Array.isArray(commits) ? commits.slice(0, MOST_COMMITS).filter(isCommit) : []
+  return { ...(typeof git === "string" && { git }), commits: known }
+}
+
+/** What a host has committed of a task's folder; null where it says that there is none. Throws where it says nothing of use. */
+export function sentIn(text: string): Sent | null {
+  if (text === "null") return null
+  const { commit, unsaved } = partsOf<Sent>(text)
+  if (!isCommit(commit)) throw new Error(`is no commit: ${oneLine(String(commit), 60)}`)
+  const names = Array.isArray(unsaved) ? unsaved.slice(0, MOST_UNSAVED) : []
+  return { commit, unsaved: names.map((name) => oneLine(String(name))) }
+}
+
+/** What is told of it is looked at part by part: whoever answers may have written anything. */
+function partsOf<Told>(text: string): Partial<Told> {
+  try {
+    return (JSON.parse(text) ?? {}) as Partial<Told>
+  } catch {
+    return {}
+  }
+}
+
+/** The longest reason of a failed call, and how many commits and names are taken from one answer. */
+const MOST_PROBLEM_CHARS = 4000
+const MOST_COMMITS = 100
+const MOST_UNSAVED = 100
+/** A commit's name. What is told under another one is not looked up here: it could name a branch. */
+const isCommit = (given: unknown): given is string =>
+  typeof given === "string" && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(given)
 
 /** The last moment of a `Date`. */
 const MOST_TIME_MS = 8.64e15

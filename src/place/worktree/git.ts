@@ -26,6 +26,8 @@ export type GitOptions = {
   readonly inputFrom?: { readonly file: string; readonly start: number }
   /** Input and output are bytes, each a character of its own; else they are UTF-8. */
   readonly bytes?: boolean
+  /** Gets the output as it comes, in place of the answer. Where it rejects, git is stopped and the answer is `cut`. */
+  readonly take?: (chunk: Buffer) => Promise<void>
   /** In whose name, and when: for what is put back as it was. */
   readonly committer?: { readonly name: string; readonly email: string; readonly date?: string }
   /** Exit codes besides 0 that are answers and no failures. */
@@ -106,13 +108,14 @@ export async function patiently<Value>(passing: RegExp, work: () => Promise<Valu
 }
 
 async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
-  const { cwd, input, inputFrom, bytes, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
+  const { cwd, input, inputFrom, bytes, take, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
   const ended = await runBounded("git", [...SETTINGS, ...caseOf(options), ...args], {
     cwd,
     env: environment(options),
     input,
     inputFrom,
     bytes,
+    take,
     timeLimit,
     mostBytes,
   })

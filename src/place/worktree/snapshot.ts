@@ -125,7 +125,7 @@ async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
 }
 
 /** Has git look at the files again that it was told not to look at, and that are there. */
-async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
+export async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
   const run = { ...at(checkout), index }
   const marked = await gitList(["ls-files", "-v", "-z"], run)
   const named = (mark: RegExp) => marked.flatMap((entry) => (mark.test(entry) ? entry.slice(2) : []))

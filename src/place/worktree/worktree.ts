@@ -54,20 +54,26 @@ const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Pr
   holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
 
 /** Takes what git notes of a worktree away whose folder stays: git itself would not, as long as that is there. */
-async function forget({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+  const notes = await notesOf(from, folder)
+  if (notes !== undefined) await rm(notes, { recursive: true, force: true })
+}
+
+/** Where git notes what it knows of a worktree, whatever is in the folder; undefined where it knows none there. */
+export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<string | undefined> {
   const all = join(commonDir, "worktrees")
   for (const name of await readdir(all).catch(() => [])) {
     const note = await readFile(join(all, name, "gitdir"), "utf8").catch(() => "")
-    if (resolve(all, name, note.trimEnd()) !== join(folder, ".git")) continue
-    await rm(join(all, name), { recursive: true, force: true })
+    if (resolve(all, name, note.trimEnd()) === join(folder, ".git")) return join(all, name)
   }
+  return undefined
 }
 
 /**
  * Removes a folder, folders that may not be written to included (as some package managers leave them). Where something
  * in it cannot be removed, all the rest goes, and the first error is thrown.
  */
-async function removeFolder(folder: string): Promise<void> {
+export async function removeFolder(folder: string): Promise<void> {
   try {
     await rm(folder, { recursive: true, force: true, maxRetries: 2 })
   } catch {

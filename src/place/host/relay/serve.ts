@@ -1,14 +1,44 @@
 import { homedir } from "node:os"
 import { join } from "node:path"
-import { bytesOf, encode, type Frame, Frames, inFrames, MARKER, textOf } from "../frames.ts"
+import type { Processes } from "../../../lib/lock.ts"
+import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
 import type { CallEnd, Hello, Order, Pong, RelaySettings } from "../orders.ts"
 import type { Call } from "./call.ts"
+import { files } from "./files.ts"
 import { listen } from "./listen.ts"
 import { request } from "./request.ts"
 import { run } from "./run.ts"
 import { Server } from "./server.ts"
 
 export type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
+
+type Open = {
+  readonly stop: AbortController
+  readonly feed: (body: Uint8Array | undefined) => void
+  readonly credit: Credit
+}
+
+/** A call that was begun. `over`: fires where the connection ends. */
+function opened(
+  number: number,
+  write: (bytes: Uint8Array) => Promise<void>,
+  over: AbortSignal,
+): Open & { readonly call: Call } {
+  const stop = new AbortController()
+  const signal = AbortSignal.any([stop.signal, over])
+  const credit = new Credit()
+  signal.addEventListener("abort", () => credit.end())
+  const { feed, iterable } = feeding(new Intake((body) => void write(encode("more", number, body))))
+  const send: Call["send"] = async (kind, body) => {
+    for (const frame of inFrames(kind, number, body)) {
+      if (kind !== "head") await credit.spend(frame.length - HEAD_BYTES)
+      // Nobody wants to know any more.
+      if (signal.aborted) return
+      await write(frame)
+    }
+  }
+  return { stop, feed, credit, call: { signal, input: iterable, send } }
+}
 
 const hello = (): Hello => ({
   now: Date.now(),
@@ -20,26 +50,20 @@ const hello = (): Hello => ({
  * The far end: carries out what comes over the stream until that ends, or nothing was heard for too long. Resolves then;
  * what it had begun is ended with it.
  */
-export async function serve({ input, output }: Streams, settings: RelaySettings): Promise<void> {
-  const server = new Server(settings)
-  const calls = new Map<number, { stop: AbortController; feed: (body: Uint8Array | undefined) => void }>()
+export async function serve({ input, output }: Streams, settings: RelaySettings, processes: Processes): Promise<void> {
+  const server = new Server(settings, processes)
+  const calls = new Map<number, Open>()
   const over = new AbortController()
   let heardAt = Date.now()
   const write = (bytes: Uint8Array): Promise<void> =>
     over.signal.aborted || output.write(bytes) ? Promise.resolve() : drained(output, over.signal)
 
   const perform = async (number: number, order: Order) => {
-    const stop = new AbortController()
-    const { feed, iterable } = feeding()
-    calls.set(number, { stop, feed })
-    const call: Call = {
-      signal: AbortSignal.any([stop.signal, over.signal]),
-      input: iterable,
-      send: async (kind, body) => {
-        for (const frame of inFrames(kind, number, body)) await write(frame)
-      },
-    }
-    const end: CallEnd = await carryOut(order, call, server).catch((error) => ({ problem: messageOf(error) }))
+    const { call, ...open } = opened(number, write, over.signal)
+    calls.set(number, open)
+    const end: CallEnd = await carryOut(order, call, server, processes).catch((error) => ({
+      problem: messageOf(error),
+    }))
     const isServerGone = !call.signal.aborted && mayBeGone(order, end) && (await server.isGone())
     calls.delete(number)
     await write(encode("end", number, bytesOf(JSON.stringify({ ...end, ...(isServerGone && { isServerGone }) }))))
@@ -50,6 +74,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings)
     if (kind === "open") void perform(call, JSON.parse(textOf(body)) as Order)
     if (kind === "data") calls.get(call)?.feed(body)
     if (kind === "end") calls.get(call)?.feed(undefined)
+    if (kind === "more") calls.get(call)?.credit.give(body)
     if (kind === "cancel") calls.get(call)?.stop.abort()
     if (kind === "ping") {
       server.seen()
@@ -85,7 +110,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings)
 const mayBeGone = ({ do: what }: Order, { problem }: CallEnd): boolean =>
   what === "listen" || (what === "request" && problem !== undefined)
 
-async function carryOut(order: Order, call: Call, server: Server): Promise<CallEnd> {
+async function carryOut(order: Order, call: Call, server: Server, processes: Processes): Promise<CallEnd> {
   switch (order.do) {
     case "run":
       return run(order, call)
@@ -99,6 +124,8 @@ async function carryOut(order: Order, call: Call, server: Server): Promise<CallE
     case "rest":
       server.rest()
       return {}
+    default:
+      return files(order, call, processes)
   }
 }
 
@@ -110,10 +137,11 @@ function drained(output: NodeJS.WritableStream, over: AbortSignal): Promise<void
 }
 
 /** What is fed comes out of the iterable, up to the first `undefined`. */
-function feeding() {
+function feeding(intake: Intake) {
   const waiting: (Uint8Array | undefined)[] = []
   let wake = () => {}
   const feed = (body: Uint8Array | undefined) => {
+    intake.arrive(body?.length ?? 0)
     waiting.push(body)
     wake()
   }
@@ -126,6 +154,7 @@ function feeding() {
       const body = waiting.shift()
       if (!body) return
       yield body
+      intake.take(body.length)
     }
   }
   return { feed, iterable: iterate() }

@@ -1,11 +1,12 @@
 import { spawn, spawnSync } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fetchDirectly } from "../../../lib/direct.ts"
+import { Lock, type Processes } from "../../../lib/lock.ts"
 import type { RelaySettings, Served } from "../orders.ts"
 
 /** What is written down of a server that runs. */
@@ -14,15 +15,14 @@ type Running = { readonly id: string; readonly port: number; readonly pid: numbe
 const HEALTH_MS = 5000
 const START_MS = 90_000
 const LOOK_MS = 100
-/** Whoever makes a lock writes its number into it at once; one that is so old and has none is left. */
-const NAMELESS_MS = 5000
 /** How often the server's watcher looks at the leases. */
 const WATCH_S = 2
 
 /**
  * The shell that starts the server and stays: it ends it when nobody renews a lease for too long. `$1` the folder, `$2`
  * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any, `$6` its name, `$7`
- * the time. It writes down itself what it has started: whoever asked for it may be gone by then.
+ * the time. It writes down itself what it has started: whoever asked for it may be gone by then. Where another was begun
+ * since, it ends its own.
  */
 const WATCHER = `
 cd "$HOME"
@@ -31,6 +31,8 @@ OPENCODE_SERVER_PASSWORD=$(cat "$1/password"); export OPENCODE_SERVER_PASSWORD
 "$2" serve --hostname 127.0.0.1 --port "$3" </dev/null >"$1/log" 2>&1 &
 p=$!
 unset OPENCODE_SERVER_PASSWORD
+another() { c=$(cat "$1/current" 2>/dev/null) && [ -n "$c" ] && [ "$c" != "$2" ]; }
+another "$1" "$6" && { kill "$p"; exit; }
 echo "$p" >"$1/pid"
 printf '{"id":"%s","port":%s,"pid":%s,"since":%s}' "$6" "$3" "$p" "$7" >"$1/server.new" && mv "$1/server.new" "$1/server.json"
 last=; idle=0
@@ -39,13 +41,14 @@ while kill -0 "$p" 2>/dev/null; do
   now=$(cat "$1"/leases/* 2>/dev/null)
   if [ "$now" = "$last" ]; then idle=$((idle + ${WATCH_S})); else idle=0; last=$now; fi
   if [ -n "$now" ]; then most=$4; else most=$5; fi
-  if [ "$idle" -ge "$most" ]; then kill "$p"; sleep 3; kill -9 "$p" 2>/dev/null; break; fi
+  if [ "$idle" -ge "$most" ] || another "$1" "$6"; then kill "$p"; sleep 3; kill -9 "$p" 2>/dev/null; break; fi
 done
 `
 
 /** OpenCode's server on this machine: one for all who come here, on loopback, with a password that stays in its file. */
 export class Server {
   readonly #settings: RelaySettings
+  readonly #processes: Processes
   readonly #folder = join(
     process.env.XDG_STATE_HOME || join(homedir(), ".local", "state"),
     "opencode-superagents",
@@ -61,8 +64,9 @@ export class Server {
   #asking = false
   #askedAt = 0
 
-  constructor(settings: RelaySettings) {
+  constructor(settings: RelaySettings, processes: Processes) {
     this.#settings = settings
+    this.#processes = processes
   }
 
   /** Has it run; one that runs already is taken. */
@@ -70,22 +74,21 @@ export class Server {
     this.#hasTasks = true
     mkdirSync(join(this.#folder, "leases"), { recursive: true, mode: 0o700 })
     this.seen()
+    const late = () => new Error("OpenCode there did not start: another connection has been starting it for too long")
+    // Of several that find none, one may begin it: the others find that.
+    const alone = new Lock(this.#folder, "starting", this.#processes)
+    return (await this.#find()) ?? alone.hold(START_MS, late, () => this.#findOrBegin())
+  }
+
+  async #findOrBegin(): Promise<Served> {
     const deadline = Date.now() + START_MS
     while (Date.now() < deadline) {
       const found = await this.#find()
       if (found) return found
-      if (!this.#running && this.#lock()) {
-        try {
-          const others = await this.#find()
-          if (others) return others
-          if (!this.#running) return await this.#begin()
-        } finally {
-          rmSync(this.#path("lock"), { recursive: true, force: true })
-        }
-      }
+      if (!this.#running) return this.#begin()
       await sleep(LOOK_MS)
     }
-    throw new Error(this.#running ? "OpenCode there is alive and does not answer" : "OpenCode there did not start")
+    throw new Error("OpenCode there is alive and does not answer")
   }
 
   /** The near end is there: the lease is renewed, and the server asked whether it answers. */
@@ -165,25 +168,6 @@ export class Server {
     }
   }
 
-  /** Whoever has begun one and died has left its lock. */
-  #lock(): boolean {
-    const lock = this.#path("lock")
-    try {
-      mkdirSync(lock)
-      writeFileSync(join(lock, "pid"), String(process.pid))
-      return true
-    } catch {
-      try {
-        const holder = Number(textIn(join(lock, "pid")))
-        const isLeft = holder ? !exists(holder) : Date.now() - statSync(lock).mtimeMs > NAMELESS_MS
-        if (isLeft) rmSync(lock, { recursive: true, force: true })
-      } catch {
-        // Another was quicker.
-      }
-      return false
-    }
-  }
-
   async #begin(): Promise<Served> {
     this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
@@ -191,6 +175,7 @@ export class Server {
     for (const name of ["pid", "server.json"]) rmSync(this.#path(name), { force: true })
     const port = await freePort()
     const id = randomUUID()
+    writeFileSync(this.#path("current"), id)
     const seconds = (ms: number) => String(Math.max(WATCH_S, Math.ceil(ms / 1000)))
     const { unattended, kept } = this.#settings
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"

@@ -1,0 +1,11 @@
+import { join } from "node:path"
+
+/** Where the files of a repository's tasks lie on a host: a store of git objects, and a folder for each task. */
+export type Rooms = { readonly room: string; readonly store: string }
+
+export const roomsIn = (cache: string, key: string): Rooms => {
+  const room = join(cache, "opencode-superagents", key)
+  return { room, store: join(room, "store") }
+}
+
+export const folderIn = ({ room }: Rooms, taskID: string): string => join(room, "work", taskID)

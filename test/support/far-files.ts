@@ -1,0 +1,39 @@
+import { messageOf } from "../../src/core/errors.ts"
+import { processLives, processMark } from "../../src/host/record/owner.ts"
+import type { Answered, RunOptions } from "../../src/place/host/fetching.ts"
+import type { FilesOrder } from "../../src/place/host/orders.ts"
+import { files } from "../../src/place/host/relay/files.ts"
+
+export const PROCESSES = { self: processMark, isAlive: processLives }
+
+async function* nothing(): AsyncIterable<Uint8Array> {}
+
+/** Carries out an order about files as the relay of a host does whose home is `home`. */
+export async function askIn(
+  home: string,
+  order: FilesOrder,
+  { input, take, signal = new AbortController().signal }: RunOptions = {},
+  env: Record<string, string> = {},
+): Promise<Answered> {
+  const out: Uint8Array[] = []
+  const before = { ...process.env }
+  Object.assign(process.env, { HOME: home, ...env })
+  const call = {
+    signal,
+    input: (input as AsyncIterable<Uint8Array> | undefined) ?? nothing(),
+    async send(_kind: string, body: Uint8Array) {
+      if (take) await take(body)
+      else out.push(body)
+    },
+  }
+  try {
+    await files(order, call, PROCESSES)
+    return { out: Buffer.concat(out) }
+  } catch (error) {
+    return { out: Buffer.concat(out), problem: messageOf(error) }
+  } finally {
+    for (const name of ["HOME", ...Object.keys(env)])
+      if (before[name] === undefined) delete process.env[name]
+      else process.env[name] = before[name]
+  }
+}
