@@ -320,6 +320,21 @@ test("what a run has changed so far is told, and a later run that changes nothin
   await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
 })
 
+test("what is guarded is guarded there, too, however its agent hides it from git", async () => {
+  user.write("test/a", "a\n").write("test/b", "b\n").write("test/.gitignore", "old\n").commit()
+  user.write("test/old", "ignored as before\n")
+  await enter()
+  there().write("test/old", "ignored as before\n")
+  const inner = new Repository(join(folder(), "test/inner"))
+  inner.git("init", "-q")
+  inner.write("c", "x").commit()
+  there().write("test/a", "hidden\n").git("update-index", "--assume-unchanged", "test/a")
+  there().write("test/b", "hidden\n").git("update-index", "--skip-worktree", "test/b")
+  there().write(".gitignore", "built\nnew\n").write("test/new", "newly ignored\n")
+  const changed = await place.shared?.changedIn(ID, user.top, ["test/**"])
+  expect(changed?.named.toSorted()).toEqual(["test/a", "test/b", "test/inner/c", "test/new"])
+})
+
 test("a folder with work that no commit can hold stays, and a later run goes on in it", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n").write("own", "by hand")

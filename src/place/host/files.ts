@@ -9,11 +9,12 @@ import { PlaceError } from "../place.ts"
 import { at, type Checkout, shared } from "../worktree/checkout.ts"
 import { git, gitLine } from "../worktree/git.ts"
 import { readRef } from "../worktree/refs.ts"
+import { specOf } from "../worktree/sharing.ts"
 import { ignoredIn } from "../worktree/worktree.ts"
 import { filling, takeIn } from "./arriving.ts"
 import type { Answered, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
-import { type FilesOrder, lookedIn, type Sent, sentIn } from "./orders.ts"
+import { type FilesOrder, lookedIn, namesIn, type Sent, sentIn } from "./orders.ts"
 import type { Rooms } from "./rooms.ts"
 
 /** Large repositories take their time. */
@@ -143,6 +144,18 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   })
   await git(["update-ref", incoming(taskID), commit], shared(to))
   return home
+}
+
+/** The files in a task's folder there that no commit of it has and that these globs name. */
+export async function hiddenThere(
+  there: There,
+  taskID: string,
+  tree: string,
+  globs: readonly string[],
+): Promise<readonly string[]> {
+  if (globs.length === 0) return []
+  const order = { do: "hidden", rooms: there.rooms, taskID, tree, specs: globs.map(specOf) } as const
+  return namesIn(textOf(await asked(there, order)))
 }
 
 function committedBy(name: string, out: Uint8Array): Sent | null {

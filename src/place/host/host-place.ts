@@ -13,12 +13,12 @@ import {
   type Swept,
 } from "../place.ts"
 import type { CommandResult } from "../run-command.ts"
-import { type Checkout, checkoutOf } from "../worktree/checkout.ts"
+import { type Checkout, checkoutOf, treeOf } from "../worktree/checkout.ts"
 import { readRef, writeRefs } from "../worktree/refs.ts"
 import { changedBetween } from "../worktree/sharing.ts"
 import { removeBare } from "./bare.ts"
 import { type Begun, setUp, welcome } from "./beginning.ts"
-import { fetchHome, removeThere, send, settleIncoming, type There } from "./files.ts"
+import { fetchHome, hiddenThere, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
 import { NoContact } from "./link.ts"
@@ -95,8 +95,11 @@ export class HostPlace implements Place {
 
   /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
   get shared(): SharedPlaces | undefined {
-    const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) =>
-      this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
+    const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
+      const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
+      const hidden = tree ? await hiddenThere(await this.#there(folder), taskID, tree, globs) : []
+      return { files, named: [...named, ...hidden] }
+    }
     return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
   }
 
@@ -110,7 +113,8 @@ export class HostPlace implements Place {
   async #changedIn({ commit }: Sent, taskID: string, folder: string, globs: readonly string[]) {
     const here = await checkoutOf(folder)
     const start = await readRef(here, "start", taskID)
-    return start === undefined ? { files: [], named: [] } : changedBetween(here, start, commit, globs)
+    if (start === undefined) return { files: [], named: [], tree: undefined }
+    return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
   }
 
   /** Its work comes home, the parent's present state is brought into it here, and what comes of that goes there. */

@@ -42,6 +42,8 @@ export type FilesOrder = {
       | { readonly do: "copy" }
       | { readonly do: "commit" }
       | { readonly do: "bundle" }
+      /** Which of the files that no commit of its folder has are named by these pathspecs; `tree`: of what the run began with. */
+      | { readonly do: "hidden"; readonly tree: string; readonly specs: readonly string[] }
       /** `commit`: only where that is what was committed of its folder last. */
       | { readonly do: "remove"; readonly commit?: string }
     ))
@@ -131,6 +133,12 @@ export function sentIn(text: string): Sent | null {
   if (!isCommit(commit)) throw new Error(`is no commit: ${oneLine(String(commit), 60)}`)
   const names = Array.isArray(unsaved) ? unsaved.slice(0, MOST_UNSAVED) : []
   return { commit, unsaved: names.map((name) => oneLine(String(name))) }
+}
+
+/** Files that a host names. */
+export function namesIn(text: string): readonly string[] {
+  const names = partsOf<readonly unknown[]>(text)
+  return Array.isArray(names) ? names.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
 }
 
 /** What is told of it is looked at part by part: whoever answers may have written anything. */

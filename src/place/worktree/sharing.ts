@@ -105,7 +105,7 @@ async function changedIn(
   return { files, named: [...named, ...hidden] }
 }
 
-const specOf = (glob: string): string => `:(top,glob)${glob}`
+export const specOf = (glob: string): string => `:(top,glob)${glob}`
 
 /** The files that differ between two states, and those of them that these globs name. */
 export async function changedBetween(

@@ -6,7 +6,8 @@ import { pipeline } from "node:stream/promises"
 import type { Processes } from "../../../lib/lock.ts"
 import { runBounded } from "../../process.ts"
 import { at, type Checkout, headOf, shared } from "../../worktree/checkout.ts"
-import { GitError, git, gitLine } from "../../worktree/git.ts"
+import { GitError, git, gitLine, gitList } from "../../worktree/git.ts"
+import { hiddenIn } from "../../worktree/hidden.ts"
 import { commitOf, filesOf, lookAtAll } from "../../worktree/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktree/worktree.ts"
 import { bytesOf } from "../frames.ts"
@@ -49,6 +50,7 @@ export async function files(order: FilesOrder, call: Call, processes: Processes)
   if (order.do === "receive") await receive(order, call, processes)
   if (order.do === "copy") await copy(order, call)
   if (order.do === "commit") await answer((await commit(order)) ?? null)
+  if (order.do === "hidden") await answer(await hidden(order))
   if (order.do === "bundle") await bundle(order, call)
   if (order.do === "remove") await remove(order, processes)
   return {}
@@ -175,6 +177,21 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
   const made = await commitOf(checkout, tree, parents, "superagents: its work")
   await git(["update-ref", workRef(taskID), made], shared(checkout))
   return { commit: made, unsaved: [...nested, ...unreadable] }
+}
+
+/** Files of a task's folder that a check there reads and no commit of it has: see `hiddenIn`. */
+async function hidden({
+  rooms,
+  taskID,
+  tree,
+  specs,
+}: Extract<FilesOrder, { do: "hidden" }>): Promise<readonly string[]> {
+  const { checkout } = (await folderOf(rooms, taskID)) ?? {}
+  if (!checkout) return []
+  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], at(checkout))
+  const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
+  // A tree has no time: rules in the store's own list are its agent's, since nobody else writes one.
+  return hiddenIn(checkout, tree, nested, specs)
 }
 
 /** Sends a bundle of what a task's folder has that was not sent here. */
