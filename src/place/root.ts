@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs"
-import { join } from "node:path"
+import { homedir } from "node:os"
+import { dirname, join } from "node:path"
 import { dataFolder } from "../host/record/signature.ts"
 
 /** Where tasks' worktrees are made. */
@@ -10,6 +11,13 @@ export const COMMANDS = join(dataFolder(), "commands")
 
 /** Where it is written down what is owed to tasks on other machines. */
 export const DEBTS = join(dataFolder(), "hosts")
+
+/** Where OpenCode and this plugin keep what is theirs alone: keys, sessions, logs. */
+export const ownFolders = (): readonly string[] => {
+  const { XDG_STATE_HOME, XDG_CACHE_HOME } = process.env
+  const state = XDG_STATE_HOME || join(homedir(), ".local", "state")
+  return [dirname(dataFolder()), join(state, "opencode"), join(XDG_CACHE_HOME || join(homedir(), ".cache"), "opencode")]
+}
 
 /** Whether a session may work in another folder than its parent: some worktree was made once. */
 export const mayBeElsewhere = (): boolean => existsSync(WORKTREES)

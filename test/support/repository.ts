@@ -158,6 +158,9 @@ export class Repository {
 export const text = (changed: Record<number, string> = {}): string =>
   Array.from({ length: 40 }, (_, at) => `${changed[at] ?? `line ${at}`}\n`).join("")
 
+/** A larger file is compared by its size and time. */
+const MOST_COMPARED = 64 * 1024 * 1024
+
 /** Each file below a folder by its path: its mode and bytes, or where a link leads. */
 function bytesBelow(top: string, skip: (path: string) => boolean): Record<string, string> {
   const found: Record<string, string> = {}
@@ -169,6 +172,8 @@ function bytesBelow(top: string, skip: (path: string) => boolean): Record<string
       const stat = lstatSync(file)
       if (stat.isDirectory()) walk(path)
       else if (stat.isSymbolicLink()) found[path] = `-> ${readlinkSync(file)}`
+      else if (stat.size > MOST_COMPARED)
+        found[path] = `${(stat.mode & 0o7777).toString(8)} ${stat.size} of ${stat.mtimeMs}`
       else if (stat.isFile())
         found[path] = `${(stat.mode & 0o7777).toString(8)} ${readFileSync(file).toString("base64")}`
     }

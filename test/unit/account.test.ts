@@ -49,7 +49,7 @@ describe("what is said of work in a worktree", () => {
       { merge: { kind: "merged", files: ["a"], leftOut: [".gitmodules", "vendor/lib"] } },
       [
         "Changes: 1 file, +1,200 −7: a",
-        "Merged into your files, uncommitted, but for what it did around submodules (.gitmodules, vendor/lib): that is kept, and stays out.",
+        "Merged into your files, uncommitted, but for what it did around submodules and git folders (.gitmodules, vendor/lib): that is kept, and stays out.",
       ],
       true,
     ],

@@ -9,7 +9,7 @@ import { git, gitList } from "./git.ts"
 /** The most names that are told of one kind. */
 const MOST_NAMES = 10
 
-type Hindrance = "sparse" | "hidden" | "unreadable" | "ignored" | "written"
+type Hindrance = "sparse" | "hidden" | "unreadable" | "ignored" | "untracked" | "written"
 
 const TEXTS: Record<Hindrance, (names: string) => string> = {
   sparse: (names) =>
@@ -19,6 +19,7 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
   unreadable: (names) => `${names} may not be read: let it be read, or move it away, then merge again.`,
   ignored: (names) =>
     `${names} is there, and git ignores it or what it holds, so it is never overwritten: move it away, then merge again.`,
+  untracked: (names) => `${names} is there, and git does not track it: move it away, then merge again.`,
   written: (names) => `${names} was written in the same moment: merge again.`,
 }
 
@@ -28,11 +29,11 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
  */
 export async function adviceOn(home: Checkout, paths: readonly string[]): Promise<string> {
   const blocking = await Promise.all(paths.map((path) => blocker(home.top, path)))
-  const [flags, ignored] = await Promise.all([flagsOf(home, paths), ignoredOf(home, blocking)])
+  const [{ flags, tracked }, ignored] = await Promise.all([trackedOf(home, paths), ignoredOf(home, blocking)])
   const found = new Map<Hindrance, Set<string>>()
   for (const [nth, path] of paths.entries()) {
     const name = blocking[nth] ?? path
-    const kind = flags.has(path) ? await flagged(home, path) : await hindrance(home, name, ignored)
+    const kind = flags.has(path) ? await flagged(home, path) : await hindrance(home, name, { ignored, tracked })
     found.set(kind, (found.get(kind) ?? new Set()).add(name))
   }
   return [...found].map(([kind, names]) => TEXTS[kind](listed([...names], MOST_NAMES))).join(" ")
@@ -52,19 +53,24 @@ async function blocker(top: string, path: string): Promise<string> {
 const flagged = async (home: Checkout, path: string): Promise<Hindrance> =>
   (await stat(home, path)) ? "hidden" : "sparse"
 
-async function hindrance(home: Checkout, name: string, ignored: ReadonlySet<string>): Promise<Hindrance> {
+type Known = { readonly ignored: ReadonlySet<string>; readonly tracked: ReadonlySet<string> }
+
+async function hindrance(home: Checkout, name: string, { ignored, tracked }: Known): Promise<Hindrance> {
   const found = await stat(home, name)
   // A folder is in the way for what git ignores in it: all else would go.
   if (found?.isDirectory() || ignored.has(name)) return "ignored"
   const isReadable = await succeeds(access(join(home.top, name), constants.R_OK))
-  return found?.isFile() && !isReadable ? "unreadable" : "written"
+  if (found?.isFile() && !isReadable) return "unreadable"
+  return found && !tracked.has(name) ? "untracked" : "written"
 }
 
-/** Those of these files that git was told not to look at: `S` for the work tree, a small letter for changes. */
-async function flagsOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
+/** Those of these files that git tracks, and was told not to look at: `S` for the work tree, a small letter for changes. */
+async function trackedOf(home: Checkout, paths: readonly string[]) {
   const names = new Set(paths)
-  const entries = await gitList(["ls-files", "-v", "-z"], { ...at(home), timeLimit: 300_000 })
-  return new Set(entries.flatMap((entry) => (/^[Sa-z]/.test(entry) && names.has(entry.slice(2)) ? entry.slice(2) : [])))
+  const all = await gitList(["ls-files", "-v", "-z"], { ...at(home), timeLimit: 300_000 })
+  const entries = all.filter((entry) => names.has(entry.slice(2)))
+  const named = (some: readonly string[]): ReadonlySet<string> => new Set(some.map((entry) => entry.slice(2)))
+  return { tracked: named(entries), flags: named(entries.filter((entry) => /^[Sa-z]/.test(entry))) }
 }
 
 async function ignoredOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {

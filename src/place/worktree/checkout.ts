@@ -12,11 +12,14 @@ export type Checkout = {
   readonly gitDir: string
   /** What all checkouts of the repository share: commits and refs. */
   readonly commonDir: string
+  /** The folder below `top` that somebody works in; empty where it is `top`. Absent for a task's own worktree. */
+  readonly prefix?: string | undefined
 }
 
-export type Found = Checkout & {
-  /** The folder that was asked about, below `top`; empty where it is `top`. */
-  readonly prefix: string
+/** A checkout in which somebody works. */
+export type Home = Checkout & { readonly prefix: string }
+
+export type Found = Home & {
   /** The commit it is on. */
   readonly head: string
 }
@@ -42,29 +45,43 @@ export async function checkoutAround(folder: string): Promise<Found> {
     throw new CallError(
       `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it. ${INSTEAD}`,
     )
-  const found = await find(folder)
+  const found = await homeAround(folder)
   if (!found) throw new CallError(`${SORRY}${folder} is not in the checkout of a git repository. ${INSTEAD}`)
+  if (found.prefix.startsWith(".."))
+    throw new CallError(
+      `${SORRY}git takes ${found.top} for the top of ${folder}, which lies outside of it. Look at the setting core.worktree in ${join(found.commonDir, "config")}. ${INSTEAD}`,
+    )
   const head = await headOf(found)
   if (head === undefined)
     throw new CallError(`${SORRY}the repository has no commit yet. Make a first commit. ${INSTEAD}`)
   const busy = await underWay(found)
   if (busy)
     throw new CallError(`${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first. ${INSTEAD}`)
-  return { ...found, head, prefix: relative(found.top, await realpath(folder)) }
+  return { ...found, head }
 }
 
 /** The checkout around a folder, whatever its state. Throws a `CallError` where there is none. */
-export async function checkoutOf(folder: string): Promise<Checkout> {
-  const checkout = await find(folder)
+export async function checkoutOf(folder: string): Promise<Home> {
+  const checkout = await homeAround(folder)
   if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
   return checkout
 }
 
 /** The same; undefined where there is none. */
+export async function homeAround(folder: string): Promise<Home | undefined> {
+  const found = await find(folder)
+  return found && { ...found, prefix: relative(found.top, await realpath(folder)) }
+}
+
+const BETWEEN = "--superagents"
+
+/** The checkout that git finds around a folder; undefined where there is none. */
 export async function find(folder: string): Promise<Checkout | undefined> {
   try {
-    const args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"]
-    const [top, gitDir, commonDir] = (await git(args, { cwd: folder })).out.split("\n")
+    // Git repeats an option that it does not know: so paths are told apart that have line breaks in them.
+    const wanted = ["--show-toplevel", BETWEEN, "--git-dir", BETWEEN, "--git-common-dir"]
+    const { out } = await git(["rev-parse", "--path-format=absolute", ...wanted], { cwd: folder })
+    const [top, gitDir, commonDir] = out.replace(/\n$/, "").split(`\n${BETWEEN}\n`)
     if (!top || !gitDir || !commonDir) return undefined
     return { top: await realpath(top), gitDir: await realpath(gitDir), commonDir: await realpath(commonDir) }
   } catch (error) {

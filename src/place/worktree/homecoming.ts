@@ -1,8 +1,6 @@
-import { realpath } from "node:fs/promises"
-import { relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import type { MergeResult, Swept } from "../place.ts"
-import { type Checkout, checkoutOf, underWay } from "./checkout.ts"
+import { type Checkout, checkoutOf, type Home, underWay } from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { changesBetween } from "./diff.ts"
 import { betweenMerges, holding, mergeLock } from "./locks.ts"
@@ -16,7 +14,7 @@ import { withoutSubmodules } from "./submodules.ts"
 /** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
-  const keep = await keptIn(home, folder)
+  const keep = home.prefix
   return holding(mergeLock(ports, home), async () => {
     await finishAll(ports, home, keep)
     const busy = await underWay(home)
@@ -76,14 +74,10 @@ export function stateToMerge(ports: WorktreePorts, home: Checkout, base: string)
   return betweenMerges(ports, home, read)
 }
 
-/** The folder that somebody works in, below the checkout's top: it stays where a merge leaves nothing in it. */
-const keptIn = async (home: Checkout, folder: string): Promise<string> => relative(home.top, await realpath(folder))
-
-/** Finishes the merges into this checkout, in whose `folder` somebody works, that a crash cut off. */
-export async function finishMerges(ports: WorktreePorts, home: Checkout, folder: string): Promise<readonly Swept[]> {
+/** Finishes the merges into this checkout that a crash cut off. */
+export async function finishMerges(ports: WorktreePorts, home: Home): Promise<readonly Swept[]> {
   const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
-  const keep = await keptIn(home, folder)
-  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, keep))
+  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, home.prefix))
   // Whoever looks at a lock removes what the dead have left of it.
   await mergeLock(ports, home).isTaken()
   return []

@@ -57,8 +57,8 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     const start = await goOn(ports, from, marker, request)
     return await readyIn(from, request, { directory, start, stashed: await note(ports, from, taskID, marker.worktree) })
   }
-  const { top, gitDir, commonDir } = from
-  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir } }
+  const { top, gitDir, commonDir, prefix } = from
+  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir, prefix } }
   try {
     const { worktree, start } = await make(ports, from, target, request, making)
     await mkdir(directory, { recursive: true })

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs"
 import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { z } from "zod"
 
@@ -5,7 +6,7 @@ import { z } from "zod"
 export type Keeper = z.infer<typeof Keeper>
 export const Keeper = z.looseObject({ instance: z.string() })
 
-const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.string() })
+const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.string(), prefix: z.string().optional() })
 
 /**
  * What stands beside a worktree's folder, so that after a crash anyone can tell what it is:
@@ -26,6 +27,9 @@ export type Marker = z.infer<typeof Marker>
 
 const ENDING = ".json"
 const fileOf = (folder: string): string => `${folder}${ENDING}`
+
+/** Whether a folder has a marker, as that of a task's worktree has. */
+export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
 
 export async function writeMarker(folder: string, marker: Marker): Promise<void> {
   const file = fileOf(folder)

@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto"
 import { constants, existsSync } from "node:fs"
-import { access, copyFile, lstat, mkdtemp, rm, stat, utimes } from "node:fs/promises"
+import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { join, relative } from "node:path"
 import { succeeds } from "../../lib/succeeds.ts"
+import { ownFolders } from "../root.ts"
 import { at, type Checkout, isAncestor, shared, treeOf } from "./checkout.ts"
 import { git, gitLine, gitList, patiently } from "./git.ts"
+import { hasMarker } from "./marker.ts"
 
 /** Files may be many and large: hashing and writing them takes its time. */
 const LONG_MS = 900_000
@@ -17,7 +19,10 @@ const VANISHED = /No such file or directory|short read/
 type LeftOut = {
   /** Repositories of their own, which git could only name. */
   readonly nested: readonly string[]
-  /** Files and folders that may not be read, or that git refuses; one that it tracks is in the tree as it last saw it. */
+  /**
+   * Files and folders that may not be read, that git refuses, or that are too large; one that it tracks is in the tree
+   * as it last saw it.
+   */
   readonly unreadable: readonly string[]
 }
 export type Files = LeftOut & { readonly tree: string }
@@ -42,7 +47,8 @@ export async function snapshot(
 
 /**
  * The tree of a checkout's files: changed and untracked ones, whatever is staged or not; what git ignores is left out.
- * Where there is no index, that of `instead` is taken.
+ * So are untracked files of a user's who has git show none, but for those in the folder that somebody works in, and
+ * what OpenCode and this plugin keep for themselves. Where there is no index, that of `instead` is taken.
  */
 export function filesOf(checkout: Checkout, instead: string, how: How): Promise<Files> {
   return withIndex(async (index) => {
@@ -137,18 +143,53 @@ export async function lookAtAll(checkout: Checkout, index: string): Promise<void
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
 }
 
+/** Which of a checkout's files are looked at, as pathspecs. */
+type Scope = { readonly tracked: readonly string[]; readonly untracked: readonly string[] }
+
+const ALL = ["."]
+
+async function scopeOf(checkout: Checkout): Promise<Scope> {
+  const { top, prefix } = checkout
+  if (prefix === undefined) return { tracked: ALL, untracked: ALL }
+  const folders = await Promise.all(ownFolders().map((folder) => realpath(folder).catch(() => folder)))
+  const own = folders.map((folder) => relative(top, folder)).filter((path) => path !== "" && !path.startsWith(".."))
+  const but = own.map(excluded)
+  if (!(await showsNoUntracked(checkout))) {
+    const all = [".", ...but]
+    return { tracked: all, untracked: all }
+  }
+  return { tracked: [".", ...but], untracked: prefix === "" ? [] : [`:(top,literal)${prefix}`, ...but] }
+}
+
+const excluded = (path: string): string => `:(exclude,top,literal)${path}`
+
+/** Whether the user has git show no untracked files here: so is a home folder set up in which some files are tracked. */
+async function showsNoUntracked(checkout: Checkout): Promise<boolean> {
+  const setting = await git(["config", "--get", "status.showUntrackedFiles"], { ...at(checkout), accept: [1] })
+  return /^(no|false|off|0)\s*$/i.test(setting.out) && !hasMarker(checkout.top)
+}
+
 /** Takes all that is there into the index. Returns what had to be left out. */
 async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const run = { ...at(checkout), index, timeLimit: LONG_MS }
-  const { out, complaints } = await git(["ls-files", "--others", "--exclude-standard", "-z"], run)
+  const scope = await scopeOf(checkout)
+  const listing = ["ls-files", "--others", "--exclude-standard", "-z", "--", ...scope.untracked]
+  const { out, complaints } = scope.untracked.length === 0 ? NOTHING : await git(listing, run)
   const others = out.split("\0").filter((name) => name !== "")
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
   const folders = [...complaints.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
+  const large = await tooLarge(checkout, others)
   const refused: string[] = []
   const add = async (without: readonly string[]): Promise<void> => {
-    const input = [".", ...[...without, ...refused].map((name) => `:(exclude,top,literal)${name}`)].join("\0")
+    const but = [...without, ...large, ...refused].map(excluded)
+    const take = (paths: readonly string[], which: string) =>
+      git(["add", which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], {
+        ...run,
+        input: [...paths, ...but].join("\0"),
+      })
     try {
-      await git(["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], { ...run, input })
+      if (scope.tracked !== scope.untracked) await take(scope.tracked, "--update")
+      if (scope.untracked.length > 0) await take(scope.untracked, "--all")
     } catch (error) {
       const [, name] = REFUSED.exec(String(error)) ?? []
       if (name === undefined || refused.length === MOST_REFUSED) throw error
@@ -157,9 +198,10 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
     }
   }
   const changed = () => gitList(["ls-files", "--modified", "-z"], run)
+  const leftOut = (files: readonly string[]) => ({ nested, unreadable: [...folders, ...files, ...large, ...refused] })
   try {
     await add(nested)
-    return { nested, unreadable: [...folders, ...refused] }
+    return leftOut([])
   } catch (error) {
     if (!NOT_ADDED.test(String(error))) throw error
     const gone = await replaced(checkout, await changed())
@@ -168,8 +210,34 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
     const files = await unreadable(checkout, [...others, ...(await changed())])
     if (files.length + gone.length === 0) throw error
     await add([...nested, ...files])
-    return { nested, unreadable: [...folders, ...files, ...refused] }
+    return leftOut(files)
   }
+}
+
+const NOTHING = { out: "", complaints: "" }
+
+/** The most bytes of untracked files that one state takes into the repository. */
+const MOST_UNTRACKED_BYTES = 512 * 1024 * 1024
+const STATS_AT_ONCE = 64
+
+/** Those of these untracked files that are too much, the largest first. */
+async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<string[]> {
+  const sizes: { name: string; size: number }[] = []
+  for (let next = 0; next < names.length; next += STATS_AT_ONCE)
+    await Promise.all(
+      names.slice(next, next + STATS_AT_ONCE).map(async (name) => {
+        const stat = await lstat(join(checkout.top, name)).catch(() => undefined)
+        if (stat?.isFile()) sizes.push({ name, size: stat.size })
+      }),
+    )
+  let all = sizes.reduce((sum, { size }) => sum + size, 0)
+  const out: string[] = []
+  for (const { name, size } of sizes.sort((a, b) => b.size - a.size)) {
+    if (all <= MOST_UNTRACKED_BYTES) break
+    out.push(name)
+    all -= size
+  }
+  return out
 }
 
 /** Those of these names at which a pipe, a socket or the like is: to git that is nothing at all, but it says so for no file. */

@@ -8,14 +8,32 @@ const NAMES_FILE = ".gitmodules"
 /**
  * What of these changes is about submodules: those that became another commit, a folder or a file, or came of one; all
  * above and below them; and with any of them the file that names them. None of it is merged, since git keeps the other
- * half of it elsewhere.
+ * half of it elsewhere. Nor is what a new git folder consists of.
  */
 export function aroundSubmodules(changes: readonly Change[]): readonly Change[] {
   const links = changes.filter(isSubmodule).map(({ path }) => path)
-  if (links.length === 0) return []
+  const parts = new Set(partsOfGitFolders(changes))
+  if (links.length === 0) return [...parts]
   const touches = (path: string) =>
     links.some((link) => path === link || path.startsWith(`${link}/`) || link.startsWith(`${path}/`))
-  return changes.filter(({ path }) => path === NAMES_FILE || touches(path))
+  return changes.filter((change) => change.path === NAMES_FILE || parts.has(change) || touches(change.path))
+}
+
+const HEAD = /^((?:.*\/)?)HEAD$/
+const PART =
+  /^(?:HEAD|[A-Z]+_HEAD|COMMIT_EDITMSG|config|config\.worktree|description|index|packed-refs|gitdir|commondir|shallow|(?:branches|hooks|info|logs|lfs|modules|objects|refs|worktrees)\/.*)$/
+
+/** The new files that are named like parts of a git folder, where a `HEAD` and a `config` came together. */
+function partsOfGitFolders(changes: readonly Change[]): readonly Change[] {
+  const fresh = changes.filter(({ from }) => from === undefined)
+  const names = new Set(fresh.map(pathOf))
+  const folders = [...names]
+    .flatMap((path) => HEAD.exec(path)?.[1] ?? [])
+    .filter((folder) => names.has(`${folder}config`))
+  if (folders.length === 0) return []
+  return fresh.filter(({ path }) =>
+    folders.some((folder) => path.startsWith(folder) && PART.test(path.slice(folder.length))),
+  )
 }
 
 /** A state without what it changed around submodules since `base`, and the names of what stays out. */
@@ -26,7 +44,9 @@ export async function withoutSubmodules(checkout: Checkout, base: string, state:
   if (around.length === 0) return { commit: state, leftOut: [] }
   const tree = await putBack(checkout, state, around)
   const commit = await commitOf(checkout, tree, [base, state], "superagents: without submodules")
-  return { commit, leftOut: around.filter((change) => isSubmodule(change) || change.path === NAMES_FILE).map(pathOf) }
+  const gitFolders = partsOfGitFolders(around).flatMap(({ path }) => HEAD.exec(path)?.[1] ?? [])
+  const named = around.filter((change) => isSubmodule(change) || change.path === NAMES_FILE).map(pathOf)
+  return { commit, leftOut: [...named, ...gitFolders.map((folder) => folder.slice(0, -1) || ".")] }
 }
 
 /** The same of two states: what the second one changed around submodules since `base` is taken out of the first. */

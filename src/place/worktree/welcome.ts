@@ -6,7 +6,7 @@ export type Entered = {
   readonly directory: string
   /** Files in conflict with the parent's state, which was merged in: each has marks. */
   readonly conflicts: readonly string[]
-  /** What of the parent's folder is not in it, since it may not be read. */
+  /** What of the parent's folder is not in it, since it may not be read or is too large. */
   readonly unreadable?: readonly string[]
   /** Commits of what the last run has left in git's stash, which does not go together with its files. */
   readonly stashed?: readonly string[]
@@ -27,7 +27,7 @@ export function welcome(
   const has = again
     ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
     : "It has what the agent that asks you sees, uncommitted work included,"
-  const lacks = unreadable.length > 0 ? ` It lacks what could not be read: ${named(unreadable)}.` : ""
+  const lacks = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${marksTold(conflicts, unsolved)}`
 }

@@ -1,6 +1,19 @@
 import { constants, existsSync } from "node:fs"
-import { chmod, copyFile, lstat, mkdir, readdir, readFile, readlink, rm, rmdir, symlink } from "node:fs/promises"
+import {
+  chmod,
+  copyFile,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  realpath,
+  rm,
+  rmdir,
+  symlink,
+} from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
+import { CallError } from "../../core/errors.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
@@ -20,10 +33,26 @@ const HALF_WAY = /failed to read .*commondir|could not create directory of|could
 export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
   const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
   await alone(ports, from, () => git(["worktree", ...args], at(from)))
-  const made = await find(folder)
-  if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
+  const made = await ownTop(folder)
   await git(["reset", "--hard", "--quiet"], { ...at(made), timeLimit: LONG_MS })
   return made
+}
+
+/**
+ * The checkout in a fresh worktree's folder. A repository may have `core.worktree` in the configuration of all its
+ * worktrees: then this one gets a setting of its own, or git would work on the files of another folder.
+ */
+async function ownTop(folder: string): Promise<Checkout> {
+  const top = await realpath(folder)
+  const made = await find(folder)
+  if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
+  if (made.top === top) return made
+  await git(["config", "--file", join(made.gitDir, "config.worktree"), "core.worktree", top], shared(made))
+  const again = await find(folder)
+  if (again?.top === top) return again
+  throw new CallError(
+    `A worktree could not be made: git takes ${made.top} for the top of every worktree of this repository. Look at the setting core.worktree in ${join(made.commonDir, "config")}.`,
+  )
 }
 
 /**

@@ -13,7 +13,7 @@ import type {
   Shown,
   Swept,
 } from "../place.ts"
-import { type Checkout, checkoutAround, checkoutOf, find } from "./checkout.ts"
+import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
 import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
 import { betweenMerges } from "./locks.ts"
@@ -89,7 +89,8 @@ export class Worktrees implements Place {
     const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
     const work = await workOf(home, taskID)
     const missing = await withoutAt(home, refOf("start", taskID))
-    const lacked = missing.length > 0 ? [`It worked without what could not be read: ${missing.join(", ")}`] : []
+    const lacked =
+      missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
     const all = [...notes, ...lacked, ...(await stashNotes(home, taskID))]
     return {
       ...work,
@@ -165,7 +166,7 @@ export class Worktrees implements Place {
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)
-    const home = await find(folder)
+    const home = await homeAround(folder)
     if (!home) return []
     const swept: Swept[] = []
     const room = await roomOf(this.#ports, home)
@@ -182,7 +183,7 @@ export class Worktrees implements Place {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
       }
     }
-    return [...swept, ...(await finishMerges(this.#ports, home, folder))]
+    return [...swept, ...(await finishMerges(this.#ports, home))]
   }
 }
 

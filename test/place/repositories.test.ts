@@ -1,0 +1,210 @@
+import { execFileSync } from "node:child_process"
+import { readdirSync, truncateSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { Repository } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** Repositories that are set up in an unusual way: nothing of the user's is touched, and no work is lost. */
+
+let bench: Bench
+let user: Repository
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+})
+afterEach(() => {
+  vi.unstubAllEnvs()
+  bench.close()
+})
+
+/** All that lies in the repository of a user's, by content: what was never to go in is in none of it. */
+const stored = () =>
+  user
+    .git("cat-file", "--batch-all-objects", "--batch-check")
+    .split("\n")
+    .flatMap((line) => {
+      const [oid = "", type] = line.split(" ")
+      return type === "blob" ? [user.git("cat-file", "blob", oid)] : []
+    })
+
+describe("a project that is a submodule", () => {
+  let project: Repository
+
+  beforeEach(() => {
+    bench.repository("library").write("lib.txt", "v1\n").write("other.txt", "o\n").commit()
+    user.write("a", "a\n").commit()
+    user.git("submodule", "add", "--quiet", join(bench.folder, "library"), "sub")
+    user.commit()
+    project = new Repository(join(user.top, "sub"))
+  })
+
+  const ready = () => bench.ready({ folder: project.top })
+
+  test("comes home as any other", async () => {
+    const child = await ready()
+    expect(child.files()).toEqual(project.files())
+    child.write("lib.txt", "theirs\n").write("new", "n\n")
+    expect(await bench.places.putAway(ID, project.top)).toMatchObject({ files: ["lib.txt", "new"] })
+    expect(await bench.places.merge(ID, project.top)).toMatchObject({ kind: "merged", files: ["lib.txt", "new"] })
+    expect(project.read("lib.txt")).toBe("theirs\n")
+  })
+
+  test("whose configuration names its folder for all of its worktrees: git works in the task's own all the same", async () => {
+    project.git("config", "extensions.worktreeConfig", "true")
+    const before = user.state()
+    const child = await ready()
+    expect(child.git("rev-parse", "--show-toplevel").trim()).toBe(child.top)
+    expect(child.git("status", "--porcelain")).toBe("")
+    child.write("lib.txt", "theirs\n").git("add", "lib.txt")
+    child.git("commit", "--quiet", "--message", "the agent's")
+    child.write("new", "n\n")
+    expect(await bench.places.putAway(ID, project.top)).toMatchObject({ files: ["lib.txt", "new"] })
+    expect(bench.leftovers()).toEqual([])
+    expect(user.state()).toEqual(before)
+    expect(await bench.places.merge(ID, project.top)).toMatchObject({ kind: "merged", files: ["lib.txt", "new"] })
+    expect(Object.keys(project.files()).sort()).toEqual(["lib.txt", "new", "other.txt"])
+  })
+
+  test("in whose linked worktree git works elsewhere: no worktree is made, and it is said why", async () => {
+    const linked = join(bench.folder, "linked")
+    project.git("worktree", "add", "--quiet", "--detach", linked)
+    project.git("config", "extensions.worktreeConfig", "true")
+    await expect(bench.ready({ folder: linked })).rejects.toThrow(
+      /^A worktree could not be made: git takes .*\/\.git\/modules\/sub for the top of .*\/linked.*core\.worktree/,
+    )
+  })
+})
+
+describe("a git folder that an agent has made among its files", () => {
+  const bare = (at: string) => execFileSync("git", ["init", "--quiet", "--bare", at])
+
+  test("stays out of the merge and is named; the rest comes home", async () => {
+    user.write("a", "a\n").commit()
+    const kept = await bench.worked((child) => {
+      bare(join(child.top, "made.git"))
+      child.write("b", "b\n").write("made.git/packed-refs", "").write("hooks/mine", "h\n")
+    })
+    expect(kept.files).toContain("made.git/HEAD")
+    const result = await bench.places.merge(ID, user.top)
+    expect(result).toEqual({ kind: "merged", files: ["b", "hooks/mine"], submodules: ["made.git"] })
+    expect(Object.keys(user.files()).sort()).toEqual(["a", "b", "hooks/mine"])
+  })
+
+  test("at the top of its worktree leaves the user's files as they are", async () => {
+    user.write("a", "a\n").commit()
+    await bench.worked((child) => bare(child.top))
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "nothing" })
+    expect(readdirSync(user.top).sort()).toEqual([".git", "a"])
+  })
+
+  test("that the project has already is merged as any folder", async () => {
+    bare(join(user.top, "fixture.git"))
+    user.write("a", "a\n").commit()
+    await bench.worked((child) => child.write("fixture.git/HEAD", "ref: refs/heads/other\n"))
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["fixture.git/HEAD"] })
+  })
+})
+
+describe("a home folder of dotfiles, in which git shows no untracked files", () => {
+  beforeEach(() => {
+    user.write(".bashrc", "b\n").write("tools/run", "r\n").commit()
+    user.git("config", "status.showUntrackedFiles", "no")
+    user.write(".ssh/id", "ssh key\n").write("tools/new", "new tool\n").write("tools/deep/er", "d\n")
+    user.write(".local/share/opencode/superagents/record.key", "record key\n").write(".bashrc", "changed\n")
+    vi.stubEnv("XDG_DATA_HOME", join(user.top, ".local/share"))
+  })
+
+  test("gives a task what git tracks, and none of the rest goes into the repository", async () => {
+    const child = await bench.ready()
+    expect(Object.keys(child.files()).sort()).toEqual([".bashrc", "tools/run"])
+    expect(child.read(".bashrc")).toBe("changed\n")
+    child.write("made", "m\n").write(".bashrc", "theirs\n")
+    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [".bashrc", "made"], unsaved: [] })
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: [".bashrc", "made"] })
+    expect([user.read("made"), user.read(".ssh/id")]).toEqual(["m\n", "ssh key\n"])
+    expect(stored()).toEqual(expect.arrayContaining(["changed\n", "m\n"]))
+    for (const secret of ["ssh key\n", "record key\n", "new tool\n"]) expect(stored()).not.toContain(secret)
+  })
+
+  test("gives a task in a folder below what is untracked there, and no more", async () => {
+    const folder = join(user.top, "tools")
+    const child = await bench.ready({ folder })
+    expect(Object.keys(child.files()).sort()).toEqual(["deep/er", "new", "run"])
+    child.write("new", "theirs\n").write("../made", "m\n")
+    await bench.places.putAway(ID, folder)
+    expect(await bench.places.merge(ID, folder)).toMatchObject({ kind: "merged", files: ["made", "tools/new"] })
+    expect(user.read("tools/new")).toBe("theirs\n")
+    expect(stored()).not.toContain("ssh key\n")
+  })
+
+  test("keeps its untracked file where an agent has made one of that name, and says so", async () => {
+    await bench.worked((child) => child.write(".ssh/id", "theirs\n"))
+    expect(await bench.places.merge(ID, user.top)).toEqual({
+      kind: "conflict",
+      files: [".ssh/id"],
+      advice: ".ssh/id is there, and git does not track it: move it away, then merge again.",
+    })
+    expect(user.read(".ssh/id")).toBe("ssh key\n")
+  })
+})
+
+test("what OpenCode keeps for itself below a project never goes in, tracked or not, whatever git shows", async () => {
+  vi.stubEnv("XDG_DATA_HOME", join(user.top, "data"))
+  vi.stubEnv("XDG_STATE_HOME", join(user.top, "state"))
+  user.write("a", "a\n").write("data/opencode/tracked", "old\n").commit()
+  user.write("data/opencode/tracked", "session\n").write("data/opencode/superagents/record.key", "record key\n")
+  user.write("state/opencode/log", "log\n").write("data/mine", "mine\n")
+  const child = await bench.ready()
+  expect(Object.keys(child.files()).sort()).toEqual(["a", "data/mine", "data/opencode/tracked"])
+  child.write("a", "theirs\n")
+  await bench.places.putAway(ID, user.top)
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  for (const secret of ["session\n", "record key\n", "log\n"]) expect(stored()).not.toContain(secret)
+})
+
+describe("untracked files that are too large to be kept", () => {
+  const huge = (repository: Repository, name: string) => {
+    repository.write(name, "")
+    truncateSync(join(repository.top, name), 600 * 1024 * 1024)
+  }
+
+  test("of the user's are left out before they are read, and named to the agent and at its end", async () => {
+    user.write("a", "a\n").commit()
+    huge(user, "huge.bin")
+    user.write("small", "s\n")
+    const before = user.state()
+    await bench.places.capture(ID, user.top)
+    const { told, directory } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0 })
+    expect(told).toContain("It lacks what could not be read or is too large: huge.bin.")
+    const child = new Repository(directory)
+    expect(Object.keys(child.files()).sort()).toEqual(["a", "small"])
+    child.write("a", "theirs\n")
+    const put = await bench.places.putAway(ID, user.top)
+    expect(put.notes).toEqual(["It worked without what could not be read or is too large: huge.bin"])
+    expect(user.state()).toEqual(before)
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+    expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
+  })
+
+  test("of an agent's are not lost: its folder stays", async () => {
+    user.write("a", "a\n").commit()
+    const child = await bench.ready()
+    huge(child, "huge.bin")
+    child.write("a", "theirs\n")
+    const put = await bench.places.putAway(ID, user.top)
+    expect(put).toMatchObject({ files: ["a"], unsaved: ["huge.bin"], held: child.top })
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  })
+})
+
+test("a repository whose path has a line break is one as any other", async () => {
+  user = bench.repository("pro\nject")
+  user.write("a", "a\n").commit()
+  const child = await bench.ready({ folder: user.top })
+  child.write("a", "theirs\n")
+  await bench.places.putAway(ID, user.top)
+  expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect(user.read("a")).toBe("theirs\n")
+})
