@@ -188,7 +188,9 @@ function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
   const { kind, files, leftOut, text = "" } = merge
-  const but = leftOut ? `, but for what it did around submodules and git folders (${named(leftOut)}): that is kept, and stays out` : ""
+  const but = leftOut
+    ? `, but for what it did around submodules and git folders (${named(leftOut)}): that is kept, and stays out`
+    : ""
   if (kind === "merged") return `Merged into your files, uncommitted${but}.`
   if (kind === "nothing") return `Your files have all of it already${but}.`
   if (kind === "conflict") {

@@ -157,6 +157,9 @@ export type Stirred = { readonly type: "stirred"; readonly urgent: boolean }
 /** `timeLimit`: in ms, 0 for none. */
 export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
+/** What a parent sees cannot be captured, and why. What else could be asked for is for whoever knows what was. */
+export class CaptureError extends CallError {}
+
 /** A place that cannot be entered, for a reason that is told apart: it cannot be reached, or does not have what is needed. */
 export class PlaceError extends CallError {
   readonly code: "place" | "host"

@@ -208,3 +208,107 @@ test("a repository whose path has a line break is one as any other", async () =>
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   expect(user.read("a")).toBe("theirs\n")
 })
+
+describe("files in the care of a program that is not installed, as of Git LFS,", () => {
+  const POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 3\n"
+  const PROGRAM = "superagents-no-such-program"
+
+  beforeEach(() => {
+    user.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n").write("a", "a\n")
+    user.write("big.bin", POINTER).write("other.bin", POINTER).commit()
+  })
+
+  const configure = (form: string) => {
+    user.git("config", "filter.lfs.clean", `${PROGRAM} clean -- %f`)
+    user.git("config", "filter.lfs.smudge", `${PROGRAM} smudge -- %f`)
+    if (form === "process") user.git("config", "filter.lfs.process", `${PROGRAM} filter-process`)
+    if (form === "git") {
+      user.git("config", "filter.lfs.clean", `git ${PROGRAM} clean %f`)
+      user.git("config", "filter.lfs.smudge", `git ${PROGRAM} smudge %f`)
+    }
+    user.git("config", "filter.lfs.required", "true")
+  }
+
+  test.each(["process", "single", "git"])("stay pointers, and the agent works on the others (%s)", async (form) => {
+    configure(form)
+    const before = user.state()
+    await bench.places.capture(ID, user.top)
+    const { told, directory } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0 })
+    expect(told).toContain("The program of the git filter lfs is not installed")
+    const child = new Repository(directory)
+    expect(child.files()).toEqual(user.files())
+    child.write("a", "theirs\n").write("new", "n\n")
+    const put = await bench.places.putAway(ID, user.top)
+    expect(put).toMatchObject({ files: ["a", "new"], unsaved: [] })
+    expect(put.notes).toEqual([expect.stringMatching(/^The program of the git filter lfs is not installed/)])
+    expect(user.state()).toEqual(before)
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
+    expect({ ...user.state(), a: "", new: "" }).toEqual({ ...before, a: "", new: "" })
+  })
+
+  test("come home byte for byte where the user or the agent has changed them", async () => {
+    configure("process")
+    const [mine, theirs] = [Buffer.from([0, 1, 13, 10, 255]), Buffer.from([0, 2, 13, 10, 254])]
+    user.write("big.bin", mine)
+    const child = await bench.ready()
+    expect(child.files()).toEqual(user.files())
+    child.write("other.bin", theirs)
+    await bench.places.putAway(ID, user.top)
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["other.bin"] })
+    const bytes = (content: Buffer) => `644 ${content.toString("base64")}`
+    expect(user.files()).toMatchObject({ "big.bin": bytes(mine), "other.bin": bytes(theirs) })
+  })
+
+  test("are an error still where the program is there and fails: it may hide what is secret", async () => {
+    user.write("big.bin", "changed\n")
+    user.git("config", "filter.lfs.clean", "false")
+    user.git("config", "filter.lfs.smudge", "cat")
+    user.git("config", "filter.lfs.required", "true")
+    await expect(bench.ready()).rejects.toThrow(/the program of the git filter lfs failed at big\.bin/i)
+  })
+})
+
+describe("a project that git ignores, inside of a repository,", () => {
+  beforeEach(() => {
+    user.write(".gitignore", "ignored/\n").write("a", "a\n").commit()
+    user.write("ignored/app/x", "x\n").write("own/.gitignore", "*\n").write("own/x", "x\n")
+  })
+
+  test.each(["ignored/app", "ignored", "own"])("is refused at the launch: %s", async (folder) => {
+    const before = user.state()
+    await expect(bench.ready({ folder: join(user.top, folder) })).rejects.toThrow(
+      new RegExp(
+        `^A worktree could not be made: git ignores this folder \\(${folder}\\), so that the agent would see nothing`,
+      ),
+    )
+    expect(user.state()).toEqual(before)
+    expect(bench.leftovers()).toEqual([])
+  })
+
+  test("is none where git tracks something in it, or would", async () => {
+    user.git("add", "--force", "ignored/app/x")
+    expect((await bench.ready({ folder: join(user.top, "ignored/app") })).files()).toEqual({ x: expect.any(String) })
+    user.write("new/y", "y\n")
+    const child = await bench.ready({ folder: join(user.top, "new"), id: "bg_bbbbbbbb" })
+    expect(child.files()).toEqual({ y: expect.any(String) })
+  })
+})
+
+/** Has each git be run through this line of shell, in which `$git` is the real one. */
+function throughShell(line: string) {
+  const git = execFileSync("sh", ["-c", "command -v git"], { encoding: "utf8" }).trim()
+  const bin = new Repository(join(bench.folder, "bin"))
+  bin.write("git", `#!/bin/sh\ngit=${git}\n${line}\n`, 0o755)
+  vi.stubEnv("PATH", `${bin.top}:${process.env.PATH}`)
+}
+
+describe("what git refuses is said in a sentence, with what to do:", () => {
+  test("a repository of another user", async () => {
+    user.write("a", "a\n").commit()
+    vi.stubEnv("GIT_CONFIG_GLOBAL", "/dev/null")
+    throughShell('GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec $git "$@"')
+    await expect(bench.places.capture(ID, user.top)).rejects.toThrow(
+      `A worktree could not be made: the repository at ${user.top} belongs to another user, so git refuses to work in it. If you trust it: git config --global --add safe.directory ${user.top}.`,
+    )
+  })
+})

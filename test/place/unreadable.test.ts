@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from "node:child_process"
 import { chmodSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { MergeResult, PutAway } from "../../src/place/place.ts"
 import type { Entered } from "../../src/place/worktree/welcome.ts"
 import { Repository, text } from "../support/repository.ts"
@@ -28,14 +28,18 @@ afterEach(() => {
 
 const hand = (owner: string) => execFileSync("chown", ["-R", owner, bench.folder])
 
-function step<Result>(name: string): Result {
+function run(name: string) {
   if (isRoot) hand(`${NOBODY}:${NOBODY}`)
   const order = { root: bench.root, folder: user.top, taskID: ID, step: name, moment: "", nth: 0 }
-  const { stdout, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)], {
+  return spawnSync(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)], {
     encoding: "utf8",
     env: { ...process.env, HOME: bench.folder },
     ...(isRoot && { uid: NOBODY, gid: NOBODY }),
   })
+}
+
+function step<Result>(name: string): Result {
+  const { stdout, stderr } = run(name)
   expect(stderr).toBe("")
   return JSON.parse(stdout)
 }
@@ -56,7 +60,7 @@ test("of the user's are left out of a worktree and of what is merged, and that i
   child.write("a", text({ 1: "theirs" }))
   const put = step<PutAway>("putAway")
   expect(put).toMatchObject({ files: ["a"], unsaved: [] })
-  expect(put.notes).toEqual([expect.stringMatching(/^It worked without what could not be read: /)])
+  expect(put.notes).toEqual([expect.stringMatching(/^It worked without what could not be read or is too large: /)])
   expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a"] })
   expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
 })
@@ -81,4 +85,37 @@ test("of an agent's are not lost: its folder stays, and that is said", () => {
   const put = step<PutAway>("putAway")
   expect(put).toMatchObject({ files: ["a"], unsaved: ["made/by it"], held: directory })
   expect(child.has("made/by it")).toBe(true)
+})
+
+describe("where nothing may be written it is said which folder, and what to do:", () => {
+  const locked = (folder: string, work: () => void) => {
+    execFileSync("chmod", ["-R", "a-w", join(user.top, folder)])
+    try {
+      work()
+    } finally {
+      execFileSync("chmod", ["-R", "u+w", join(user.top, folder)])
+    }
+  }
+
+  test("the repository's own, at the launch", () => {
+    user.write("new", "n\n")
+    locked(".git", () => {
+      const said =
+        /A worktree could not be made: the repository's own folder may not be written to \(.*\.git.*\)\. Let OpenCode's user write to it/
+      expect(run("capture").stderr).toMatch(said)
+    })
+  })
+
+  test("the user's, at a merge, which changes nothing and comes home later", () => {
+    user.write("d/x", text()).commit()
+    const { directory } = step<Entered>("ready")
+    new Repository(directory).write("d/x", text({ 1: "theirs" })).write("a", text({ 1: "theirs" }))
+    step("putAway")
+    const before = user.state()
+    locked("d", () => {
+      expect(run("merge").stderr).toMatch(/project\/d\/x may not be written to\. Let OpenCode's user write to it/)
+    })
+    expect({ ...user.state(), "(refs)": "" }).toEqual({ ...before, "(refs)": "" })
+    expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a", "d/x"] })
+  })
 })

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { chmodSync, existsSync, readFileSync, rmSync, utimesSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Repository } from "../support/repository.ts"
@@ -84,7 +84,7 @@ describe("a fresh worktree", () => {
     user.write("packages/one/a", "a").commit()
     const one = await bench.ready({ folder: join(user.top, "packages/one") })
     expect(one.files()).toEqual({ a: expect.any(String) })
-    user.write("packages/empty/.gitignore", "*\n")
+    mkdirSync(join(user.top, "packages/empty"))
     const empty = await bench.ready({ folder: join(user.top, "packages/empty"), id: "bg_bbbbbbbb" })
     expect(empty.top.endsWith("packages/empty")).toBe(true)
   })
@@ -336,7 +336,9 @@ describe("putting away", () => {
     user.git("config", "filter.bad.clean", "false")
     user.git("config", "filter.bad.smudge", "cat")
     user.git("config", "filter.bad.required", "true")
-    await expect(bench.places.putAway(ID, user.top)).rejects.toThrow(/filter 'bad' failed/)
+    await expect(bench.places.putAway(ID, user.top)).rejects.toThrow(
+      /^the program of the git filter bad failed at bad\. Mend it/,
+    )
     expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
     user.git("config", "filter.bad.clean", "cat")
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [".gitattributes", "bad"] })

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest"
-import type { Place } from "../../src/place/place.ts"
+import { CaptureError, type Place } from "../../src/place/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -82,4 +82,15 @@ describe("a batch by its name", () => {
     await rig.ended((await rig.launch({ batch: id, prompt: "NAMED LIKE IT" })).id)
     expect((await call("superagents_output", { task_id: id })).output).toContain(`Task: ${id} `)
   })
+})
+
+test.each([
+  [{ place: "worktree" }, 'Or leave `place` out: the task then works in this folder (place "here").'],
+  [{ tries: 2, check: "true" }, "Tries need a git repository: each works in a worktree of its own."],
+])("a launch of which no place can be made says what else to do: %j", async (asked, advice) => {
+  const why = "A worktree could not be made: /project is not in the checkout of a git repository."
+  const capture = async () => Promise.reject(new CaptureError(why))
+  rig = new Rig({ worktrees: async () => ({ capture }) as never as Place })
+  await expect(rig.launch(asked)).rejects.toThrow(`${why} ${advice}`)
+  expect(rig.manager.list(rig.parent)).toEqual([])
 })

@@ -1,6 +1,8 @@
+import { listed } from "../../core/errors.ts"
+import { oneLine } from "../../lib/text.ts"
 import { at, type Checkout } from "./checkout.ts"
 import { type Entry, SUBMODULE } from "./diff.ts"
-import { git, gitLine, gitList } from "./git.ts"
+import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
 /** All that git keeps of files in these modules is bytes, each a character of its own: an encoding is the user's matter. */
 
@@ -70,6 +72,25 @@ export async function entriesAt(
 }
 
 export const isSubmoduleEntry = (entry: Entry | undefined): boolean => entry?.mode === SUBMODULE
+
+/** What is said of the files whose program is not installed: they stay what git stores of them. Undefined where there are none. */
+export async function withoutProgram(checkout: Checkout): Promise<string | undefined> {
+  const absent = await absentFilters(at(checkout))
+  if (absent.length === 0) return undefined
+  const input = (await git(["ls-files", "-z"], at(checkout))).out
+  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...at(checkout), input })
+  const files = new Map<string, string>()
+  for (let next = 0; next + 2 < told.length; next += 3)
+    if (absent.includes(told[next + 2] ?? "")) files.set(told[next] ?? "", told[next + 2] ?? "")
+  if (files.size === 0) return undefined
+  const filters = [...new Set(files.values())].join(", ")
+  return `The program of the git filter ${filters} is not installed, so these files are as git stores them: ${listed(
+    [...files.keys()].map((file) => oneLine(file)),
+    MOST_NAMES,
+  )}`
+}
+
+const MOST_NAMES = 3
 
 /** Those of these files that a program of the user's reads and writes for git, as for large files. */
 export async function filtered(checkout: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {

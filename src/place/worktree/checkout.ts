@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import { realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
+import { CaptureError } from "../place.ts"
 import { GitError, git, gitLine, gitList, gitProblem, redirected } from "./git.ts"
 
 /** A checkout of a repository: the user's own one, or a worktree. All paths are absolute and real. */
@@ -34,30 +35,41 @@ const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
 ]
 
 const SORRY = "A worktree could not be made: "
-const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
 
-/** The checkout around a folder, to make a worktree of. Throws a `CallError` where none can be made. */
+/** The checkout around a folder, to make a worktree of. Throws a `CaptureError` where none can be made. */
 export async function checkoutAround(folder: string): Promise<Found> {
   const problem = await gitProblem(folder)
-  if (problem) throw new CallError(`${SORRY}it ${problem}. ${INSTEAD}`)
+  if (problem) throw new CaptureError(`${SORRY}it ${problem}.`)
   const variable = redirected()
   if (variable)
-    throw new CallError(
-      `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it. ${INSTEAD}`,
+    throw new CaptureError(
+      `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it.`,
     )
   const found = await homeAround(folder)
-  if (!found) throw new CallError(`${SORRY}${folder} is not in the checkout of a git repository. ${INSTEAD}`)
+  if (!found) throw new CaptureError(`${SORRY}${folder} is not in the checkout of a git repository.`)
   if (found.prefix.startsWith(".."))
-    throw new CallError(
-      `${SORRY}git takes ${found.top} for the top of ${folder}, which lies outside of it. Look at the setting core.worktree in ${join(found.commonDir, "config")}. ${INSTEAD}`,
+    throw new CaptureError(
+      `${SORRY}git takes ${found.top} for the top of ${folder}, which lies outside of it. Look at the setting core.worktree in ${join(found.commonDir, "config")}.`,
     )
   const head = await headOf(found)
-  if (head === undefined)
-    throw new CallError(`${SORRY}the repository has no commit yet. Make a first commit. ${INSTEAD}`)
+  if (head === undefined) throw new CaptureError(`${SORRY}the repository has no commit yet. Make a first commit.`)
+  if (await isIgnored(found))
+    throw new CaptureError(
+      `${SORRY}git ignores this folder (${found.prefix || found.top}), so that the agent would see nothing of it, and its work would be lost. Take it out of .gitignore, or make it a repository of its own (git init, and a first commit).`,
+    )
   const busy = await underWay(found)
-  if (busy)
-    throw new CallError(`${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first. ${INSTEAD}`)
+  if (busy) throw new CaptureError(`${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first.`)
   return { ...found, head }
+}
+
+/** Whether git ignores all that is in the folder that somebody works in, and would ignore what is made there. */
+async function isIgnored({ top, gitDir, prefix }: Home): Promise<boolean> {
+  if (prefix === "") return false
+  const run = { cwd: top, gitDir }
+  const probe = await git(["check-ignore", "--quiet", "--", `${prefix}/superagents-probe`], { ...run, accept: [1] })
+  if (probe.code !== 0) return false
+  const seen = ["ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", `:(top,literal)${prefix}`]
+  return (await gitList(seen, { ...run, mostBytes: 1000 })).length === 0
 }
 
 /** The checkout around a folder, whatever its state. Throws a `CallError` where there is none. */

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs"
-import { join } from "node:path"
+import { delimiter, join, resolve } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "../process.ts"
 
@@ -90,7 +90,55 @@ const IDENTITY: { readonly name: string; readonly email: string; readonly date?:
  * `GitError`.
  */
 export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
-  patiently(SWEPT, () => runGit(args, options))
+  patiently(SWEPT, () => withoutAbsent(args, options))
+
+/** Files whose program is not there stay what git stores of them; git alone would refuse to do anything. */
+async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
+  try {
+    return await runGit(args, options)
+  } catch (error) {
+    if (!(error instanceof GitError && FILTER_FAILED.test(error.message))) throw error
+    const drivers = await absentFilters(options)
+    if (drivers.length === 0) throw error
+    const off = drivers.flatMap((driver) =>
+      ["clean=", "smudge=", "process=", "required=false"].flatMap((setting) => ["-c", `filter.${driver}.${setting}`]),
+    )
+    return runGit([...off, ...args], options)
+  }
+}
+
+/** A program that serves many files at once may be missed in several ways, all after the shell's own word. */
+const FILTER_FAILED = /(?:clean|smudge) filter .+ failed|hung up unexpectedly|: (?:command )?not found$/m
+const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?:\s+([\w-]+))?/
+
+/** The filters of a repository whose program is not installed, by their names. */
+export async function absentFilters(options: GitOptions): Promise<readonly string[]> {
+  const { index: _index, input: _input, inputFrom: _from, mostBytes: _most, bytes: _bytes, ...where } = options
+  const wanted = ["config", "--null", "--get-regexp", "^filter\\..*\\.(clean|smudge|process)$"]
+  const settings = (await runGit(wanted, { ...where, accept: [1] })).out.split("\0").filter(Boolean)
+  const absent = new Set<string>()
+  for (const setting of settings) {
+    const end = setting.indexOf("\n")
+    const [driver, command] = [setting.slice("filter.".length, setting.lastIndexOf(".", end)), setting.slice(end + 1)]
+    if (end > 0 && command !== "" && !(await isInstalled(command, where))) absent.add(driver)
+  }
+  return [...absent]
+}
+
+/** Whether there is a program that a command line begins with; what else a shell may make of it counts as there. */
+async function isInstalled(command: string, where: GitOptions): Promise<boolean> {
+  const [, double, single, plain, next] = PROGRAM.exec(command) ?? []
+  const program = double ?? single ?? plain
+  if (program === undefined) return true
+  const execPath = (await runGit(["--exec-path"], { cwd: where.cwd })).out.trim()
+  const folders = [execPath, ...(process.env.PATH ?? "").split(delimiter)]
+  const isThere = (name: string) =>
+    name.includes("/") ? existsSync(resolve(where.cwd, name)) : folders.some((folder) => existsSync(join(folder, name)))
+  if (program.startsWith("~") || !isThere(program)) return program.startsWith("~")
+  if (program !== "git" || next === undefined || isThere(`git-${next}`)) return true
+  const own = (await runGit(["--list-cmds=builtins,alias"], where)).out.split("\n")
+  return own.includes(next)
+}
 
 /**
  * Does the work, and does it again where it fails in a way that passes: with a text that fits. Each time it waits

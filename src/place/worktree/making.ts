@@ -7,6 +7,7 @@ import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest } from "../place.ts"
 import { type CommandResult, lastLines, runCommand } from "../run-command.ts"
 import { applyChanges } from "./apply.ts"
+import { withoutProgram } from "./blobs.ts"
 import { type Checkout, checkoutAround } from "./checkout.ts"
 import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import { changesBetween } from "./diff.ts"
@@ -88,11 +89,13 @@ async function readyIn(
   { directory, start, stashed }: Made,
 ): Promise<Entered> {
   const unreadable = await withoutAt(from, refOf("start", taskID))
+  const lacksProgram = await withoutProgram(from)
   return {
     directory,
     conflicts: start?.conflicts ?? [],
     ...(start?.unsolved && { unsolved: true }),
     ...(unreadable.length > 0 && { unreadable }),
+    ...(lacksProgram !== undefined && { lacksProgram }),
     ...(stashed.length > 0 && { stashed }),
   }
 }

@@ -8,6 +8,8 @@ export type Entered = {
   readonly conflicts: readonly string[]
   /** What of the parent's folder is not in it, since it may not be read or is too large. */
   readonly unreadable?: readonly string[]
+  /** What is to be said of files whose program is not installed. */
+  readonly lacksProgram?: string | undefined
   /** Commits of what the last run has left in git's stash, which does not go together with its files. */
   readonly stashed?: readonly string[]
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
@@ -17,7 +19,7 @@ export type Entered = {
 /** What an agent is told of its worktree. */
 export function welcome(
   { again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [] }: Entered,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram }: Entered,
 ): string {
   const present = bringIn && !unsolved
   const left =
@@ -28,7 +30,8 @@ export function welcome(
     ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
     : "It has what the agent that asks you sees, uncommitted work included,"
   const lacks = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
-  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
+  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks}${stored} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${marksTold(conflicts, unsolved)}`
 }
 

@@ -13,8 +13,8 @@ import {
   symlink,
 } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
-import { CallError } from "../../core/errors.ts"
 import type { Processes } from "../../lib/lock.ts"
+import { CaptureError } from "../place.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
 import { SUBMODULE } from "./diff.ts"
 import { GitError, git, gitList, patiently } from "./git.ts"
@@ -50,7 +50,7 @@ async function ownTop(folder: string): Promise<Checkout> {
   await git(["config", "--file", join(made.gitDir, "config.worktree"), "core.worktree", top], shared(made))
   const again = await find(folder)
   if (again?.top === top) return again
-  throw new CallError(
+  throw new CaptureError(
     `A worktree could not be made: git takes ${made.top} for the top of every worktree of this repository. Look at the setting core.worktree in ${join(made.commonDir, "config")}.`,
   )
 }

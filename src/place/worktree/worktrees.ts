@@ -13,6 +13,7 @@ import type {
   Shown,
   Swept,
 } from "../place.ts"
+import { withoutProgram } from "./blobs.ts"
 import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
 import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
@@ -20,6 +21,7 @@ import { betweenMerges } from "./locks.ts"
 import { makeReady } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
+import { capturing, plainly } from "./refusals.ts"
 import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
 import { expireAside, sharedIn } from "./sharing.ts"
 import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
@@ -51,7 +53,11 @@ export class Worktrees implements Place {
    * Keeps the parent's present state, committed or not, for the task to begin with. Files that may not be read are left
    * out, and named to the agent. Throws where no worktree could be made of it.
    */
-  async capture(taskID: string, folder: string): Promise<void> {
+  capture(taskID: string, folder: string): Promise<void> {
+    return capturing(() => this.#capture(taskID, folder))
+  }
+
+  async #capture(taskID: string, folder: string): Promise<void> {
     const from = await checkoutAround(folder)
     const read = () => snapshot(from, [from.head], "superagents: what the task began with")
     const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
@@ -61,7 +67,7 @@ export class Worktrees implements Place {
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
   async enter(request: EnterRequest): Promise<Ready & Entered> {
-    const entered = await makeReady(this.#ports, request)
+    const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, told: welcome(request, entered) }
   }
 
@@ -83,7 +89,11 @@ export class Worktrees implements Place {
    * Keeps the state of a task's worktree under its ref and removes it; where it has none any more, tells what is kept.
    * What fails leaves the folder for the next start to try again.
    */
-  async putAway(taskID: string, folder: string): Promise<PutAway> {
+  putAway(taskID: string, folder: string): Promise<PutAway> {
+    return plainly(() => this.#putAway(taskID, folder))
+  }
+
+  async #putAway(taskID: string, folder: string): Promise<PutAway> {
     const home = await checkoutOf(folder)
     const target = await targetOf(this.#ports, home, taskID)
     const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
@@ -91,7 +101,9 @@ export class Worktrees implements Place {
     const missing = await withoutAt(home, refOf("start", taskID))
     const lacked =
       missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
-    const all = [...notes, ...lacked, ...(await stashNotes(home, taskID))]
+    const lacksProgram = await withoutProgram(home)
+    const stored = lacksProgram ? [lacksProgram] : []
+    const all = [...notes, ...lacked, ...stored, ...(await stashNotes(home, taskID))]
     return {
       ...work,
       unsaved,
@@ -114,12 +126,12 @@ export class Worktrees implements Place {
 
   /** Brings a task's kept work into its parent's files. */
   merge(taskID: string, folder: string): Promise<MergeResult> {
-    return bringHome(this.#ports, taskID, folder)
+    return plainly(() => bringHome(this.#ports, taskID, folder))
   }
 
   /** Brings the parent's present state into a task's worktree. */
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
-    return bringIn(this.#ports, taskID, folder)
+    return plainly(() => bringIn(this.#ports, taskID, folder))
   }
 
   /** Forgets what is merged or empty of these tasks; returns those whose work is kept because it is neither. */
