@@ -312,3 +312,69 @@ describe("what git refuses is said in a sentence, with what to do:", () => {
     )
   })
 })
+
+describe("files that an agent makes and git ignores", () => {
+  beforeEach(() => {
+    user.write(".gitignore", "dist/\n*.log\nnode_modules/\ncache/\n").write(".gitattributes", "* text=auto eol=crlf\n")
+    user.write("a", "a\r\n").commit()
+  })
+  const REF = `refs/superagents-ignored/${ID}`
+  const made = (child: Repository) =>
+    child.write("dist/out.js", "made\n").write("dist/bin", Buffer.from([0, 13, 10, 255]), 0o755)
+
+  test("alone are kept, byte for byte, named, not merged, and there again at a resume", async () => {
+    const before = user.state()
+    const put = await bench.worked((child) => made(child).link("dist/link", "out.js"))
+    expect(put).toMatchObject({ files: [], unsaved: [] })
+    expect(put.notes).toEqual([
+      `It made 3 files that git ignores: dist/bin, dist/link, dist/out.js (kept and not merged; git restore --overlay --source=${REF} :/ brings them)`,
+    ])
+    expect(await bench.places.putAway(ID, user.top)).toEqual(put)
+    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+    expect(user.state()).toEqual(before)
+    const again = await bench.ready({ again: true })
+    expect(again.files()).toMatchObject({
+      "dist/bin": `755 ${Buffer.from([0, 13, 10, 255]).toString("base64")}`,
+      "dist/out.js": `644 ${Buffer.from("made\n").toString("base64")}`,
+      "dist/link": "-> out.js",
+    })
+    again.remove("dist/bin").write("dist/more.js", "more\n")
+    const { notes } = await bench.places.putAway(ID, user.top)
+    expect(notes).toEqual([expect.stringMatching(/^It made a file that git ignores: dist\/more\.js \(kept/)])
+    expect(user.git("ls-tree", "-r", "--name-only", REF)).toBe("dist/link\ndist/more.js\ndist/out.js\n")
+    user.git("restore", "--overlay", `--source=${REF}`, ":/")
+    expect(Object.keys(user.files())).toEqual(expect.arrayContaining(["a", ".gitignore", "dist/link", "dist/more.js"]))
+    expect(user.git("status", "--porcelain")).toBe("")
+    await bench.places.clear(user.top, [ID])
+    expect(user.ours()).toEqual([])
+  })
+
+  test("do not count where the plugin copied them, or a tool brings them anywhere", async () => {
+    user.write("cache/mine", "mine\n").write("my.log", "log\n")
+    bench.places = bench.worktrees({
+      settings: { setup: "mkdir dist; echo set up > dist/up", copy: ["cache", "*.log"] },
+    })
+    const put = await bench.worked((child) =>
+      child.write("node_modules/x/index.js", "x").write("dist/__pycache__/y.pyc", "y").write("a", "theirs\r\n"),
+    )
+    expect(put.notes).toBeUndefined()
+    const { notes } = await bench.worked((child) => child.write("cache/mine", "changed\n"), { id: "bg_bbbbbbbb" })
+    expect(notes).toEqual([expect.stringMatching(/^It made a file that git ignores: cache\/mine \(kept/)])
+    expect(user.read("cache/mine")).toBe("mine\n")
+  })
+
+  test("beside others are named beyond a bound, too: what is too large is said not to be kept", async () => {
+    const put = await bench.worked((child) => {
+      made(child).write("a", "theirs\r\n").write("dist/huge", "")
+      truncateSync(join(child.top, "dist/huge"), 30 * 1024 * 1024)
+      for (let nth = 0; nth < 1100; nth++) child.write(`dist/many/${nth}.js`, "m")
+    })
+    expect(put).toMatchObject({ files: ["a"], unsaved: [] })
+    expect(put.notes).toEqual([
+      expect.stringMatching(
+        /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js … \(kept and not merged; .*; 103 too many or too large to be kept\)$/,
+      ),
+    ])
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  })
+})

@@ -12,6 +12,7 @@ import { type Checkout, checkoutAround } from "./checkout.ts"
 import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import { changesBetween } from "./diff.ts"
 import { stateToMerge } from "./homecoming.ts"
+import { bringIgnored } from "./ignored.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
@@ -156,6 +157,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
   ports.fault("ready: added")
   await addSubmodules(from, worktree)
   await copyIgnored(from, worktree, ports.settings.copy)
+  await bringIgnored(from, request.taskID, worktree)
   return { worktree, start }
 }
 

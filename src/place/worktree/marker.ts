@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs"
-import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
+import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises"
 import { z } from "zod"
 
 /** Who looks after a worktree; the same that stands in a task's record. */
@@ -27,6 +27,9 @@ export type Marker = z.infer<typeof Marker>
 
 const ENDING = ".json"
 const fileOf = (folder: string): string => `${folder}${ENDING}`
+
+/** When a folder's marker was written, in ms. */
+export const markedAt = async (folder: string): Promise<number> => (await stat(fileOf(folder))).mtimeMs
 
 /** Whether a folder has a marker, as that of a task's worktree has. */
 export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))

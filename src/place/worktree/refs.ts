@@ -8,9 +8,10 @@ import { git, gitLine } from "./git.ts"
  * - `start`: what is told of it is counted from: as `base`, but a merge leaves it until the next run
  * - `merge`: a merge that has begun; its parents are the two states, its tree is the result
  * - `conflict`: the parent's state with which the last merge had a conflict; once the agent was given that, what it got
+ * - `ignored`: the files that its runs made and git ignores
  * - `stash`: what was in git's stash when the run began; at its end, what became of that
  */
-export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "stash"
+export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "ignored" | "stash"
 
 const PREFIXES: Record<RefKind, string> = {
   state: "refs/superagents/",
@@ -18,6 +19,7 @@ const PREFIXES: Record<RefKind, string> = {
   start: "refs/superagents-start/",
   merge: "refs/superagents-merge/",
   conflict: "refs/superagents-conflict/",
+  ignored: "refs/superagents-ignored/",
   stash: "refs/superagents-stash/",
 }
 const KINDS = Object.keys(PREFIXES) as RefKind[]
@@ -51,6 +53,7 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
     start: undefined,
     merge: undefined,
     conflict: undefined,
+    ignored: undefined,
     stash: undefined,
   })
 

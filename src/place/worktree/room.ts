@@ -7,8 +7,9 @@ import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../command-marks.ts"
 import type { Fault } from "../fault.ts"
 import { type Checkout, headOf } from "./checkout.ts"
+import { keepIgnored } from "./ignored.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
-import { dropMarker, type Keeper, type Marker, marked, readMarker, writeMarker } from "./marker.ts"
+import { dropMarker, type Keeper, type Marker, marked, markedAt, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, filesOf } from "./snapshot.ts"
 import { settleStash, type Working } from "./stash.ts"
@@ -140,6 +141,7 @@ async function keepState(
     const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
     if (commit !== state) await writeRefs(from, taskID, { state: commit })
   })
+  if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
   const unsaved = [...nested, ...unreadable]
   return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
 }

@@ -33,7 +33,7 @@ async function beginAs(folder: string, from: string, taskID: string): Promise<vo
 }
 
 /** What a task's work stands under, but for a merge that is under way. */
-const WORK = ["state", "base", "start", "conflict"] as const
+const WORK = ["state", "base", "start", "conflict", "ignored"] as const
 
 async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
   const commits = await Promise.all(WORK.map((kind) => readRef(home, kind, taskID)))

@@ -17,6 +17,7 @@ import { withoutProgram } from "./blobs.ts"
 import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
 import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
+import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
 import { makeReady } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
@@ -103,7 +104,13 @@ export class Worktrees implements Place {
       missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
     const lacksProgram = await withoutProgram(home)
     const stored = lacksProgram ? [lacksProgram] : []
-    const all = [...notes, ...lacked, ...stored, ...(await stashNotes(home, taskID))]
+    const all = [
+      ...notes,
+      ...lacked,
+      ...stored,
+      ...(await ignoredNotes(home, taskID)),
+      ...(await stashNotes(home, taskID)),
+    ]
     return {
       ...work,
       unsaved,

@@ -1,0 +1,149 @@
+import type { Stats } from "node:fs"
+import { lstat, mkdir, readdir, readlink, rename, rm } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { listed } from "../../core/errors.ts"
+import { oneLine } from "../../lib/text.ts"
+import { writeBlob } from "./blobs.ts"
+import { at, type Checkout, shared } from "./checkout.ts"
+import { git, gitLine, gitList } from "./git.ts"
+import { readRef, refOf, writeRefs } from "./refs.ts"
+import { withIndex } from "./snapshot.ts"
+
+/** Files that a run made and git ignores: kept under a ref of their own, up to a bound, and never merged. */
+
+const MOST_FILES = 1000
+const MOST_BYTES = 20 * 1024 * 1024
+/** The most files and folders that are looked at. */
+const MOST_LOOKED_AT = 20_000
+const MOST_LINKS = 50
+const MOST_NAMES = 3
+
+/** What tools bring or make anew wherever they run, and what OpenCode writes into its configuration folder. */
+const NOBODYS =
+  /(?:^|\/)(?:\.git|node_modules|__pycache__|\.venv|venv|\.tox|\.nox|\.cache|\.[\w-]+_cache|\.gradle|\.turbo|\.DS_Store|[^/]+\.py[co]|\.opencode\/(?:package\.json|package-lock\.json|bun\.lockb?|\.gitignore))$/
+
+type Ignored = { readonly name: string; readonly stat: Stats }
+
+/** What a run made; `count` of all, `out` of those that are not kept, and the first names. */
+type Made = { readonly count: number; readonly out: number; readonly names: readonly string[] }
+
+/**
+ * Keeps what was made in a worktree since then, or changed, and git ignores, with what earlier runs of the task made and
+ * is there still.
+ */
+export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
+  const old = await readRef(from, "ignored", taskID)
+  const before = new Set(
+    old === undefined ? [] : await gitList(["ls-tree", "-r", "-z", "--name-only", old], shared(from)),
+  )
+  const all = await ignoredIn(worktree)
+  const made = all.filter(({ stat }) => stat.ctimeMs >= since)
+  if (made.length === 0 && old === undefined) return
+  const kept = withinBounds([...made, ...all.filter(({ name, stat }) => stat.ctimeMs < since && before.has(name))])
+  const isKept = new Set(kept.map(({ name }) => name))
+  const out = made.filter(({ name }) => !isKept.has(name)).length
+  const told: Made = { count: made.length, out, names: made.slice(0, MOST_NAMES).map(({ name }) => name) }
+  const tree = await treeOf(worktree, kept)
+  const message = `superagents: what git ignores\n\n${JSON.stringify(told)}`
+  await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], at(worktree)) })
+}
+
+/** What is told of the files that a task's last run made and git ignores: a sentence or none. */
+export async function ignoredNotes(home: Checkout, taskID: string): Promise<readonly string[]> {
+  const ref = refOf("ignored", taskID)
+  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(home))
+  const { count, out, names } = body === "" ? NONE : (JSON.parse(body) as Made)
+  if (count === 0) return []
+  const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`
+  const kept = `kept and not merged; git restore --overlay --source=${ref} :/ brings ${count === 1 ? "it" : "them"}`
+  if (out === 0) return [`It made ${which} (${kept})`]
+  return [`It made ${which} (${out === count ? "" : `${kept}; `}${out} too many or too large to be kept)`]
+}
+
+const NONE: Made = { count: 0, out: 0, names: [] }
+
+/** Brings what earlier runs made and git ignores into a fresh worktree, where nothing is in its place. */
+export async function bringIgnored(from: Checkout, taskID: string, worktree: Checkout): Promise<void> {
+  const old = await readRef(from, "ignored", taskID)
+  if (old === undefined) return
+  const folder = `${worktree.top}.ignored`
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { recursive: true })
+  try {
+    await withIndex(async (index) => {
+      // From a folder without attributes: bytes stay what they were.
+      const run = { cwd: folder, gitDir: worktree.gitDir, index }
+      await git(["read-tree", old], run)
+      await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
+    })
+    for (const name of await gitList(["ls-tree", "-r", "-z", "--name-only", old], shared(from)))
+      await moveTo(join(folder, name), join(worktree.top, name))
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function moveTo(file: string, target: string): Promise<void> {
+  if (await lstat(target).catch(() => undefined)) return
+  // A file of the task's may be where a folder was.
+  const isRoom = await mkdir(dirname(target), { recursive: true }).then(
+    () => true,
+    () => false,
+  )
+  if (isRoom) await rename(file, target)
+}
+
+/** The files and links in a worktree that git ignores, without what tools bring. */
+async function ignoredIn({ top, ...rest }: Checkout): Promise<readonly Ignored[]> {
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
+  const open = await gitList(args, at({ top, ...rest }))
+  const found: Ignored[] = []
+  let looked = 0
+  for (let path = open.pop(); path !== undefined && looked++ < MOST_LOOKED_AT; path = open.pop()) {
+    const name = path.replace(/\/$/, "")
+    if (NOBODYS.test(name)) continue
+    const stat = await lstat(join(top, name)).catch(() => undefined)
+    if (stat?.isDirectory())
+      for (const inner of await readdir(join(top, name)).catch(() => [])) open.push(`${name}/${inner}`)
+    else if (stat?.isFile() || stat?.isSymbolicLink()) found.push({ name, stat })
+  }
+  return found.sort((one, other) => (one.name < other.name ? -1 : 1))
+}
+
+/** Those that are kept: the small ones first. */
+function withinBounds(files: readonly Ignored[]): readonly Ignored[] {
+  let [bytes, links] = [0, 0]
+  return [...files]
+    .filter(({ name }) => !name.includes("\n"))
+    .sort((one, other) => one.stat.size - other.stat.size)
+    .filter(({ stat }) => !stat.isSymbolicLink() || ++links <= MOST_LINKS)
+    .slice(0, MOST_FILES)
+    .filter(({ stat }) => {
+      bytes += stat.size
+      return bytes <= MOST_BYTES
+    })
+}
+
+async function treeOf(worktree: Checkout, kept: readonly Ignored[]): Promise<string> {
+  const files = kept.filter(({ stat }) => stat.isFile())
+  const input = files.map(({ name }) => `${name}\n`).join("")
+  const hashed =
+    files.length === 0
+      ? ""
+      : (await git(["hash-object", "-w", "--no-filters", "--stdin-paths"], { ...at(worktree), input })).out
+  const oids = hashed.split("\n")
+  const entries = files.map(
+    ({ name, stat }, nth) => `${stat.mode & 0o100 ? "100755" : "100644"} ${oids[nth]}\t${name}\0`,
+  )
+  for (const { name, stat } of kept)
+    if (stat.isSymbolicLink()) {
+      const target = await readlink(join(worktree.top, name), "latin1")
+      entries.push(`120000 ${await writeBlob(worktree, target)}\t${name}\0`)
+    }
+  return withIndex(async (index) => {
+    const run = { ...at(worktree), index }
+    await git(["read-tree", "--empty"], run)
+    await git(["update-index", "-z", "--index-info"], { ...run, input: entries.join("") })
+    return gitLine(["write-tree"], run)
+  })
+}
