@@ -19,7 +19,9 @@ export function filesOf(patch: string): FileDiff[] {
       const [header = "", ...hunks] = part.split(/^@@/m)
       const lines = hunks.join("").split("\n")
       return {
-        file: /^(?:\+\+\+ b\/|rename to )([^\t\n]*)/m.exec(header)?.[1] ?? nameIn(header) ?? "a file",
+        // Git puts a tab behind a name with blanks in it.
+        file:
+          quotedIn(header) ?? /^(?:\+\+\+ b\/|rename to )([^\t\n]*)/m.exec(header)?.[1] ?? nameIn(header) ?? "a file",
         patch: part,
         additions: lines.filter((line) => line.startsWith("+")).length,
         deletions: lines.filter((line) => line.startsWith("-")).length,
@@ -33,4 +35,25 @@ function nameIn(header: string): string | undefined {
   const [one, other] = [names.slice(0, (names.length - 1) / 2), names.slice((names.length + 1) / 2)]
   const isTwice = one.startsWith("a/") && other === `b/${one.slice(2)}`
   return isTwice ? other.slice(2) : undefined
+}
+
+/** The name in a header where git quotes it, as it does one with signs that would end it. */
+function quotedIn(whole: string): string | undefined {
+  const header = head(whole, 4 * MOST_PATH_CHARS)
+  const quoted =
+    /^(?:\+\+\+ "b\/|rename to ")((?:[^"\\]|\\.)*)"$/m.exec(header)?.[1] ??
+    /^diff --git "a\/(?:[^"\\]|\\.)*" "b\/((?:[^"\\]|\\.)*)"$/m.exec(header)?.[1]
+  return quoted === undefined ? undefined : unquoted(quoted)
+}
+
+const SIGNS: Readonly<Record<string, string>> = { a: "\x07", b: "\b", t: "\t", n: "\n", v: "\v", f: "\f", r: "\r" }
+
+/** A name as git quotes it in C's manner: bytes that are no signs of ASCII may stand there as octal numbers. */
+function unquoted(name: string): string {
+  const bytes: number[] = []
+  for (const [token, sign] of name.matchAll(/\\([0-7]{3}|.)|[^\\]+/gs)) {
+    if (sign !== undefined && /^[0-7]{3}$/.test(sign)) bytes.push(Number.parseInt(sign, 8))
+    else bytes.push(...new TextEncoder().encode(sign === undefined ? token : (SIGNS[sign] ?? sign)))
+  }
+  return new TextDecoder().decode(new Uint8Array(bytes))
 }

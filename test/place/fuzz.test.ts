@@ -1,11 +1,23 @@
 import { afterAll, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
 import { Random } from "../simulation/random.ts"
-import { attempt, Hand, isAlike, madeAtRandom, type Seen, seenIn, stageAtRandom } from "../support/file-life.ts"
+import {
+  attempt,
+  Hand,
+  isAlike,
+  madeAtRandom,
+  madeSubmodule,
+  type Seen,
+  seenIn,
+  stageAtRandom,
+  withoutLfs,
+} from "../support/file-life.ts"
+import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
 /**
- * Random repositories in which a user and an agent change things at random, under a seed. After the merge, or its
+ * Random repositories, submodules among them, with names that git quotes, links that lead out, and files of an LFS that
+ * is not installed, in which a user and an agent change things at random, under a seed. After the merge, or its
  * refusal, each path is the user's, the agent's, both of them merged line by line, or a conflict that is reported. The
  * bench compares index, HEAD, refs, stash, configuration and every file around each call.
  */
@@ -35,6 +47,8 @@ test.each(SEEDS)("seed %i: each path is the user's, the agent's or a reported co
 async function life(bench: Bench, random: Random): Promise<void> {
   const { user } = bench
   madeAtRandom(user, () => bench.repository("other"), random)
+  if (random.chance(0.3)) madeSubmodule(user, Repository.init(bench.folder), random)
+  if (random.chance(0.4)) withoutLfs(user, random)
   const hand = new Hand(user, random, "user")
   hand.change(random.below(5))
   stageAtRandom(user, random)

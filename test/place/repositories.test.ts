@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { readdirSync, truncateSync } from "node:fs"
+import { readdirSync, symlinkSync, truncateSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Repository } from "../support/repository.ts"
@@ -377,4 +377,34 @@ describe("files that an agent makes and git ignores", () => {
     ])
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   })
+})
+
+test("a check in a worktree runs none of the user's own files through whole paths in what was copied", async () => {
+  user.write(".gitignore", "node_modules/\n").write("packages/lib/index.js", "module.exports = 1\n").write("a", "a\n")
+  user.commit()
+  const store = "node_modules/.pnpm/dep@1/node_modules/dep"
+  user.write(`${store}/index.js`, "module.exports = 1\n").write("../outside/index.js", "module.exports = 1\n")
+  symlinkSync(user.top, join(bench.folder, "alias"))
+  user
+    .link("node_modules/lib", join(user.top, "packages/lib"))
+    .link("node_modules/dep", join(user.top, store))
+    .link("node_modules/aliased", join(bench.folder, "alias/packages/lib"))
+    .link("node_modules/near", "../packages/lib")
+    .link("node_modules/out", join(bench.folder, "outside"))
+    .link("node_modules/self", user.top)
+    .link("node_modules/nowhere", join(user.top, "no/such"))
+  bench.places = bench.worktrees({ settings: { setup: "", copy: ["node_modules"] } })
+  const child = await bench.ready()
+  child.write("packages/lib/index.js", "throw new Error('broken')\n")
+  for (const name of ["lib", "aliased", "near"])
+    expect(() => child.sh(`node -e 'require("${name}")'`), name).toThrow("broken")
+  child.sh(`node -e 'require("dep")'`)
+  child.write(`${store}/index.js`, "throw new Error('broken')\n")
+  expect(() => child.sh(`node -e 'require("dep")'`)).toThrow("broken")
+  const links = Object.entries(child.files()).filter(([, content]) => content.startsWith("-> "))
+  const leadIntoUsers = links.filter(([, target]) => target.startsWith(`-> ${user.top}`))
+  expect(leadIntoUsers).toEqual([])
+  expect(child.files()["node_modules/out"]).toBe(`-> ${join(bench.folder, "outside")}`)
+  expect(user.read(`${store}/index.js`)).toBe("module.exports = 1\n")
+  expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["packages/lib/index.js"] })
 })

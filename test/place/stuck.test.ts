@@ -30,7 +30,7 @@ let user: Repository
 beforeEach(() => {
   bench = new Bench()
   user = bench.user
-  user.write("a", text()).write(".gitignore", "data/\n").commit()
+  user.write("a", text()).write(".gitignore", ".cache/\n").commit()
 })
 afterEach(() => {
   stuck.clear()
@@ -39,8 +39,8 @@ afterEach(() => {
 
 const merge = () => bench.places.merge(ID, user.top)
 const leaves = (child: Repository) => {
-  child.write("a", text({ 1: "theirs" })).write("data/root-owned/file", "x")
-  stuck.add(join(child.top, "data/root-owned"))
+  child.write("a", text({ 1: "theirs" })).write(".cache/root-owned/file", "x")
+  stuck.add(join(child.top, ".cache/root-owned"))
 }
 
 test("work whose folder cannot be removed is kept and comes home; that the folder stays is a note", async () => {
@@ -49,9 +49,9 @@ test("work whose folder cannot be removed is kept and comes home; that the folde
   const put = await bench.places.putAway(ID, user.top)
   expect(put).toMatchObject({ files: ["a"], added: 1, removed: 1, unsaved: [] })
   expect(put.held).toBeUndefined()
-  expect(put.notes).toEqual([expect.stringMatching(/^Its folder could not be removed .*EPERM.*data\/root-owned/)])
+  expect(put.notes).toEqual([expect.stringMatching(/^Its folder could not be removed .*EPERM.*.cache\/root-owned/)])
   // All of it goes but that, and git knows of it no more.
-  expect(Object.keys(child.files())).toEqual(["data/root-owned/file"])
+  expect(Object.keys(child.files())).toEqual([".cache/root-owned/file"])
   expect(user.worktrees()).toBe(1)
   expect(await bench.places.putAway(ID, user.top)).toEqual(put)
   expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
@@ -93,8 +93,8 @@ test("one that was not made to its end and cannot be removed is in the way of no
   bench.places = bench.worktrees()
   const made = (await bench.places.enter(request)).directory
   await bench.places.putAway(ID, user.top)
-  stuck.add(join(made, "data/root-owned"))
-  bench.places = setup("mkdir -p data/root-owned; exit 1")
+  stuck.add(join(made, ".cache/root-owned"))
+  bench.places = setup("mkdir -p .cache/root-owned; exit 1")
   await expect(bench.places.enter(request)).rejects.toThrow("exit code 1")
   bench.places = bench.worktrees()
   const child = new Repository((await bench.places.enter(request)).directory)

@@ -10,7 +10,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs"
-import { dirname, join } from "node:path"
+import { dirname, join, relative } from "node:path"
 import type { Random } from "../simulation/random.ts"
 import { Repository } from "./repository.ts"
 
@@ -39,6 +39,9 @@ const PATHS = [
   "new-2/inside",
   "ignored.log",
   "sub",
+  'quo"ted',
+  "ta\tb\\ed",
+  "stored.lfs",
 ] as const
 
 const ATTRIBUTES = [
@@ -48,6 +51,7 @@ const ATTRIBUTES = [
   "*.union merge=union",
   "*.fail merge=fail",
   "*.flt filter=quoted",
+  "*.lfs filter=lfs -text",
   "bin binary",
 ]
 const SETTINGS = [
@@ -57,6 +61,9 @@ const SETTINGS = [
   ["filter.quoted.clean", "sed 's/^> //'"],
   ["filter.quoted.smudge", "sed 's/^/> /'"],
 ] as const
+
+/** Links out of the project, and within it by a whole path. */
+const LEADS_OUT = ["../outside", "/nowhere/at/all", "/"]
 
 const LINES = 24
 
@@ -106,7 +113,8 @@ export class Hand {
       { weight: 2, act: () => kind === "file" && chmodSync(file, random.pick([0o755, 0o644, 0o600, 0o700])) },
       {
         weight: 1,
-        act: () => this.link(path, random.pick(["a", "nowhere", "d", "loop", path.split("/").at(-1) ?? ""])),
+        act: () =>
+          this.link(path, random.pick(["a", "nowhere", "d", "loop", path.split("/").at(-1) ?? "", ...LEADS_OUT])),
       },
       { weight: 1, act: () => this.write(`${path}/below`) },
       { weight: 1, act: () => this.#moveFolder() },
@@ -194,7 +202,7 @@ export function madeAtRandom(user: Repository, other: () => Repository, random: 
   if (random.chance(0.2)) user.git("config", "merge.renames", "false")
   user.write(".gitignore", "*.log\n")
   user.write(".gitattributes", `${ATTRIBUTES.filter(() => random.chance(0.8)).join("\n")}\n`)
-  for (const path of PATHS.slice(0, 18)) {
+  for (const path of [...PATHS.slice(0, 18), ...PATHS.slice(-3)]) {
     if (path === "bin") hand.binary(path)
     else if (path === "link" || path === "loop") hand.link(path, path === "loop" ? random.pick(["a", "loop"]) : "d/x")
     else if (random.chance(0.85)) hand.write(path)
@@ -211,6 +219,22 @@ export function madeAtRandom(user: Repository, other: () => Repository, random: 
     user.git("stash", "push", "--quiet")
   }
   if (random.chance(0.2)) user.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/", "!/deep/")
+}
+
+/** Git LFS where it is not installed: from here on the user's own git may do little. */
+export function withoutLfs(user: Repository, random: Random): void {
+  user.git("config", "filter.lfs.clean", "superagents-no-such-program clean -- %f")
+  user.git("config", "filter.lfs.smudge", "superagents-no-such-program smudge -- %f")
+  if (random.chance(0.5)) user.git("config", "filter.lfs.process", "superagents-no-such-program filter-process")
+  user.git("config", "filter.lfs.required", random.pick(["true", "false"]))
+}
+
+/** Has a user's repository be a submodule of the one around it, at times with its folder in the configuration of all its worktrees. */
+export function madeSubmodule(user: Repository, around: Repository, random: Random): void {
+  const name = relative(around.top, user.top)
+  around.git("submodule", "--quiet", "add", user.top, name)
+  around.git("submodule", "--quiet", "absorbgitdirs", name)
+  if (random.chance(0.5)) user.git("config", "extensions.worktreeConfig", "true")
 }
 
 /** What a user may do to the index: whatever of it git takes. */

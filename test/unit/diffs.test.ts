@@ -36,6 +36,24 @@ test("a patch of several files is told apart, with what each gained and lost", (
   expect(filesOf("")).toEqual([])
 })
 
+test.each([
+  [
+    'diff --git "a/we\\"ird\\t.txt" "b/we\\"ird\\t.txt"\n--- "a/we\\"ird\\t.txt"\n+++ "b/we\\"ird\\t.txt"\n@@ -1 +1 @@\n-a\n+b\n',
+    'we"ird\t.txt',
+  ],
+  ['diff --git "a/n\\303\\274 \\\\.bin" "b/n\\303\\274 \\\\.bin"\nBinary files differ\n', "nü \\.bin"],
+  [
+    'diff --git a/old "b/line\\nbreak"\nsimilarity index 100%\nrename from old\nrename to "line\\nbreak"\n',
+    "line\nbreak",
+  ],
+  [
+    'diff --git "a/go\\"ne" "b/go\\"ne"\ndeleted file mode 100644\n--- "a/go\\"ne"\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n',
+    'go"ne',
+  ],
+])("a file whose name git quotes has its name: %j", (patch, name) => {
+  expect(filesOf(patch).map(({ file }) => file)).toEqual([name])
+})
+
 test("what a session changed is asked of the host; without an answer there is none", async () => {
   const row = { file: "a.ts", patch: "@@", additions: 1, deletions: 2, status: "modified" }
   const client = (answer: object) => ({ session: { diff: async () => answer } }) as never

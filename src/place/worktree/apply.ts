@@ -80,9 +80,14 @@ async function look(checkout: Checkout, changes: readonly Change[], tree: string
   }
   const inTheWay = new Set(await differing(checkout, changes, tree))
   const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
+  // Where a disk takes two names for one, a file that is renamed so is found under its new name before it has left.
+  const left = [...seen].flatMap(([path, found]) => (leaving.has(path) ? [`${found.dev} ${found.ino}`] : []))
+  const isLeaving = (found: Stats | undefined) =>
+    found?.isDirectory() === false && left.includes(`${found.dev} ${found.ino}`)
   for (const change of changes) {
     const found = await stat(join(checkout.top, change.path))
-    if (change.to && (await blocked(checkout.top, change, found, leaving))) inTheWay.add(change.path)
+    if (change.to && !isLeaving(found) && (await blocked(checkout.top, change, found, leaving)))
+      inTheWay.add(change.path)
   }
   if (inTheWay.size > 0) throw new InTheWay([...inTheWay])
   return seen

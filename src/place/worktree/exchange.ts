@@ -93,7 +93,7 @@ async function unchanged(top: string, { path, from }: Change, { seen }: Exchange
   const now = await stat(join(top, path))
   const before = seen.get(path)
   const same = from
-    ? now && before && now.mtimeMs === before.mtimeMs && now.ino === before.ino
+    ? now && before && now.mtimeMs === before.mtimeMs && now.size === before.size && now.ino === before.ino
     : !now || now.isDirectory()
   if (!same) throw new InTheWay([path])
 }

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs"
-import { delimiter, join, resolve } from "node:path"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "../process.ts"
 
@@ -109,7 +109,7 @@ async function withoutAbsent(args: readonly string[], options: GitOptions): Prom
 
 /** A program that serves many files at once may be missed in several ways, all after the shell's own word. */
 const FILTER_FAILED = /(?:clean|smudge) filter .+ failed|hung up unexpectedly|: (?:command )?not found$/m
-const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?:\s+([\w-]+))?/
+const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?=\s|$)(?:\s+([\w-]+))?/
 
 /** The filters of a repository whose program is not installed, by their names. */
 export async function absentFilters(options: GitOptions): Promise<readonly string[]> {
@@ -129,15 +129,22 @@ export async function absentFilters(options: GitOptions): Promise<readonly strin
 async function isInstalled(command: string, where: GitOptions): Promise<boolean> {
   const [, double, single, plain, next] = PROGRAM.exec(command) ?? []
   const program = double ?? single ?? plain
-  if (program === undefined) return true
-  const execPath = (await runGit(["--exec-path"], { cwd: where.cwd })).out.trim()
-  const folders = [execPath, ...(process.env.PATH ?? "").split(delimiter)]
-  const isThere = (name: string) =>
-    name.includes("/") ? existsSync(resolve(where.cwd, name)) : folders.some((folder) => existsSync(join(folder, name)))
-  if (program.startsWith("~") || !isThere(program)) return program.startsWith("~")
-  if (program !== "git" || next === undefined || isThere(`git-${next}`)) return true
+  if (program === undefined || program.startsWith("~")) return true
+  if (!(await isKnown(program, where))) return false
+  if (program !== "git" || next === undefined || (await isKnown(`git-${next}`, where))) return true
   const own = (await runGit(["--list-cmds=builtins,alias"], where)).out.split("\n")
   return own.includes(next)
+}
+
+/** Whether a shell of git's knows this word: a program, or a part of its own language. */
+async function isKnown(word: string, where: GitOptions): Promise<boolean> {
+  const asked = 'PATH="$(git --exec-path):$PATH"; command -v "$1"'
+  const told = await runBounded("sh", ["-c", asked, "sh", word], {
+    cwd: where.cwd,
+    env: environment(where),
+    timeLimit: TIME_LIMIT_MS,
+  })
+  return told.kind !== "exited" || told.code === 0
 }
 
 /**

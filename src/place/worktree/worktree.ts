@@ -12,7 +12,7 @@ import {
   rmdir,
   symlink,
 } from "node:fs/promises"
-import { dirname, join, resolve } from "node:path"
+import { dirname, isAbsolute, join, relative, resolve } from "node:path"
 import type { Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../place.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
@@ -223,7 +223,7 @@ async function innerOf(top: string, path: string): Promise<Checkout | undefined>
  * path from the top. What is there already is left as it is.
  */
 export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
-  for (const name of await ignoredIn(from, patterns)) await copyOne(join(from.top, name), join(to.top, name))
+  for (const name of await ignoredIn(from, patterns)) await copyOne(from.top, to.top, name)
 }
 
 /** The files of a checkout that git ignores and that fit one of the patterns. */
@@ -239,7 +239,8 @@ export async function ignoredIn(from: Checkout, patterns: readonly string[]): Pr
   return names.filter((name) => !name.endsWith("/"))
 }
 
-async function copyOne(from: string, to: string): Promise<void> {
+async function copyOne(original: string, copy: string, name: string): Promise<void> {
+  const [from, to] = [join(original, name), join(copy, name)]
   try {
     await mkdir(dirname(to), { recursive: true })
   } catch (error) {
@@ -248,6 +249,22 @@ async function copyOne(from: string, to: string): Promise<void> {
     throw error
   }
   if (existsSync(to)) return
-  if ((await lstat(from)).isSymbolicLink()) await symlink(await readlink(from), to)
+  if ((await lstat(from)).isSymbolicLink()) await symlink(await redirected(original, copy, name), to)
   else await copyFile(from, to, constants.COPYFILE_FICLONE)
+}
+
+/**
+ * Where the copy of a link leads: a link with a whole path into the original folder would have the agent, and its check,
+ * work on the original's files. Relative ones lead into the copy by themselves.
+ */
+async function redirected(original: string, copy: string, name: string): Promise<string> {
+  const link = join(original, name)
+  const target = await readlink(link)
+  if (!isAbsolute(target)) return target
+  const below = (path: string) => {
+    const inner = relative(original, path)
+    return inner === ".." || inner.startsWith("../") ? undefined : join(copy, inner)
+  }
+  // The original may be named by another way to it.
+  return below(target) ?? below(await realpath(link).catch(() => target)) ?? target
 }
