@@ -158,7 +158,15 @@ export type Stirred = { readonly type: "stirred"; readonly urgent: boolean }
 export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
 /** What a parent sees cannot be captured, and why. What else could be asked for is for whoever knows what was. */
-export class CaptureError extends CallError {}
+export class CaptureError extends CallError {
+  /** The same, with what else the caller could do. */
+  advised(isForTries: boolean): CallError {
+    return new CallError(`${this.message} ${isForTries ? TRIES_NEED : INSTEAD}`)
+  }
+}
+
+const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
+const TRIES_NEED = "Tries need a git repository: each works in a worktree of its own."
 
 /** A place that cannot be entered, for a reason that is told apart: it cannot be reached, or does not have what is needed. */
 export class PlaceError extends CallError {

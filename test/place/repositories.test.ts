@@ -372,7 +372,7 @@ describe("files that an agent makes and git ignores", () => {
     expect(put).toMatchObject({ files: ["a"], unsaved: [] })
     expect(put.notes).toEqual([
       expect.stringMatching(
-        /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js … \(kept and not merged; .*; 103 too many or too large to be kept\)$/,
+        /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js … \(kept and not merged; .*; 103 could not be kept: too many, too large or not readable\)$/,
       ),
     ])
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })

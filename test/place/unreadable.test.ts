@@ -119,3 +119,14 @@ describe("where nothing may be written it is said which folder, and what to do:"
     expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a", "d/x"] })
   })
 })
+
+test("of an agent's that git ignores do not keep the rest of its work from being kept, and are named", () => {
+  user.write(".gitignore", "dist/\n").commit()
+  const { directory } = step<Entered>("ready")
+  new Repository(directory).write("a", text({ 1: "theirs" })).write("dist/out.js", "x", 0)
+  const put = step<PutAway>("putAway")
+  expect(put).toMatchObject({ files: ["a"], unsaved: [] })
+  expect(put.notes).toEqual([
+    expect.stringMatching(/^It made a file that git ignores: dist\/out\.js \(1 could not be kept/),
+  ])
+})

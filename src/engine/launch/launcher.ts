@@ -158,7 +158,7 @@ export class Launcher {
       if (draft.place) await this.#ports.places.capture(draft, draft.place.folder)
     } catch (error) {
       this.#ports.queue.release(reserved)
-      throw error instanceof CaptureError ? new CallError(`${error.message} ${instead(request)}`) : error
+      throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error
     }
     return this.#make(reserved, request, session, caller)
   }
@@ -267,9 +267,3 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })
-
-/** What a caller can do whose parent's folder has no place made of it. */
-const instead = ({ tries }: LaunchRequest): string =>
-  tries === undefined
-    ? 'Or leave `place` out: the task then works in this folder (place "here").'
-    : "Tries need a git repository: each works in a worktree of its own."

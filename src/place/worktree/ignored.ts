@@ -15,6 +15,7 @@ const MOST_FILES = 1000
 const MOST_BYTES = 20 * 1024 * 1024
 /** The most files and folders that are looked at. */
 const MOST_LOOKED_AT = 20_000
+const AT_ONCE = 64
 const MOST_LINKS = 50
 const MOST_NAMES = 3
 
@@ -40,10 +41,12 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   const made = all.filter(({ stat }) => stat.ctimeMs >= since)
   if (made.length === 0 && old === undefined) return
   const kept = withinBounds([...made, ...all.filter(({ name, stat }) => stat.ctimeMs < since && before.has(name))])
-  const isKept = new Set(kept.map(({ name }) => name))
+  // What cannot be read, or went meanwhile, may not keep the rest of the work from being kept.
+  const whole = await treeOf(worktree, kept).catch(() => undefined)
+  const isKept = new Set(whole === undefined ? [] : kept.map(({ name }) => name))
   const out = made.filter(({ name }) => !isKept.has(name)).length
   const told: Made = { count: made.length, out, names: made.slice(0, MOST_NAMES).map(({ name }) => name) }
-  const tree = await treeOf(worktree, kept)
+  const tree = whole ?? (await treeOf(worktree, []))
   const message = `superagents: what git ignores\n\n${JSON.stringify(told)}`
   await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], at(worktree)) })
 }
@@ -57,7 +60,9 @@ export async function ignoredNotes(home: Checkout, taskID: string): Promise<read
   const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`
   const kept = `kept and not merged; git restore --overlay --source=${ref} :/ brings ${count === 1 ? "it" : "them"}`
   if (out === 0) return [`It made ${which} (${kept})`]
-  return [`It made ${which} (${out === count ? "" : `${kept}; `}${out} too many or too large to be kept)`]
+  return [
+    `It made ${which} (${out === count ? "" : `${kept}; `}${out} could not be kept: too many, too large or not readable)`,
+  ]
 }
 
 const NONE: Made = { count: 0, out: 0, names: [] }
@@ -94,18 +99,28 @@ async function moveTo(file: string, target: string): Promise<void> {
 }
 
 /** The files and links in a worktree that git ignores, without what tools bring. */
-async function ignoredIn({ top, ...rest }: Checkout): Promise<readonly Ignored[]> {
+async function ignoredIn(worktree: Checkout): Promise<readonly Ignored[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
-  const open = await gitList(args, at({ top, ...rest }))
   const found: Ignored[] = []
   let looked = 0
-  for (let path = open.pop(); path !== undefined && looked++ < MOST_LOOKED_AT; path = open.pop()) {
-    const name = path.replace(/\/$/, "")
-    if (NOBODYS.test(name)) continue
-    const stat = await lstat(join(top, name)).catch(() => undefined)
-    if (stat?.isDirectory())
-      for (const inner of await readdir(join(top, name)).catch(() => [])) open.push(`${name}/${inner}`)
-    else if (stat?.isFile() || stat?.isSymbolicLink()) found.push({ name, stat })
+  let next = (await gitList(args, at(worktree))).map((path) => path.replace(/\/$/, ""))
+  for (
+    let paths = next.splice(0, AT_ONCE);
+    paths.length > 0 && looked < MOST_LOOKED_AT;
+    paths = next.splice(0, AT_ONCE)
+  ) {
+    const wanted = paths.filter((name) => !NOBODYS.test(name))
+    looked += wanted.length
+    const inner = await Promise.all(
+      wanted.map(async (name) => {
+        const stat = await lstat(join(worktree.top, name)).catch(() => undefined)
+        if (stat?.isFile() || stat?.isSymbolicLink()) found.push({ name, stat })
+        if (!stat?.isDirectory()) return []
+        const names = await readdir(join(worktree.top, name)).catch(() => [])
+        return names.map((each) => `${name}/${each}`)
+      }),
+    )
+    next = [...inner.flat(), ...next]
   }
   return found.sort((one, other) => (one.name < other.name ? -1 : 1))
 }
