@@ -4,6 +4,7 @@ import type { TaskView } from "../engine/tasks/view.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import { agentFacts, agentRow } from "./rows.ts"
+import { searchRoutes } from "./search.ts"
 import { namedTask } from "./sources.ts"
 import type { AgentDetail } from "./wire.ts"
 
@@ -14,6 +15,7 @@ export function agentsRoutes(source: () => Source): Hono {
   const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), Date.now())
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
+  routes.route("/search", searchRoutes(source))
   routes.get("/:id", async (context) => {
     const agents = agentsOf()
     const view = namedTask(source(), context)

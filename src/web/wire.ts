@@ -3,6 +3,7 @@ import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Way } from "../core/standstill.ts"
 import type { Ask, Merge, Phase, ReasonCode, Status } from "../core/task.ts"
 import type { Conversation, StoryRun } from "../host/person.ts"
+import type { Hit } from "../lib/find.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { Limits } from "./ports.ts"
 
@@ -160,4 +161,10 @@ export type Delta = {
   /** Empty: the board can be read again. */
   readonly problem?: string
   readonly spent?: Spent
+}
+
+/** What a search has found in answers; `next`: from where on the others are searched. */
+export type AnswersFound = {
+  readonly found: readonly ({ readonly id: string } & Hit)[]
+  readonly next?: number
 }

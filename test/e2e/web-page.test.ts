@@ -409,6 +409,24 @@ describe.skipIf(!browser)("the page", () => {
     await first.locator(".task-card", { hasText: "Made meanwhile" }).waitFor({ timeout: 5000 })
   })
 
+  test("finds what an ended agent has said in its answer, with the words around it", async () => {
+    const scene = workingDay()
+    scene.agents.answers.set("bg_past0005", "After a long search: the treasure lies under the zanzibar palm, as told.")
+    const web = await serve(scene)
+    const { page } = await open(web.link)
+    await live(page)
+    await page.keyboard.press("/")
+    await page.keyboard.type("zanzibar")
+    const row = page.locator(".found-words")
+    await row.waitFor()
+    expect(await row.allInnerTexts()).toEqual([
+      "After a long search: the treasure lies under the zanzibar palm, as told.",
+    ])
+    expect(await row.locator("mark").textContent()).toBe("zanzibar")
+    await page.getByRole("status").getByText("1 found for").waitFor()
+    expect(await page.locator("main a.ended-row").count()).toBe(1)
+  })
+
   test("finds agents, answers and board tasks by one search, which stands in the address with the filters", async () => {
     const web = await serve(workingDay())
     const { page } = await open(web.link)

@@ -3,6 +3,7 @@ import { EMPTY } from "../../src/board/state.ts"
 import { stateOf } from "../../src/board/status.ts"
 import { NO_USAGE, NOBODY, type Task } from "../../src/core/task.ts"
 import { eventReader } from "../../src/lib/event-stream.ts"
+import { matches } from "../../src/lib/find.ts"
 import { connect } from "../../src/web/page/connection.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../src/web/page/format.ts"
 import { highlightLines, languageOf } from "../../src/web/page/highlight.ts"
@@ -18,7 +19,6 @@ import {
   columnOf,
   grouped,
   isStuck,
-  matches,
   ofLastDay,
   taskTone,
   waitingFor,

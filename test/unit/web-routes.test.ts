@@ -332,6 +332,44 @@ describe("background tasks", () => {
     expect((await ask("GET", "/api/agents/bg_nothere0")).status).toBe(404)
   })
 
+  test("GET /api/agents/search finds words in answers of ended tasks, newest first, ten at a request", async () => {
+    const ended = (id: number) => ({ createdAt: id, startedAt: id, endedAt: id })
+    for (let id = 10; id < 35; id++) {
+      agents.set(viewOf({ task: { id: `bg_old000${id}`, status: "completed", run: ended(id) } }))
+      agents.answers.set(
+        `bg_old000${id}`,
+        `${"long ago ".repeat(20)}the Treasure ${id}\nlies under the zanzibar palm${" of old".repeat(20)}`,
+      )
+    }
+    agents.answers.set("bg_runs0000", "the zanzibar treasure")
+    const search = async (query: string) => (await ask("GET", `/api/agents/search?${query}`)).json
+    const first = await search("q=ZANZIBAR%20treasure%2034")
+    expect(first).toMatchObject({ found: [{ id: "bg_old00034" }], next: 10 })
+    expect(first.found[0]).toEqual({
+      id: "bg_old00034",
+      before: expect.stringMatching(/^….* the Treasure 34 lies under the $/),
+      hit: "zanzibar",
+      after: expect.stringMatching(/^ palm of old.*…$/),
+    })
+    expect(first.found[0].before.length).toBeLessThan(100)
+    const all = [await search("q=zanzibar"), await search("q=zanzibar&from=10"), await search("q=zanzibar&from=20")]
+    expect(all.map(({ next }) => next)).toEqual([10, 20, undefined])
+    expect(all.flatMap(({ found }) => found.map(({ id }: { id: string }) => id))).toEqual(
+      Array.from({ length: 25 }, (_, at) => `bg_old000${34 - at}`),
+    )
+    expect(await search("q=nowhere&from=20")).toEqual({ found: [] })
+    for (const query of ["", "q=", "q=%20", `q=${"x".repeat(201)}`, "q=x&from=-1", "q=x&from=5000"])
+      expect((await ask("GET", `/api/agents/search?${query}`)).status).toBe(400)
+  })
+
+  test("GET /api/agents/search goes on where an answer cannot be read", async () => {
+    const { answer } = agents
+    agents.answer = async (id: string) => (id === "bg_ended000" ? Promise.reject(new Error("gone")) : answer(id))
+    agents.set(viewOf({ task: { id: "bg_old00000", status: "completed", run: { createdAt: 1, endedAt: 1 } } }))
+    agents.answers.set("bg_old00000", "zanzibar")
+    expect((await ask("GET", "/api/agents/search?q=zanzibar")).json.found).toMatchObject([{ id: "bg_old00000" }])
+  })
+
   test("POST /api/agents/:id/cancel stops what runs, once", async () => {
     agents.set(running)
     const { status, json } = await ask("POST", "/api/agents/bg_runs0000/cancel")

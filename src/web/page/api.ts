@@ -1,7 +1,17 @@
 import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
 import type { NewTask, TaskPatch } from "../../board/task.ts"
 import type { Conversation, Question, Reply } from "../../host/person.ts"
-import type { AgentDetail, AgentRow, Choices, Done, Ended, PurseState, TaskList, TaskRow } from "../wire.ts"
+import type {
+  AgentDetail,
+  AgentRow,
+  AnswersFound,
+  Choices,
+  Done,
+  Ended,
+  PurseState,
+  TaskList,
+  TaskRow,
+} from "../wire.ts"
 import { type Entry, Stranger } from "./pass.ts"
 import { errorIn } from "./response.ts"
 
@@ -25,6 +35,8 @@ export type Selection = { readonly all: true } | { readonly batchOf: string } | 
 /** Each rejects with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
+  search: (q: string, from: number) =>
+    call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
   cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
   launch: (launch: Launch) => call<Done>("POST", "/api/agents", launch),
   tell: (id: string, prompt: string) => call<Done>("POST", `/api/agents/${id}/tell`, { prompt }),

@@ -66,15 +66,6 @@ export const newestFirst = (a: AgentRow, b: AgentRow): number =>
 
 export const oldestFirst = (a: AgentRow, b: AgentRow): number => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
 
-/** Whether all words of a filter occur in the texts. `#5` finds that number, not `#50`. */
-export function matches(filter: string, texts: readonly (string | undefined)[]): boolean {
-  const hay = texts.join("\n").toLowerCase()
-  return filter
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => (/^#\d+$/.test(word) ? new RegExp(`${word}(?!\\d)`).test(hay) : hay.includes(word)))
-}
-
 export const taskTexts = ({ id, title, owner, stateText, description }: TaskRow): string[] => [
   `#${id}`,
   title,
