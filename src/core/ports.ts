@@ -24,8 +24,16 @@ export const MAX_TIMER_MS = 2_147_483_647
  */
 export type Finish = "done" | "cut short" | "called" | "untold" | `other: ${string}`
 
-/** `aborted`: its user stopped it, or we did; `interrupted`: the host that worked on it has died. */
-export type AnswerError = { readonly message: string; readonly aborted?: true; readonly interrupted?: true }
+/**
+ * `aborted`: its user stopped it, or we did; `interrupted`: the host that worked on it has died; `refused`: a question
+ * of the host's own about the answer was refused, which ends the turn, with a word or without.
+ */
+export type AnswerError = {
+  readonly message: string
+  readonly aborted?: true
+  readonly interrupted?: true
+  readonly refused?: true
+}
 
 /** A message as the core reads it. Parts of other types are left out. */
 export type Message = {

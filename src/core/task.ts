@@ -321,12 +321,13 @@ export type Task = {
 /** A task before its session is made. */
 export type TaskDraft = Omit<Task, "sessionID">
 
-/** A question that a child waits on. `what` is one line for a reader. */
+/** A question that a child waits on. `what` is one line for a reader; `doing` is what a permission is asked for. */
 export type Ask = {
   readonly id: string
   readonly sessionID: string
   readonly kind: "permission" | "question"
   readonly what: string
+  readonly doing?: string
   readonly askedAt: number
 }
 

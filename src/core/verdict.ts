@@ -105,16 +105,23 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   // Who reads it later does not know which server it was asked on: it is written down before it is told.
   if (error?.interrupted)
     return { type: "failed", at: answer.completedAt, reason: { code: "interrupted", text: error.message } }
-  if (error) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
-  if (finish === undefined || answer.summary) return undefined
+  if (error && !error.refused) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
+  if ((finish === undefined && !error) || answer.summary) return undefined
   if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
   if (finish === "done") return { ...shared, type: "completed", ...thoughtIn(answer) }
-  if (isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
-  const refused = answer.parts.find((part) => part.type === "tool" && part.refused)
-  if (refused?.type !== "tool" || session === "working") return undefined
-  const text = refused.refused === "question" ? DISMISSED : REFUSED
+  if (finish && isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
+  const refused = refusedIn(answer)
+  if (!refused || session === "working") return undefined
+  const text = refused === "question" ? DISMISSED : REFUSED
   if (hasText()) return { ...shared, type: "completed", note: text }
   return { ...shared, type: "cancelled", reason: { code: "refused", text: `${text} It had written nothing.` } }
+}
+
+/** The kind of question whose refusal ended the turn. */
+function refusedIn({ error, parts }: Message): "permission" | "question" | undefined {
+  if (error?.refused) return "permission"
+  const part = parts.find((each) => each.type === "tool" && each.refused)
+  return part?.type === "tool" && part.refused ? part.refused : undefined
 }
 
 /** Enough to see what a model thought last: it stands in the record. */

@@ -132,14 +132,11 @@ function runningLines(view: TaskView, patience: number, waited: number | undefin
   ]
 }
 
-/** What becomes of a question that nobody answers; the host ends the turn of an agent whose own question is dismissed. */
-function unanswered({ kind, askedAt }: Ask, patience: number, now: number): string {
-  if (patience === 0) return ""
-  const left = ticking(Math.max(0, askedAt + patience - now))
-  return kind === "permission"
-    ? ` (refused in ${left} if nobody answers; the agent then goes on without it)`
-    : ` (dismissed in ${left} if nobody answers; the agent's turn then ends)`
-}
+/** What becomes of a question that nobody answers. */
+const unanswered = ({ askedAt }: Ask, patience: number, now: number): string =>
+  patience > 0
+    ? ` (refused in ${ticking(Math.max(0, askedAt + patience - now))} if nobody answers; the agent then goes on without it)`
+    : ""
 
 function endedLines(task: Task, answer: string, from: number, { gone, resumable, shown: changes }: Report): string[] {
   // A caller may ask for it from within a letter.

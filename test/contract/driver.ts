@@ -3,7 +3,7 @@ import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import { judge } from "../../src/core/verdict.ts"
 import type { Reply } from "../support/model.ts"
 
-/** A host to be tried, and what stands around it. The tool `bash` asks for permission; others are allowed. */
+/** A host to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
 export type World = {
   readonly host: Host
   /** The plugin instance that the host writes into records. */

@@ -10,7 +10,7 @@ const PATIENCE_MS = 60_000
 hostContract("the fake", async () => {
   const clock = new FakeClock()
   const host = new FakeHost({ clock })
-  host.asking.add("bash")
+  host.asking.add("bash").add("doom_loop")
   host.contextTokens = CONTEXT
   return {
     host,

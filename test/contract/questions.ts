@@ -81,6 +81,31 @@ export function questionContract(driver: Driver): void {
       expect(driver.heardOf(sessionID)).toContainEqual({ type: "replied", sessionID, askID: ask.id })
     })
 
+    test("about three equal calls ends the turn at its refusal with an error, with a word and without", async () => {
+      const same = { name: "read", args: { filePath: "/no/such/file" } }
+      driver.world.onPrompt("DOOM", { text: "I read", tools: [same, same, same] }, { text: "without it" })
+      for (const word of ["nobody is here", ""]) {
+        const sessionID = await driver.child({ agent: "build" })
+        const sent = await driver.send(sessionID, "DOOM", { agent: "build" })
+        const ask = await firstAsk(sessionID)
+        const doing = "the same call three times in a row of read"
+        expect(ask).toMatchObject({ sessionID, kind: "permission", what: "doom_loop: read", doing })
+        await driver.host.refuse(ask, word)
+        await driver.heard(sessionID, "idle", 2)
+        const since = await driver.host.messagesSince(sessionID, sent.messageID)
+        const [, answer, ...more] = since
+        expect(more).toEqual([])
+        expect(answer).toMatchObject({ finish: undefined, error: { refused: true } })
+        expect(answer?.parts.map((part) => part.type === "tool" && part.state)).toEqual([
+          false,
+          ...Array(3).fill("error"),
+        ])
+        expect(driver.heardOf(sessionID)).toContainEqual({ type: "error", sessionID, error: answer?.error })
+        expect(judge(since, "working")).toBeUndefined()
+        expect(judge(since, "idle")).toMatchObject({ type: "completed", note: expect.stringContaining("refused") })
+      }
+    })
+
     describe("beside another one of the same step", () => {
       const question = (text: string) => ({
         name: "question",

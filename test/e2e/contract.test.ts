@@ -24,7 +24,7 @@ for (const hears of [false, true])
 
 async function makeWorld(hears: boolean): Promise<World> {
   const model = await startModel()
-  const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask" } })
+  const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask", doom_loop: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
   // As in the plugin, it knows its own folder: a session that is moved back is not elsewhere.

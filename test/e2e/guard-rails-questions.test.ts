@@ -12,7 +12,7 @@ beforeAll(async () => {
   host = await startPlugged(
     model,
     { permissionTimeout: 12_000, stallTimeout: 2500, pollInterval: 500 },
-    { permission: { "*": "allow", bash: "ask" } },
+    { permission: { "*": "allow", bash: "ask", doom_loop: "ask" } },
   )
   await ask(host, await openSession(host), "warm up")
 })
@@ -74,9 +74,29 @@ describe("a child that asks for a permission", () => {
     expect(await unwrap(host.client.permission.list())).toEqual([])
     expect((await toolParts(host, child, "bash"))[0]?.state).toMatchObject({
       status: "error",
-      error: expect.stringContaining("Nobody answered in time. Go on without it"),
+      error: expect.stringContaining("Nobody allowed running echo P-ASK-NOBODY in time. Go on without it"),
     })
     expect(await call(session, "output", { task_id: id })).toContain("the tool said: ")
+  })
+
+  test("for three equal calls in one message, and gets no answer, goes on with its task", async () => {
+    const args = { filePath: "/no/such/file" }
+    const read = { name: "read", args }
+    model.use(({ userTexts }) => {
+      if (userTexts[0] !== "P-LOOP") return undefined
+      return userTexts.length > 1 ? { text: `told: ${userTexts.at(-1)}` } : { text: "reads", tools: [read, read, read] }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "P-LOOP" })
+    await questionOf(child)
+    expect(await call(session, "output", { task_id: id })).toMatch(
+      /\(permission\): doom_loop: read \(refused .* if nobody answers; the agent then goes on without it\)/,
+    )
+    const [notification] = await notified(host, session, 1, 20_000)
+    expect(notification?.visible).toContain(" finished in ")
+    expect(await call(session, "output", { task_id: id })).toContain(
+      "Nobody allowed the same call three times in a row of read in time. The refusal ended your turn, but not your task. Go on without it",
+    )
   })
 
   test("and is cancelled meanwhile leaves no question behind", async () => {

@@ -1,4 +1,5 @@
 import type { Ask } from "../../src/core/task.ts"
+import { permissionAsk } from "../../src/host/opencode/asks.ts"
 import type { StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { TurnPorts } from "./fake-turn.ts"
 import type { ToolReply } from "./model.ts"
@@ -63,13 +64,22 @@ export class Calls {
     this.#waits = waits
   }
 
-  /** Runs the calls of one step, all at once. `refused`: one of them was, without a word, which ends the turn. */
+  /**
+   * Runs the calls of one step, all at once. `refused`: one of them was, without a word, which ends the turn; `failed`:
+   * the turn was not let go on, which is an error.
+   */
   async run(
     message: StoredMessage,
     tools: ToolReply["tools"],
     withoutTools: boolean,
-  ): Promise<"done" | "refused" | Stopped> {
+  ): Promise<"done" | "refused" | "failed" | Stopped> {
     const calls = tools.map(({ name, args, id }) => this.#begin(message, name, args, id))
+    const looped = loopIn(tools)
+    if (looped && this.#ports.asksFor("doom_loop")) {
+      const answer = await this.#ask("doom_loop", looped)
+      if (answer === "aborted") return answer
+      if (answer.refused) return "failed"
+    }
     const outcomes = await Promise.all(calls.map((part) => this.#run(message, part, withoutTools)))
     return (
       outcomes.find((outcome) => outcome === "aborted") ?? outcomes.find((outcome) => outcome === "refused") ?? "done"
@@ -151,7 +161,11 @@ export class Calls {
     const sessionID = this.#session.id
     const kind = tool === "question" ? "question" : "permission"
     const id = database.nextID(kind === "question" ? "que" : "per")
-    const ask: Ask = { id, sessionID, kind, what: describe(tool, args), askedAt: now() }
+    const at = now()
+    const ask: Ask =
+      tool === "doom_loop"
+        ? permissionAsk({ id, sessionID, permission: tool, patterns: [String(args)] }, at)
+        : { id, sessionID, kind, what: describe(tool, args), askedAt: at }
     asks.set(id, ask)
     emit({ type: "asked", ask })
     const answer = await this.#waits.until<Answer>((resolve) => this.#open.set(id, resolve))
@@ -170,4 +184,11 @@ export class Calls {
 const describe = (tool: string, args: unknown): string => {
   const { questions } = (args ?? {}) as { questions?: { question: string }[] }
   return questions?.[0]?.question ?? tool
+}
+
+/** The tool that a message calls three times in a row with the same arguments. */
+const loopIn = (tools: ToolReply["tools"]): string | undefined => {
+  const calls = tools.map(({ name, args }) => JSON.stringify([name, args]))
+  const at = calls.findIndex((call, index) => calls[index + 1] === call && calls[index + 2] === call)
+  return tools[at]?.name
 }

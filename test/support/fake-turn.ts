@@ -267,6 +267,11 @@ export class Turn {
     if (reply.text) this.#close(message, database.nextID("prt"), reply.text)
     const outcome = await this.#calls.run(message, reply.tools, this.#withoutTools)
     if (outcome === "aborted") return "aborted"
+    if (outcome === "failed") {
+      this.#waits.abort()
+      this.#fail({ name: "UnknownError", message: "The user rejected permission to use this specific tool call." })
+      return "failed"
+    }
     const answered = await this.#answered(message, FINISHES[reply.finish ?? "tool_calls"] ?? "unknown", reply.usage)
     return answered === "goes on" && outcome === "refused" ? "ended" : answered
   }

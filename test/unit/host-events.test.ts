@@ -121,7 +121,15 @@ describe("an event of the host becomes one of ours:", () => {
     [
       "permission.asked",
       { id: "per", sessionID, permission: "bash", patterns: ["ls", "*"] },
-      { type: "asked", ask: { id: "per", sessionID, kind: "permission", what: "bash: ls", askedAt: 1234 } },
+      {
+        type: "asked",
+        ask: { id: "per", sessionID, kind: "permission", what: "bash: ls", doing: "running ls", askedAt: 1234 },
+      },
+    ],
+    [
+      "permission.asked",
+      { id: "per", sessionID, permission: "my_tool", patterns: ["x"] },
+      { type: "asked", ask: { id: "per", sessionID, kind: "permission", what: "my_tool: x", askedAt: 1234 } },
     ],
     [
       "question.asked",

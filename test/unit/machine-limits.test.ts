@@ -350,10 +350,21 @@ describe("its open questions", () => {
     const told = { ...NOTHING_TOLD, ended: 4 }
     const options = { permissionTimeout: 1000 }
     const { run, commands } = asking({ asks: [old, young], unanswered: ["edit: a"], told }, { options })
-    expect(commands).toEqual([{ do: "refuse", ask: old, text: expect.stringContaining("Nobody answered in time.") }])
-    expect(run).toMatchObject({ asks: [young], unanswered: ["edit: a", "bash: ls"], refusedIn: 4 })
+    expect(commands).toEqual([
+      {
+        do: "refuse",
+        ask: old,
+        text: 'Nobody allowed "bash: ls" in time. Go on without it; the rest of that call can be made again without it. Say in your answer what you could not do.',
+      },
+    ])
+    expect(run).toMatchObject({
+      asks: [young],
+      unanswered: ["edit: a", "bash: ls"],
+      refused: { after: 4, asks: [old] },
+    })
     const both = asking({ asks: [old, { ...young, askedAt: 0 }] }, { options })
-    expect(both).toMatchObject({ does: ["refuse", "refuse"], run: { asks: [] } })
+    expect(both).toMatchObject({ does: ["refuse", "refuse"], run: { asks: [], refused: { after: 0 } } })
+    expect(both.run?.refused?.asks.map(({ id }) => id)).toEqual(["per_1", "per_2"])
     expect(asking({}, { options: { permissionTimeout: 0 } }).does).toEqual([])
   })
 

@@ -137,29 +137,43 @@ describe("a turn that ended at a refusal", () => {
   const messages = [asked(), refusedCall]
 
   test("of what nobody had answered goes on", () => {
-    const { run, commands } = looked({ messages }, { refusedIn: 0 })
+    const { run, commands } = looked({ messages }, { refused: { after: 0, asks: [] } })
     expect(command(commands, "say")?.word).toMatchObject({ kind: "word" })
-    expect(run).toMatchObject({ stage: "working", refusedIn: undefined, told: { ended: 1 } })
+    expect(run).toMatchObject({ stage: "working", refused: undefined, told: { ended: 1 } })
     const four = { told: { ...NOTHING_TOLD, ended: 4 } }
-    expect(looked({ messages }, { ...four, refusedIn: 3 }).does).toEqual(["say"])
+    expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["say"])
+  })
+
+  test("with an error, since the host had asked about the turn itself, goes on where nobody had answered that", () => {
+    const error = { message: "The user rejected permission", refused: true } as const
+    const refusal = [asked(), answer({ finish: undefined, error })]
+    const ours = { refused: { after: 0, asks: [] }, error: { ...error, at: NOW } }
+    const { run, does } = looked({ messages: refusal }, ours)
+    expect({ run, does }).toMatchObject({ run: { stage: "working", error: undefined }, does: ["say"] })
+    const note = "The agent stopped at a refused permission."
+    expect(looked({ messages: refusal }).run?.closing?.ending).toMatchObject({ type: "completed", note })
+    const one = { told: { ...NOTHING_TOLD, ended: 1 } }
+    expect(looked({ messages: refusal }, { ...ours, ...one }).stage).toBe("leaving")
+    const failed = [asked(), answer({ finish: undefined, error: { message: "no luck" } })]
+    expect(looked({ messages: failed }, ours).stage).toBe("leaving")
   })
 
   test("of what nobody had answered goes on with its last word where it was asked for that", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
-    const { commands } = looked({ messages }, { refusedIn: 0, lastWord })
+    const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
     expect(command(commands, "say")?.word.kind).toBe("last-word")
   })
 
   test("that a person gave is its end", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
     const five = { told: { ...NOTHING_TOLD, ended: 5 } }
-    expect(looked({ messages }, { ...five, refusedIn: 3 }).stage).toBe("leaving")
+    expect(looked({ messages }, { ...five, refused: { after: 3, asks: [] } }).stage).toBe("leaving")
   })
 
   test("is not asked to go on while something else stands last, or nothing does", () => {
-    const behind = looked({ messages: [...messages, asked("msg_notice")] }, { refusedIn: 0 })
+    const behind = looked({ messages: [...messages, asked("msg_notice")] }, { refused: { after: 0, asks: [] } })
     expect(behind).toMatchObject({ stage: "working", does: [] })
-    expect(looked({ messages: [] }, { refusedIn: 0 })).toMatchObject({ stage: "working", does: [] })
+    expect(looked({ messages: [] }, { refused: { after: 0, asks: [] } })).toMatchObject({ stage: "working", does: [] })
   })
 })
 

@@ -240,12 +240,14 @@ describe("an agent is asked again", () => {
     const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
     const messages = [asked(), answer({ finish: "called", parts: [part] })]
     const look = { type: "looked", waited: false, found: { ...found, messages } } as const
-    const word = saidTo(working({ looking: true, refusedIn: 0 }).takes(look).commands)
+    const reading = askOf({ what: "external_directory: /x/*", doing: "using /x/*" })
+    const asks = [reading, askOf({ kind: "question", what: "Which?" })]
+    const word = saidTo(working({ looking: true, refused: { after: 0, asks } }).takes(look).commands)
     expect(word).toMatchObject({
       kind: "word",
-      text: "Automatic message, not written by the user. Nobody answered what you asked, and the refusal ended your turn. Go on without it, and say in your answer what you could not do.",
+      text: 'Automatic message, not written by the user. Nobody allowed using /x/* in time. Nobody answered "Which?" in time. The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.',
     })
-    const near = saidTo(working({ looking: true, refusedIn: 0, lastWord }).takes(look).commands)
+    const near = saidTo(working({ looking: true, refused: { after: 0, asks: [] }, lastWord }).takes(look).commands)
     expect(near?.kind).toBe("last-word")
   })
 

@@ -108,7 +108,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     const refused = here({ run: { asks: [old] }, options: { permissionTimeout: 1000 } })
     expect(refused.takes({ type: "tick", doing: undefined })).toMatchObject({
       does: ["refuse"],
-      run: { asks: [], unanswered: [old.what], refusedIn: 0 },
+      run: { asks: [], unanswered: [old.what], refused: { after: 0, asks: [old] } },
     })
   })
 
@@ -271,12 +271,12 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     expect(said).toMatchObject({ does: ["say"], run: { calls: 1, words: [{ text: "MORE" }] } })
     const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
     const refused = [asked(), answer({ finish: "called", parts: [part] })]
-    const ours = looking({ refusedIn: 0 }).takes({
+    const ours = looking({ refused: { after: 0, asks: [] } }).takes({
       type: "looked",
       waited: false,
       found: { ...found, messages: refused },
     })
-    expect(command(ours.commands, "say")?.word.text).toContain("Nobody answered what you asked")
+    expect(command(ours.commands, "say")?.word.text).toContain("The refusal ended your turn, but not your task.")
     const theirs = looking().takes({ type: "looked", waited: false, found: { ...found, messages: refused } })
     expect(theirs.run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
   })

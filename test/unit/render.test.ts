@@ -228,7 +228,7 @@ describe("a running task reads", () => {
       "Waits for an answer from the user (permission): bash: ls (refused in 3m if nobody answers; the agent then goes on without it)\n",
     )
     expect(text).toContain(
-      "Waits for an answer from the user (question): Which? (dismissed in 3m if nobody answers; the agent's turn then ends)\n",
+      "Waits for an answer from the user (question): Which? (refused in 3m if nobody answers; the agent then goes on without it)\n",
     )
     const forEver = output(viewOf({ asks }), undefined, 0, 0)
     expect(forEver).toContain("(permission): bash: ls\n")

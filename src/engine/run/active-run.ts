@@ -119,8 +119,8 @@ export type ActiveRun = {
   readonly asks: readonly Ask[]
   /** What it asked, and nobody answered in time. */
   readonly unanswered: readonly string[]
-  /** How many of its answers had ended when this process last refused what it asked: that may end its turn. */
-  readonly refusedIn?: number
+  /** What this process refused of a turn, which that may end: `after` so many answers of the run. */
+  readonly refused?: { readonly after: number; readonly asks: readonly Ask[] }
   /** When the parent's model is to hear of an open question; absent once it has. */
   readonly hintAt?: number
   readonly hinting: boolean

@@ -12,11 +12,9 @@ import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
 import { also, type Handler, later, looks, rested, sign, stay, waitsForOwn, wordLater } from "./moves.ts"
 import { start } from "./starting.ts"
-import { askLastWord } from "./talking.ts"
+import { askLastWord, refusalOf } from "./talking.ts"
 import { emptiesIn, messagesTold } from "./told.ts"
 
-/** What a question of the agent's is answered with when nobody does. */
-const REFUSAL = "Nobody answered in time. Go on without it, and say in your answer what you could not do."
 /** How long a parent that could not be told of an open question is left alone. */
 const HINT_AGAIN_MS = 10_000
 
@@ -190,10 +188,9 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Ste
   if (permissionTimeout > 0 && now - ask.askedAt >= permissionTimeout) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
     const unanswered = [...run.unanswered, ask.what]
-    return {
-      run: { ...run, asks, unanswered, refusedIn: run.told.ended },
-      commands: [{ do: "refuse", ask, text: REFUSAL }],
-    }
+    const before = run.refused?.after === run.told.ended ? run.refused.asks : []
+    const refused = { after: run.told.ended, asks: [...before, ask] }
+    return { run: { ...run, asks, unanswered, refused }, commands: [{ do: "refuse", ask, text: refusalOf(ask) }] }
   }
   if (run.hintAt === undefined || now < run.hintAt || run.hinting || isUnattended(task)) return stay(run)
   return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }

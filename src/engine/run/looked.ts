@@ -12,7 +12,7 @@ import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
-import { arrived, askLastWord, passedOver, sayAgain, sayGoOn, tellOfCheck, tellOfValue } from "./talking.ts"
+import { arrived, askLastWord, passedOver, refusedText, sayAgain, sayGoOn, tellOfCheck, tellOfValue } from "./talking.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
@@ -49,7 +49,7 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const word = passedOver(run, messages)
   if (word && isLeft(run, messages, world)) return sayAgain(run, word, world)
-  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, REFUSED_BY_US, world)
+  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), world)
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
   const idle = judge(messages, "idle", run.error)
   const since = run.stuckSince ?? world.now
@@ -60,16 +60,18 @@ function judged(run: ActiveRun, found: Found, waited: boolean, world: World): St
 }
 
 /** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
-const isRefusedByUs = ({ refusedIn = NEVER, told }: ActiveRun, messages: readonly Message[]): boolean =>
-  told.ended <= refusedIn + 1 && messages.at(-1)?.finish === "called"
+function isRefusedByUs({ refused, told }: ActiveRun, messages: readonly Message[]): boolean {
+  const { finish, error } = messages.at(-1) ?? {}
+  const after = refused?.after ?? NEVER
+  // An answer with an error never ends well, and so is not counted.
+  return (finish === "called" && told.ended <= after + 1) || (error?.refused === true && told.ended <= after)
+}
 
-const REFUSED_BY_US =
-  "Nobody answered what you asked, and the refusal ended your turn. Go on without it, and say in your answer what you could not do."
 const COMPACTED =
   "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
 function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, world: World): Step {
-  const next = { ...arrived(readIn(run, messages), messages), refusedIn: undefined }
+  const next = { ...arrived(readIn(run, messages), messages), refused: undefined, error: undefined }
   return run.lastWord ? askLastWord(next, world) : sayGoOn(next, why, world)
 }
 

@@ -123,6 +123,18 @@ export const sayAgain = (run: ActiveRun, word: Word, world: World): Step =>
 export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>
   say(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
 
+/** `Nobody allowed reading /x in time.` */
+const unallowed = ({ kind, what, doing }: Ask): string =>
+  kind === "permission" ? `Nobody allowed ${doing ?? `"${what}"`} in time.` : `Nobody answered "${what}" in time.`
+
+/** The answer to a question of the agent's that nobody has answered. */
+export const refusalOf = (ask: Ask): string =>
+  `${unallowed(ask)} Go on without it; the rest of that call can be made again without it. Say in your answer what you could not do.`
+
+/** These questions were refused, since nobody had answered, and that has ended the agent's turn. */
+export const refusedText = (asks: readonly Ask[]): string =>
+  `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
+
 /** Its check did not pass: it is asked again. */
 export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {
   const text = [

@@ -14,8 +14,14 @@ export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: 
 /** The error of a turn that its user stopped, or we did. */
 export const ABORTED = "MessageAbortedError"
 
-export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError =>
-  name === ABORTED ? { message, aborted: true } : { message }
+/** What OpenCode makes the error of a turn where it had asked about the turn itself: `doom_loop`, say. */
+const REFUSED = /^The user rejected permission/
+
+export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError => ({
+  message,
+  ...(name === ABORTED && { aborted: true }),
+  ...(REFUSED.test(message) && { refused: true }),
+})
 
 /** How a message with these parts ended: after a call whose result the model is to see, the host goes on in any case. */
 export const finishIn = (word: string, parts: readonly MessagePart[]): Finish =>
