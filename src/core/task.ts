@@ -331,6 +331,9 @@ export type Ask = {
   readonly askedAt: number
 }
 
+/** All requests to a run's model have failed since then, and the host tries on: its last attempt, and what came of it. */
+export type Failing = { readonly since: number; readonly attempt: number; readonly message: string }
+
 /** What is seen of a run while it goes on. Lives in memory alone: transitions are persisted, progress is not. */
 export type Progress = {
   readonly toolCalls: number
@@ -340,6 +343,7 @@ export type Progress = {
   /** Of this run, as far as its answers have ended. */
   readonly usage: Usage
   readonly retry?: { readonly attempt: number; readonly message: string }
+  readonly failing?: Failing
   readonly asks: readonly Ask[]
   /** Tool calls that have begun and not ended: they count as life. */
   readonly openCalls: number

@@ -1,10 +1,12 @@
 import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/moment.ts"
 import { SAME_USD } from "../lib/money.ts"
+import { oneLine } from "../lib/text.ts"
 import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"
 import {
   type Away,
   elapsed,
+  type Failing,
   type LastWord,
   type Progress,
   type Reason,
@@ -41,6 +43,8 @@ export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly 
 
 /** Empty answers in a row after which a model will not be asked again. */
 export const MOST_EMPTY_ANSWERS = 3
+/** What is told of a provider's error; a reason has more to say. */
+const MOST_ERROR_CHARS = 200
 /** Part of a time limit that the last word may take at most. */
 const MOST_OF_TIME = 1 / 3
 /** How long a run that was interrupted has for its last word at most, in ms. */
@@ -158,6 +162,20 @@ const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AW
 
 /** What a run's limits demand now; undefined where it may go on. */
 export function demandOf(run: Watched): Demand | undefined {
+  const demand = demandBy(run)
+  return demand?.action === "stop" ? { ...demand, reason: withFailing(demand.reason, run) } : demand
+}
+
+/** A run whose model answered with errors alone has ended by these as much as by its limit. */
+function withFailing(reason: Reason, { progress: { failing }, now }: Watched): Reason {
+  return failing ? { ...reason, text: `${reason.text} ${failingText(failing, now)}` } : reason
+}
+
+/** `Since 14:03 every request to its model has failed (attempt 12: Service Unavailable).` */
+const failingText = ({ since, attempt, message }: Failing, now: number): string =>
+  `Since ${moment(since, now)} every request to its model has failed (attempt ${attempt}: ${oneLine(message, MOST_ERROR_CHARS)}).`
+
+function demandBy(run: Watched): Demand | undefined {
   const rules = rulesFor(run)
   const passed = rules.filter((rule) => isPassed(rule, run))
   const { lastWord, away } = run.progress

@@ -10,6 +10,7 @@ import { tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration, ticking } from "../lib/duration.ts"
+import { moment } from "../lib/moment.ts"
 import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/place.ts"
 import type { ToolResult } from "./tool.ts"
@@ -68,11 +69,14 @@ export const statusOf = (view: TaskView): string =>
   view.counts ? `${stateOf(view)}, ${countsText(view.counts)}` : stateOf(view)
 
 function stateOf(view: TaskView): string {
-  const { task, phase, retry } = view
+  const { task, phase, failing } = view
   if (phase === undefined)
     return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [BRINGING_HOME] : [])].join(", ")
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
-  if (retry) return `${task.status}, retrying (attempt ${retry.attempt}: ${oneLine(retry.message)})`
+  if (failing) {
+    const since = moment(failing.since, view.at)
+    return `${task.status}, retrying since ${since} (attempt ${failing.attempt}: ${oneLine(failing.message)})`
+  }
   const ask = view.asks[0]
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }

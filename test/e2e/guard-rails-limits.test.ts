@@ -56,6 +56,23 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     await eventually(() => request.aborted.aborted)
   })
 
+  test("the argument timeout, with the error that its provider answered all the time, and since when", async () => {
+    const body = { error: { message: "the disk of our server is broken" } }
+    model.use((request) =>
+      request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "1" } } : undefined,
+    )
+    const session = await openSession(host)
+    const { id } = await launch(host, model, session, { prompt: "P-BROKEN", timeout: 7000 })
+    const told = await eventually(
+      async () => /retrying since [\d:]+ \(attempt .*/.exec(await outputOf(session, id))?.[0],
+    )
+    expect(told).toContain("the disk of our server is broken")
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).toMatch(
+      /Reason: Stopped at its time limit of 7s \(its timeout argument\)\. Since \d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
+    )
+  })
+
   test("silence, the option stallTimeout", async () => {
     model.use((request) => (request.lastUser === "P-SILENT" ? { hang: true, text: "hm" } : undefined))
     const session = await openSession(host)

@@ -57,7 +57,8 @@ describe("a run completes", () => {
     await rig.clock.advance(2000)
     rig.host.calls.length = 0
     await rig.clock.advance(60_000)
-    expect(rig.host.calls).toEqual(Array(5).fill("activity"))
+    // A silence may be that of a question whose event was lost: it is looked for once.
+    expect(rig.host.calls).toEqual(["activity", "openAsks", ...Array(4).fill("activity")])
     expect(rig.timers.pending).toBe(1)
   })
 

@@ -84,6 +84,7 @@ describe("the engine", () => {
       "src/engine/conductor/reporting.ts",
       "src/engine/conductor/settling.ts",
       "src/engine/conductor/stopping.ts",
+      "src/engine/conductor/telling.ts",
     ])
   })
 })

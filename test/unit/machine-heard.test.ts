@@ -46,6 +46,19 @@ describe("an event of its own session", () => {
     expect(busy.run?.retry).toBeUndefined()
   })
 
+  test("tells since when its model fails, over all attempts, until the model answers", () => {
+    const trying = heard({ type: "active", activity: { type: "retry", attempt: 1, message: "503" } })
+    const first = working().takes(trying).run
+    expect(first?.failing).toEqual({ since: NOW, attempt: 1, message: "503" })
+    const failing = { since: 5, attempt: 1, message: "503" }
+    const again = heard({ type: "active", activity: { type: "retry", attempt: 2, message: "529" } })
+    expect(working({ failing }).takes(again).run?.failing).toEqual({ since: 5, attempt: 2, message: "529" })
+    const asked = heard({ type: "active", activity: { type: "busy" } })
+    expect(working({ failing }).takes(asked).run).toMatchObject({ failing, retry: undefined })
+    expect(working({ failing }).takes(heard({ type: "began", sessionID: BELOW })).run?.failing).toEqual(failing)
+    expect(working({ failing }).takes(heard({ type: "began" })).run?.failing).toBeUndefined()
+  })
+
   test("tells what it says, whole or bit by bit", () => {
     const said = working().takes(heard({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" }))
     expect(said.run).toMatchObject({ told: { text: "hello", textPart: "prt_1" }, closesText: true })
@@ -162,18 +175,18 @@ describe("open questions that nobody told of", () => {
   const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
 
   test("are those that are open now: what is new is announced, what is gone is forgotten", () => {
-    const { run, commands } = working({ asks: [one] }).takes({ type: "questions", open: [one, two] })
+    const { run, commands } = working({ asks: [one] }).takes({ type: "questions", open: [one, two], at: NOW })
     expect(run?.asks).toEqual([one, two])
     expect(commands).toEqual([{ do: "announce", ask: two }])
-    expect(working({ asks: [one, two] }).takes({ type: "questions", open: [two] }).run?.asks).toEqual([two])
+    expect(working({ asks: [one, two] }).takes({ type: "questions", open: [two], at: NOW }).run?.asks).toEqual([two])
   })
 
-  test("are not looked for where events are heard", () => {
+  test("are believed where nothing was heard since they were asked for, and not where something was", () => {
     const told = { ...NOTHING_TOLD, heard: true }
-    expect(working({ told, asks: [one] }).takes({ type: "questions", open: [two] })).toMatchObject({
-      commands: [],
-      run: { asks: [one] },
-    })
+    const asked = (lastSignAt: number) =>
+      working({ told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })
+    expect(asked(NOW - 1)).toMatchObject({ commands: [{ do: "announce", ask: two }], run: { asks: [two] } })
+    expect(asked(NOW)).toMatchObject({ commands: [], run: { asks: [one] } })
   })
 })
 

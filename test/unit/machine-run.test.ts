@@ -220,7 +220,7 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   request: { type: "request" },
   end: { type: "end", ending: { type: "completed" }, how: {} },
   heard: { type: "heard", event: { type: "idle", sessionID: "ses_child" } },
-  questions: { type: "questions", open: [askOf()] },
+  questions: { type: "questions", open: [askOf()], at: NOW },
   look: { type: "look" },
   tick: { type: "tick", doing: "nothing" },
   spent: { type: "spent" },

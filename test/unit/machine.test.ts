@@ -96,9 +96,9 @@ describe.each(AT_WORK)("at %s", (stage) => {
 
   test("questions are known, announced once, and known to be open again where their refusal failed", () => {
     const ask = askOf()
-    const first = here().takes({ type: "questions", open: [ask] })
+    const first = here().takes({ type: "questions", open: [ask], at: NOW })
     expect(first).toMatchObject({ stage, does: ["announce"], run: { asks: [ask] } })
-    expect(here({ run: { asks: [ask] } }).takes({ type: "questions", open: [] }).run?.asks).toEqual([])
+    expect(here({ run: { asks: [ask] } }).takes({ type: "questions", open: [], at: NOW }).run?.asks).toEqual([])
     expect(here().takes({ type: "unrefused", ask })).toMatchObject({ stage, run: { asks: [ask] } })
     const old = askOf({ askedAt: NOW - 16_000 })
     const hinting = here({ run: { asks: [old], hintAt: NOW } }).takes({ type: "tick", doing: undefined })

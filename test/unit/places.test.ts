@@ -532,12 +532,13 @@ describe("what is kept", () => {
   })
 
   describe("of a merge that was cut off", () => {
-    const sweepOf = async (merge: MergeResult) => {
+    const sweepOf = async (merge: MergeResult, besides?: () => Promise<unknown>) => {
       const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
       places.swept = [{ taskID: id, what: "its merge was cut off", merge }]
       await rig.clock.advance(1000)
       const toasts = rig.host.toasts.length
       await rig.manager.sweep("/project")
+      await besides?.()
       await rig.clock.advance(1000)
       const said = rig.host
         .stored(rig.parent)
@@ -557,6 +558,23 @@ describe("what is kept", () => {
       expect(told).toHaveLength(1)
       expect(told[0]).toContain("(find it) was merged into your files, and the rest of it no longer fits")
       expect(told[0]).toContain("b, c ‹x>")
+    })
+
+    test("is told to a parent that is busy, or whose user has undone something, as soon as it is neither", async () => {
+      rig.onPrompt("BUSY", { text: "busy", delay: 7000 })
+      const undone = rig.host.say(rig.parent, "BUSY")
+      await rig.clock.advance(100)
+      const isTold = () => JSON.stringify(rig.host.stored(rig.parent)).includes("OpenCode was stopped while")
+      const { told } = await sweepOf({ kind: "conflict", files: ["b"] }, async () => {
+        await rig.clock.advance(6800)
+        expect(isTold()).toBe(false)
+        rig.host.undo(rig.parent, undone)
+        await rig.clock.advance(200_000)
+        expect(isTold()).toBe(false)
+        rig.host.redo(rig.parent)
+        await rig.clock.until(isTold)
+      })
+      expect(told).toHaveLength(1)
     })
 
     test("and was finished, is written down alone", async () => {

@@ -32,6 +32,21 @@ describe("questions", () => {
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(61_000)
   })
 
+  test("are refused although no event told of them, and shown no more although none told of their answer", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 60_000 } })
+    rig.host.onEvent = ({ type }) => (type === "asked" || type === "replied" ? "lose" : undefined)
+    rig.host.asking.add("bash")
+    rig.script(({ toolResults }) =>
+      toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on", delay: 60_000 },
+    )
+    const { id } = await rig.launch()
+    await rig.clock.advance(30_000)
+    expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
+    await rig.clock.advance(70_000)
+    expect(rig.view(id)).toMatchObject({ phase: "working", asks: [] })
+    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+  })
+
   test("wait for ever with a timeout of 0", async () => {
     const { rig, id } = await asking({ permissionTimeout: 0, taskTimeout: 0 })
     await rig.clock.advance(3_600_000)

@@ -214,7 +214,14 @@ describe("a running task reads", () => {
 
   test.each<[string, Partial<TaskView>]>([
     ["running, queued (place 2)", { phase: "queued", place: 2 }],
-    ["running, retrying (attempt 3: overloaded)", { phase: "retrying", retry: { attempt: 3, message: "overloaded" } }],
+    [
+      "running, retrying since 14:03 (attempt 3: overloaded)",
+      {
+        phase: "retrying",
+        at: new Date(2026, 0, 5, 14, 5).getTime(),
+        failing: { since: new Date(2026, 0, 5, 14, 3).getTime(), attempt: 3, message: "overloaded" },
+      },
+    ],
     ["running, waiting for permission (bash: ls)", { phase: "waiting for permission", asks: [askOf()] }],
     ["running, waiting for its own tasks", { phase: "waiting for its own tasks" }],
   ])("as %s", (status, more) => {
@@ -261,7 +268,7 @@ describe("a running task reads", () => {
     const view = {
       task: taskOf({ description: evil, agent: evil, batch: `name:${evil}`, model: { provider: "p", id: evil } }),
       recentTools: [evil],
-      retry: { attempt: 1, message: evil },
+      failing: { since: 0, attempt: 1, message: evil },
       asks,
     }
     const text = output(viewOf({ ...view, phase: "retrying" }))

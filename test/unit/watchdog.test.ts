@@ -47,6 +47,29 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 const demand = (given: Given = {}) => demandOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
+test("a run whose model has only answered with errors ends with them in its reason, whatever its limit", () => {
+  const since = new Date(2026, 0, 5, 14, 3).getTime()
+  const failing = { since, attempt: 12, message: "Service\nUnavailable" }
+  const told = "Since 14:03 every request to its model has failed (attempt 12: Service Unavailable)."
+  const task = taskOf({ run: { startedAt: since - 1000, timeout: 40_000 } })
+  const late = { task, now: since + 40_000 }
+  expect(demand({ ...late, progress: { failing } })?.reason.text).toBe(
+    `Stopped at its time limit of 40s (its timeout argument). ${told}`,
+  )
+  expect(demand({ ...late, progress: {} })?.reason.text).not.toContain("Since")
+  const lastWord = {
+    state: "told",
+    at: since,
+    reason: { code: "timeout", text: "Stopped at its time limit." },
+  } as const
+  expect(demand({ ...late, progress: { failing, lastWord } })).toEqual({
+    action: "stop",
+    reason: { code: "timeout", text: `Stopped at its time limit. ${told}` },
+  })
+  const near = { ...late, now: since + 38_000, limits: { lastWord: 5000 }, progress: { failing } }
+  expect(demand(near)).toMatchObject({ action: "warn", reason: { text: expect.not.stringContaining("Since") } })
+})
+
 test("a last word's time stands still with its task's, but not the purse's: that is the wall's", () => {
   const lastWord = { state: "told", at: 1200, reason: { code: "budget", text: "" } } as LastWord
   const endOf = (purse?: PurseLimit) =>

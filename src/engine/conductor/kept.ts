@@ -11,7 +11,7 @@ import { mergeOf, workOf } from "../tasks/work.ts"
 import type { ComingHome, KeptTries } from "./coming-home.ts"
 import { goHome, homeOf } from "./home.ts"
 import type { Places } from "./places.ts"
-import { tellIdle } from "./telling.ts"
+import { tellOnceIdle } from "./telling.ts"
 
 /** Lines of a diff that are shown. */
 const MOST_DIFF_LINES = 300
@@ -233,14 +233,14 @@ export class Kept {
 
   /** Records how a merge of an earlier process ended. The parent and the user hear of one that no longer fits. */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
-    const { store, toaster } = this.#parts
+    const { store, toaster, background } = this.#parts
     const task = store.get(taskID)
     // One that is not closed yet is merged by that, and told.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return
     toaster.cutOff(now, merge.files)
-    await tellIdle(this.#parts.host, cutOffOf(now, merge.files))
+    background.run("tell of a merge", () => tellOnceIdle(this.#parts, cutOffOf(now, merge.files)))
   }
 }
 

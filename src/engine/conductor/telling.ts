@@ -1,7 +1,14 @@
 import { AUTOMATIC } from "../../core/account.ts"
 import type { Host } from "../../core/ports.ts"
 import { slotsOf } from "../../core/task.ts"
+import { pause } from "../../lib/clock.ts"
+import { persistently } from "../../lib/retry.ts"
+import type { Parts } from "../parts.ts"
 import type { Note } from "../talk/notes.ts"
+
+/** Waits before a parent that could not be told is looked at again, in ms: doubled each time, up to the longest. */
+const FIRST_WAIT_MS = 5000
+const LONGEST_WAIT_MS = 60_000
 
 /**
  * Tells a parent's model something of a task without starting it. False where that cannot be now: a message that is
@@ -24,4 +31,12 @@ export async function tellIdle(host: Host, { task, kind, at, visible, text }: No
     parts: visible === undefined ? [hidden] : [{ text: visible }, hidden],
   })
   return true
+}
+
+/** Tells a parent's model as soon as it may be told. Rejects where the parent is gone, or does not answer. */
+export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
+  for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
+    if (await persistently(clock, stopped, () => tellIdle(host, note))) return
+    await pause(clock, wait)
+  }
 }

@@ -7,7 +7,7 @@ import type { Gates } from "../gate/gates.ts"
 import type { Keepers } from "../gate/keepers.ts"
 import type { Ledger } from "../limits/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { isHeld } from "../run/active-run.ts"
+import { type ActiveRun, isHeld } from "../run/active-run.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Elsewhere } from "./elsewhere.ts"
 import type { Places } from "./places.ts"
@@ -27,6 +27,14 @@ const FOREIGN_LOOK_MS = 10_000
 const RENEW_MS = LEASE_MS / 3
 /** A tick that is so late, in ms, was not kept by work: the process slept. */
 const SLEPT_MS = 5000
+
+/** So long an agent that works is seldom silent, in ms; one that waits for an answer is. */
+const QUIET_MS = 10_000
+
+/** Its questions are looked for: always where nothing tells of them, else once in each silence, or while one is open. */
+const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
+  !run?.told.heard ||
+  (now - run.lastSignAt >= QUIET_MS && (run.asks.length > 0 || run.askedOfSilence !== run.lastSignAt))
 
 export type TimekeeperPorts = {
   readonly conductor: Conductor
@@ -146,8 +154,8 @@ export class Timekeeper {
     this.#isStirred = false
     try {
       const activity = await host.activity()
-      // Where no plugin is loaded, nobody tells of a question.
-      const unheard = running.filter(({ id, team }) => !team && !store.run(id)?.told.heard)
+      // Where no plugin is loaded, nobody tells of a question; and of one whose event was lost nothing more is heard.
+      const unheard = running.filter(({ id, team }) => !team && isUnheard(store.run(id), this.#lookedAt))
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {
@@ -157,11 +165,12 @@ export class Timekeeper {
   }
 
   async #lookForAsks(tasks: readonly Task[]): Promise<void> {
-    const { host, store } = this.#parts
+    const { host, store, clock } = this.#parts
+    const at = clock.now()
     const asks = await host.openAsks()
     for (const { id } of tasks) {
       const open = asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === id)
-      this.#ports.conductor.deliver(id, { type: "questions", open })
+      this.#ports.conductor.deliver(id, { type: "questions", open, at })
     }
   }
 

@@ -1,7 +1,18 @@
 import type { MessageKind } from "../../core/ids.ts"
 import type { AnswerError, Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask, Away, Ending, LastWord, Outcome, Preparing, Progress, Task, Value } from "../../core/task.ts"
+import type {
+  Ask,
+  Away,
+  Ending,
+  Failing,
+  LastWord,
+  Outcome,
+  Preparing,
+  Progress,
+  Task,
+  Value,
+} from "../../core/task.ts"
 import { emptiesIn, NOTHING_TOLD, type Told } from "./told.ts"
 
 /**
@@ -115,6 +126,8 @@ export type ActiveRun = {
   /** The last thing heard of it is the end of a text: it may be about to end. */
   readonly closesText: boolean
   readonly retry?: { readonly attempt: number; readonly message: string }
+  /** Until its model answers again; between two attempts there is no `retry`. */
+  readonly failing?: Failing
   readonly error?: AnswerError & { readonly at: number }
   readonly asks: readonly Ask[]
   /** What it asked, and nobody answered in time. */
@@ -124,6 +137,8 @@ export type ActiveRun = {
   /** When the parent's model is to hear of an open question; absent once it has. */
   readonly hintAt?: number
   readonly hinting: boolean
+  /** Its last sign of life when its host was last asked for questions that no event had told of. */
+  readonly askedOfSilence?: number
   readonly words: readonly Word[]
   /** The time in the last word's id: two in one millisecond are two. */
   readonly wordAt: number
@@ -227,6 +242,7 @@ export const progressOf = (run: ActiveRun): Progress => ({
   ...(run.custody === "ours" && { idle: run.idle }),
   usage: run.told.usage,
   retry: run.retry,
+  ...(run.failing && { failing: run.failing }),
   asks: run.asks,
   openCalls: run.told.openCalls + (isHeld(run) ? 1 : 0),
   ...(isHeld(run) && { held: true }),

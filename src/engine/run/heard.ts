@@ -3,7 +3,7 @@ import type { Ask } from "../../core/task.ts"
 import type { ActiveRun } from "./active-run.ts"
 import type { Input, Step, World } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
-import { also, type Handler, looks, rested, sign, stay, withCommands } from "./moves.ts"
+import { also, type Handler, looks, rested, sign, stay, trying, withCommands } from "./moves.ts"
 import { answerTold, deltaTold, messagesTold, type Told, textTold, toolTold } from "./told.ts"
 
 /** How long a question may stay open before the parent's model hears of it, in ms. */
@@ -37,13 +37,17 @@ export const heard: Handler<"heard"> = (given, { event }, world) => {
     return also(next, (rested) => looks(rested, world))
   }
   const alive = sign(run, world.now)
-  return own ? ofItsOwn(alive, event, world) : ofAny(alive, event)
+  if (!own) return ofAny(alive, event)
+  return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, world)
 }
+
+/** By these its model shows that it answers. */
+const ANSWERS: readonly Heard["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
 function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
   switch (event.type) {
     case "active":
-      return stay({ ...run, retry: event.activity.type === "retry" ? event.activity : undefined })
+      return stay(trying(run, event.activity, world.now))
     case "began":
       return stay({ ...run, told: { ...run.told, began: true } })
     case "text":
@@ -90,11 +94,15 @@ const asked = (run: ActiveRun, ask: Ask): Step => {
   return { run: { ...withAsk(run, ask), hintAt }, commands: [{ do: "announce", ask }] }
 }
 
-/** The open questions of a run of which nothing is heard, as the host was asked for them. */
-export const questions: Handler<"questions"> = (run, { open }) => {
-  if (run.told.heard) return stay(run)
+/** The open questions of a run of which nothing is heard, or nothing since: the event that told of one may be lost. */
+export const questions: Handler<"questions"> = (run, { open, at }) => {
+  if (run.told.heard && run.lastSignAt >= at) return stay(run)
   const known = (id: string) => run.asks.some((ask) => ask.id === id)
-  const still = { ...run, asks: run.asks.filter(({ id }) => open.some((ask) => ask.id === id)) }
+  const still = {
+    ...run,
+    askedOfSilence: run.lastSignAt,
+    asks: run.asks.filter(({ id }) => open.some((ask) => ask.id === id)),
+  }
   return open
     .filter(({ id }) => !known(id))
     .reduce<Step>((step, ask) => also(step, (next) => asked(next, ask)), stay(still))

@@ -64,7 +64,8 @@ export type Input =
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly how: Circumstances }
   | { readonly type: "heard"; readonly event: HostEvent }
-  | { readonly type: "questions"; readonly open: readonly Ask[] }
+  /** Its open questions, as the host was asked for them at that time. */
+  | { readonly type: "questions"; readonly open: readonly Ask[]; readonly at: number }
   | { readonly type: "look" }
   /** `doing`: what its session does; undefined where that is not known, "nothing" where it is idle. */
   | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }

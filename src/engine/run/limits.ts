@@ -10,7 +10,7 @@ import { found, lost } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { lead } from "./leading.ts"
-import { also, type Handler, later, looks, rested, sign, stay, waitsForOwn, wordLater } from "./moves.ts"
+import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./moves.ts"
 import { start } from "./starting.ts"
 import { askLastWord, refusalOf } from "./talking.ts"
 import { emptiesIn, messagesTold } from "./told.ts"
@@ -169,14 +169,14 @@ function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], wor
   if (doing === undefined) return lingers(run) ? looks(run, world) : stay(run)
   if (doing === "nothing") return also(rested(found(run, world), world), (next) => looks(next, world))
   if (doing.type === "unreachable") return stay(lost(run, world.now, world))
-  return seenAtWork(found(run, world), doing.type === "retry" ? doing : undefined, world)
+  return seenAtWork(trying(found(run, world), doing, world.now), world)
 }
 
 /** What idleness says of it is over. */
-function seenAtWork(given: ActiveRun, retry: ActiveRun["retry"], world: World): Step {
+function seenAtWork(given: ActiveRun, world: World): Step {
   const { options, task, now } = world
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
-  const run = { ...given, ...over, retry }
+  const run = { ...given, ...over }
   const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(world), task)
   return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
 }

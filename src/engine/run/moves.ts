@@ -1,3 +1,4 @@
+import type { Activity } from "../../core/ports.ts"
 import type { LastWord } from "../../core/task.ts"
 import type { ActiveRun, Stage } from "./active-run.ts"
 import type { Command, Input, InputType, Step, World } from "./inputs.ts"
@@ -33,6 +34,13 @@ export const sign = (run: ActiveRun, now: number): ActiveRun => ({
   missingSince: undefined,
   error: undefined,
 })
+
+/** What its host does about its model: it tries again after an error, or asks. */
+export function trying(run: ActiveRun, activity: Activity, now: number): ActiveRun {
+  if (activity.type !== "retry") return { ...run, retry: undefined }
+  const { attempt, message } = activity
+  return { ...run, retry: activity, failing: { since: run.failing?.since ?? now, attempt, message } }
+}
 
 /** Where no time of a run has counted for so long, a time in it lies as much later. */
 export const later = (time: number | undefined, ms: number): number | undefined =>

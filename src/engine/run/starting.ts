@@ -85,7 +85,14 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
     }
   if (run.prompt === undefined) return stay(run)
   const event = stilled(stands, run.generation)
-  const next = { ...moved(run, "parked"), asks: [], retry: undefined, error: undefined, calls: run.calls + 1 }
+  const next = {
+    ...moved(run, "parked"),
+    asks: [],
+    retry: undefined,
+    failing: undefined,
+    error: undefined,
+    calls: run.calls + 1,
+  }
   const park = { do: "park", asks: run.asks } as const
   const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
   return { run: { ...next, goesOn: false }, commands }

@@ -7,6 +7,7 @@ import {
   type Ask,
   addFigures,
   elapsed,
+  type Failing,
   type Figures,
   isActive,
   isQueued,
@@ -54,6 +55,8 @@ export type TaskView = {
   /** When it was looked at. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
+  /** Every request to its model has failed for a while. */
+  readonly failing?: Failing
 }
 
 /** What a clear did: `unmerged` names tasks whose work is kept, `left` counts those that another process looks after. */
@@ -88,6 +91,7 @@ export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
     ...(stand && { stand }),
     at: now,
     retry: progress?.retry,
+    ...(progress?.failing && { failing: progress.failing }),
   })
 }
 
