@@ -163,6 +163,12 @@ export const OptionsSchema = z.strictObject({
     .default(600_000)
     .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence.")
     .register(meets, stricter),
+  maxRepeats: count
+    .default(12)
+    .describe(
+      "Equal calls of an agent in a row with equal results: after so many it is told so, after twice as many it is asked for its last word and ended. A call that took over 10 s does not count.",
+    )
+    .register(meets, stricter),
   maxTokensPerTask: count
     .default(2_000_000)
     .describe("Input, output, reasoning and cache write tokens of a run; cache reads do not count.")

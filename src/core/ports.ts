@@ -270,6 +270,9 @@ export interface Host {
   log(level: LogLevel, message: string, fields?: LogFields): void
 }
 
+/** A call of a tool that has ended: with what, what it returned or why it failed, and how long it took. */
+export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
+
 /** What happens in the host, as the manager hears it. A hint only: the truth is read from the host. */
 export type HostEvent =
   | { readonly type: "created"; readonly sessionID: string; readonly parentID?: string }
@@ -290,6 +293,8 @@ export type HostEvent =
       readonly tool: string
       readonly ended: boolean
       readonly messageID: string
+      /** Of one that has ended, where the host tells that. */
+      readonly call?: EndedCall
     }
   | {
       /** A text part of the model as it is stored; empty until it closes. */

@@ -51,6 +51,7 @@ export const REASON_CODES = [
   "empty",
   "timeout",
   "silence",
+  "repeats",
   "tokens",
   "budget",
   "after",
@@ -334,6 +335,9 @@ export type Ask = {
 /** All requests to a run's model have failed since then, and the host tries on: its last attempt, and what came of it. */
 export type Failing = { readonly since: number; readonly attempt: number; readonly message: string }
 
+/** The newest calls of a run were equal, with equal results: so many in a row, of this tool. */
+export type Repeated = { readonly tool: string; readonly times: number }
+
 /** What is seen of a run while it goes on. Lives in memory alone: transitions are persisted, progress is not. */
 export type Progress = {
   readonly toolCalls: number
@@ -344,6 +348,7 @@ export type Progress = {
   readonly usage: Usage
   readonly retry?: { readonly attempt: number; readonly message: string }
   readonly failing?: Failing
+  readonly repeated?: Repeated
   readonly asks: readonly Ask[]
   /** Tool calls that have begun and not ended: they count as life. */
   readonly openCalls: number

@@ -11,6 +11,7 @@ import {
   type Progress,
   type Reason,
   type ReasonCode,
+  type Repeated,
   type Task,
   type Usage,
   uncounted,
@@ -21,6 +22,8 @@ export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
   readonly permissionTimeout: number
+  /** After so many equal calls in a row a run is told of that, after twice as many it is ended. */
+  readonly maxRepeats: number
   /** How long before its time limit a run is asked for its last word, and how long it has for it near any other. */
   readonly lastWord: number
 }
@@ -45,6 +48,8 @@ export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly 
 export const MOST_EMPTY_ANSWERS = 3
 /** What is told of a provider's error; a reason has more to say. */
 const MOST_ERROR_CHARS = 200
+/** A tool of a server's own may have any name. */
+const MOST_TOOL_CHARS = 60
 /** Part of a time limit that the last word may take at most. */
 const MOST_OF_TIME = 1 / 3
 /** How long a run that was interrupted has for its last word at most, in ms. */
@@ -118,6 +123,18 @@ const EMPTY: Rule = {
     `Stopped because the model sent ${used} empty answers in a row. Try another model, or try again later.`,
 }
 
+/** While it says its last word a run may make as many more: its calls are refused by then, one like the other. */
+const REPEATS: Rule = {
+  code: "repeats",
+  gauge: ({ progress: { repeated }, limits: { maxRepeats, lastWord } }) =>
+    repeated && gaugeOf(repeated.times, maxRepeats * (lastWord > 0 ? 3 : 2)),
+  passed: "at",
+  byClock: false,
+  reserve: (_gauge, { limits: { maxRepeats, lastWord } }) => (lastWord > 0 ? maxRepeats : 0),
+  text: ({ used }, { progress: { repeated } }) =>
+    `Stopped at its limit of equal calls: ${oneLine((repeated as Repeated).tool, MOST_TOOL_CHARS)}, ${used} times in a row with the same result (option maxRepeats).`,
+}
+
 const SILENCE: Rule = {
   code: "silence",
   gauge: ({ progress, limits, ownTasks, now }) =>
@@ -156,7 +173,7 @@ const CONTACT: Rule = {
 const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
 /** All limits of a run. Where several are passed, the first gives the reason. */
-const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), EMPTY, SILENCE]
+const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), REPEATS, EMPTY, SILENCE]
 
 const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
 

@@ -118,16 +118,18 @@ export class Calls {
     part: StoredCall,
     withoutTools: boolean,
   ): Promise<"done" | "refused" | "advised" | Stopped> {
+    const begunAt = this.#ports.now()
     const outcome = withoutTools ? "advised" : await this.#call(part)
     if (outcome === "aborted") return outcome
     part.state = outcome === "done" ? "completed" : "error"
     part.refused = outcome === "refused"
-    this.#tell(message, part, true)
+    this.#tell(message, part, true, this.#ports.now() - begunAt)
     return outcome
   }
 
   /** `advised`, a refusal that says something, does not end the turn. */
-  async #call({ tool, args }: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
+  async #call(part: StoredCall): Promise<"done" | "refused" | "advised" | Stopped> {
+    const { tool, args } = part
     if (this.#ports.hooks.refusesTools(this.#session.id, tool)) return "advised"
     if (tool === "question" || this.#ports.asksFor(tool)) {
       const answer = await this.#ask(tool, args)
@@ -135,7 +137,7 @@ export class Calls {
       if (answer.refused) return answer.feedback ? "advised" : "refused"
     }
     const own = this.#ports.tools.get(tool)
-    if (own) return this.#callOwn(own, args)
+    if (own) return this.#callOwn(own, part)
     const { ms = TOOL_MS, todos } = (args ?? {}) as { ms?: number; todos?: { content: string; status: string }[] }
     if ((await this.#waits.for(ms)) === "aborted") return "aborted"
     if (tool === "todowrite" && todos) this.#session.todos = todos
@@ -143,11 +145,14 @@ export class Calls {
   }
 
   /** A tool of the plugin's: its failure is its result. */
-  async #callOwn(own: FakeTool, args: unknown): Promise<"done" | "advised" | Stopped> {
+  async #callOwn(own: FakeTool, part: StoredCall): Promise<"done" | "advised" | Stopped> {
     const stop = new AbortController()
     const outcome = await this.#waits.until<"done" | "advised">((resolve) => {
-      own(this.#session.id, args, stop.signal).then(
-        () => resolve("done"),
+      own(this.#session.id, part.args, stop.signal).then(
+        (result) => {
+          part.result = String(result)
+          resolve("done")
+        },
         () => resolve("advised"),
       )
     })
@@ -173,9 +178,11 @@ export class Calls {
     return answer
   }
 
-  /** The host tells of each change more than once. */
-  #tell({ id: messageID }: StoredMessage, { callID, tool }: StoredCall, ended: boolean): void {
-    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID } as const
+  /** The host tells of each change more than once. What no test gave a result returns something new each time. */
+  #tell({ id: messageID }: StoredMessage, part: StoredCall, ended: boolean, ms = 0): void {
+    const { callID, tool, args: input, result = callID } = part
+    const call = ended && { call: { input, result, ms } }
+    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID, ...call } as const
     this.#ports.emit(event)
     this.#ports.emit(event)
   }

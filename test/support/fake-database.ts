@@ -17,6 +17,7 @@ export type StoredPart =
       refused: boolean
       /** A stop cut it off. */
       interrupted?: true
+      result?: string
     }
 
 export type StoredMessage = {

@@ -103,6 +103,19 @@ describe("an event of the host becomes one of ours:", () => {
       { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "completed" } } },
       { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
     ],
+    ...(["output", "error"] as const).map((field): [string, object, object] => [
+      "message.part.updated",
+      {
+        part: {
+          ...{ type: "tool", sessionID, messageID, callID: "c", tool: "bash" },
+          state: { status: "error", input: { command: "ls" }, [field]: "a b", time: { start: 3, end: 10 } },
+        },
+      },
+      {
+        ...{ type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+        call: { input: { command: "ls" }, result: "a b", ms: 7 },
+      },
+    ]),
     [
       "message.part.updated",
       { part: { type: "text", sessionID, messageID, id: "p", text: "hi", time: { start: 1 } } },

@@ -14,6 +14,7 @@ describe("options", () => {
       maxLaunchesPerMinute: 60,
       taskTimeout: 1_800_000,
       stallTimeout: 600_000,
+      maxRepeats: 12,
       maxTokensPerTask: 2_000_000,
       maxTokensPerSession: 0,
       maxCostPerTask: 0,

@@ -15,6 +15,7 @@ const OFF: RunLimits = {
   taskTimeout: 0,
   stallTimeout: 0,
   permissionTimeout: 0,
+  maxRepeats: 0,
   maxTokensPerTask: 0,
   maxTokensPerSession: 0,
   maxCostPerTask: 0,
@@ -46,6 +47,30 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 })
 const demand = (given: Given = {}) => demandOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
+
+describe("equal calls in a row", () => {
+  const repeats = (times: number, more: Given = {}) =>
+    demand({
+      limits: { maxRepeats: 12, lastWord: 1000, ...more.limits },
+      progress: { repeated: { tool: "read\n", times }, ...more.progress },
+    })
+  const text = "Stopped at its limit of equal calls: read, 24 times in a row with the same result (option maxRepeats)."
+
+  test("end with the last word after twice as many as are allowed", () => {
+    expect(repeats(23)).toBeUndefined()
+    expect(repeats(24)).toEqual({ action: "warn", reason: { code: "repeats", text } })
+    const lastWord = { state: "told", at: 900, reason: { code: "repeats", text } } as const
+    expect(repeats(35, { progress: { lastWord } })).toBeUndefined()
+    expect(repeats(36, { progress: { lastWord } })).toEqual({ action: "stop", reason: { code: "repeats", text } })
+  })
+
+  test("end at once where there is no last word, and not at all where the limit is off", () => {
+    expect(repeats(23, { limits: { lastWord: 0 } })).toBeUndefined()
+    expect(repeats(24, { limits: { lastWord: 0 } })).toEqual({ action: "stop", reason: { code: "repeats", text } })
+    expect(repeats(1000, { limits: { maxRepeats: 0 } })).toBeUndefined()
+    expect(demand({ limits: { maxRepeats: 12 } })).toBeUndefined()
+  })
+})
 
 test("a run whose model has only answered with errors ends with them in its reason, whatever its limit", () => {
   const since = new Date(2026, 0, 5, 14, 3).getTime()

@@ -243,6 +243,7 @@ export const progressOf = (run: ActiveRun): Progress => ({
   usage: run.told.usage,
   retry: run.retry,
   ...(run.failing && { failing: run.failing }),
+  ...(run.told.repeated && { repeated: run.told.repeated }),
   asks: run.asks,
   openCalls: run.told.openCalls + (isHeld(run) ? 1 : 0),
   ...(isHeld(run) && { held: true }),

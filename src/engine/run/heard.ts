@@ -4,7 +4,8 @@ import type { ActiveRun } from "./active-run.ts"
 import type { Input, Step, World } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
 import { also, type Handler, looks, rested, sign, stay, trying, withCommands } from "./moves.ts"
-import { answerTold, deltaTold, messagesTold, type Told, textTold, toolTold } from "./told.ts"
+import { sayRepeats } from "./talking.ts"
+import { answerTold, deltaTold, messagesTold, repeatTold, type Told, textTold, toolTold } from "./told.ts"
 
 /** How long a question may stay open before the parent's model hears of it, in ms. */
 const HINT_AFTER_MS = 15_000
@@ -61,11 +62,29 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
       const next = withTold(run, answerTold(run.told, { ...event, id: event.messageID }))
       return withCommands(checkLimits(next, world), [{ do: "share" }])
     }
+    case "tool":
+      return called(run, event, world)
     case "error":
       return looks({ ...run, error: { ...event.error, at: world.now } }, world)
   }
   return ofAny(run, event)
 }
+
+/** An agent that goes round in a circle is told so, and ended if it goes on. */
+function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): Step {
+  const { told } = run
+  const { run: next } = ofAny(run, event)
+  const { tool, call } = event
+  if (!next || !call || endedCalls(next.told) === endedCalls(told)) return stay(next ?? run)
+  const after = { ...next, told: repeatTold(next.told, tool, call) }
+  const { maxRepeats } = world.options
+  const times = after.told.repeated?.times ?? 0
+  if (maxRepeats === 0 || times < maxRepeats) return stay(after)
+  if (times === maxRepeats && !after.lastWord) return sayRepeats(after, { tool, times }, world)
+  return checkLimits(after, world)
+}
+
+const endedCalls = ({ calls, openCalls }: Told): number => calls.size - openCalls
 
 function ofAny(run: ActiveRun, event: Heard): Step {
   switch (event.type) {

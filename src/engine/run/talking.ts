@@ -3,13 +3,16 @@ import type { MessageKind } from "../../core/ids.ts"
 import { lastWordRequest } from "../../core/last-word.ts"
 import type { Message } from "../../core/ports.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Ask } from "../../core/task.ts"
+import type { Ask, Repeated } from "../../core/task.ts"
 import { invalidText } from "../../core/value.ts"
-import { between } from "../../lib/text.ts"
+import { between, oneLine } from "../../lib/text.ts"
 import { type ActiveRun, hasEnded, type Reply, type Stage, type Word } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { also, type Handler, looks, stay } from "./moves.ts"
+
+/** A tool of a server's own may have any name. */
+const MOST_TOOL_CHARS = 60
 
 type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
 
@@ -134,6 +137,12 @@ export const refusalOf = (ask: Ask): string =>
 /** These questions were refused, since nobody had answered, and that has ended the agent's turn. */
 export const refusedText = (asks: readonly Ask[]): string =>
   `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
+
+/** It makes the same call again and again. */
+export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: World): Step => {
+  const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
+  return say(run, { kind: "word", text }, world)
+}
 
 /** Its check did not pass: it is asked again. */
 export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {

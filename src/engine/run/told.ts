@@ -1,9 +1,13 @@
-import type { Finish, Message } from "../../core/ports.ts"
-import { addUsage, NO_USAGE, type Usage } from "../../core/task.ts"
+import { createHash } from "node:crypto"
+import type { EndedCall, Finish, Message } from "../../core/ports.ts"
+import { addUsage, NO_USAGE, type Repeated, type Usage } from "../../core/task.ts"
 import { isEnd, RECENT_TOOLS } from "../../core/verdict.ts"
 
 /** Enough to show where a child is. */
 const KEPT_TEXT_CHARS = 4000
+
+/** A call that took longer waits for something on purpose, in ms: it is no repetition. */
+const MOST_REPEATED_MS = 10_000
 
 /** An answer of the model: what it used, and how it ended, is told when it has. */
 type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
@@ -31,6 +35,8 @@ export type Told = {
   readonly heard: boolean
   /** The model's first step was heard to begin. */
   readonly began: boolean
+  /** The newest call that has ended, with its result: as a digest, since these may be long. */
+  readonly repeated?: Repeated & { readonly digest: string }
 }
 
 export const NOTHING_TOLD: Told = Object.freeze({
@@ -58,6 +64,16 @@ export function toolTold(told: Told, call: { id: string; tool: string; ended: bo
   if (known === false) return { ...spoken, calls, openCalls: spoken.openCalls - 1 }
   const recentTools = [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS)
   return { ...spoken, calls, recentTools, openCalls: spoken.openCalls + (call.ended ? 0 : 1) }
+}
+
+/** A call of the run's own agent has ended, of which `toolTold` has not heard before. */
+export function repeatTold(told: Told, tool: string, { input, result, ms }: EndedCall): Told {
+  if (ms > MOST_REPEATED_MS) return { ...told, repeated: undefined }
+  const digest = createHash("sha1")
+    .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
+    .digest("base64")
+  const times = told.repeated?.digest === digest ? told.repeated.times + 1 : 1
+  return { ...told, repeated: { tool, digest, times } }
 }
 
 export function textTold(told: Told, partID: string, text: string, messageID: string): Told {

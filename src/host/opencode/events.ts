@@ -1,4 +1,4 @@
-import type { HostEvent } from "../../core/ports.ts"
+import type { EndedCall, HostEvent } from "../../core/ports.ts"
 import { remember } from "../../lib/remember.ts"
 import { decodeRequest } from "../record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
@@ -71,7 +71,15 @@ type Part = {
   tool?: string
   text?: string
   time?: unknown
-  state?: { status?: string }
+  state?: State
+}
+
+type State = {
+  status?: string
+  input?: unknown
+  output?: unknown
+  error?: unknown
+  time?: { start?: number; end?: number }
 }
 
 type Convert = (properties: Properties, now: number, thoughts: Map<string, true>) => HostEvent | undefined
@@ -116,7 +124,8 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     const { sessionID, messageID } = part
     if (part.type === "tool" && part.callID && part.tool) {
       const ended = part.state?.status === "completed" || part.state?.status === "error"
-      return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended }
+      const call = ended ? endedCall(part.state ?? {}) : undefined
+      return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended, ...(call && { call }) }
     }
     if (part.type === "step-start") return { type: "began", sessionID }
     if (part.type === "reasoning" && part.id) {
@@ -149,4 +158,10 @@ const isWord = (value: unknown): value is string => typeof value === "string" &&
 
 function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
   return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined
+}
+
+function endedCall({ input, output, error, time }: State): EndedCall | undefined {
+  const result = output ?? error
+  if (typeof result !== "string" || time?.start === undefined || time.end === undefined) return undefined
+  return { input, result, ms: time.end - time.start }
 }

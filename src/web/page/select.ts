@@ -145,6 +145,8 @@ export function adviceFor(code: AgentRow["reasonCode"]): string {
     case "timeout":
     case "silence":
       return "Try again with less to do, or with a longer time limit."
+    case "repeats":
+      return "Read what it called, and try again with another prompt, or another model."
     case "tokens":
       return "Try again with less to do, or raise the option maxTokensPerTask."
     case "purse":

@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest"
+import { NOTHING_TOLD, repeatTold } from "../../src/engine/run/told.ts"
+import { Rig } from "../support/rig.ts"
+
+const ASKED = "Answer at once: what is done"
+const TOLD = "times in a row, and its result was the same each time."
+
+/** An agent that polls, 400 times at most, until it is told that it does; then `reply`, or it polls on. */
+const polling = async (options: object, results: (nth: number) => string, ms = 0, reply?: { text: string }) => {
+  const rig = new Rig({ options: { maxRepeats: 3, lastWord: 5000, ...options } })
+  const words: string[] = []
+  let calls = 0
+  rig.host.tools.set("poll", async () => {
+    await new Promise<void>((resolve) => void rig.clock.after(ms, resolve))
+    return results(++calls)
+  })
+  rig.script(({ lastUser, sessionID }) => {
+    if (sessionID === rig.parent) return undefined
+    if (lastUser.includes(TOLD)) {
+      if (!words.includes(lastUser)) words.push(lastUser)
+      if (reply) return reply
+    }
+    if (lastUser.includes(ASKED)) return { text: "it never changes" }
+    return calls < 40 ? { tools: [{ name: "poll", args: { of: "build" } }] } : { text: "done" }
+  })
+  const { id } = await rig.launch()
+  const task = await rig.ended(id)
+  return { rig, task, words, calls }
+}
+
+describe("an agent that makes the same call with the same result again and again", () => {
+  test("is told so after maxRepeats, and goes on with something else", async () => {
+    const { task, words, calls } = await polling({}, () => "pending", 0, { text: "I stop" })
+    expect(task.status).toBe("completed")
+    expect(words).toEqual([
+      "Automatic message, not written by the user. You made the same call of poll 3 times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After 6 such calls your work is ended.",
+    ])
+    expect(calls).toBeLessThanOrEqual(4)
+  })
+
+  test("is asked for its last word after twice as many, and ends for that reason", async () => {
+    const { task, words, calls, rig } = await polling({}, () => "pending")
+    expect(words).toHaveLength(1)
+    expect(calls).toBe(6)
+    const text =
+      "Stopped at its limit of equal calls: poll, 6 times in a row with the same result (option maxRepeats); its last word is below."
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "repeats", text }, saidLastWord: true } })
+    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("it never changes")
+  })
+
+  test.each([
+    ["whose result changes now and then", {}, (nth: number) => `step ${Math.floor(nth / 2)}`, 0],
+    ["that takes over 10 s each time", {}, () => "pending", 10_001],
+    ["where the limit is off", { maxRepeats: 0 }, () => "pending", 0],
+  ])("is let go on with one %s", async (_what, options, results, ms) => {
+    const { task, words, calls } = await polling({ ...options, taskTimeout: 0, stallTimeout: 0 }, results, ms)
+    expect([task.status, words, calls]).toEqual(["completed", [], 40])
+  })
+})
+
+test("calls are equal by tool, arguments and result, and one that took over 10 s is no repetition", () => {
+  const call = { input: { a: 1 }, result: "x", ms: 10_000 }
+  const times = (...calls: [tool: string, more: object][]) =>
+    calls.reduce((told, [tool, more]) => repeatTold(told, tool, { ...call, ...more }), NOTHING_TOLD).repeated?.times
+  expect(times(["t", {}], ["t", {}])).toBe(2)
+  expect(times(["t", {}], ["u", {}])).toBe(1)
+  expect(times(["t", {}], ["t", { input: { a: 2 } }])).toBe(1)
+  expect(times(["t", {}], ["t", { result: "y" }])).toBe(1)
+  expect(times(["t", {}], ["t", { ms: 10_001 }])).toBeUndefined()
+})
