@@ -109,7 +109,8 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   if ((finish === undefined && !error) || answer.summary) return undefined
   if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
   if (finish === "done") return { ...shared, type: "completed", ...thoughtIn(answer) }
-  if (finish && isEnd(finish)) return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
+  if (finish && isEnd(finish))
+    return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = refusedIn(answer)
   if (!refused || session === "working") return undefined
   const text = refused === "question" ? DISMISSED : REFUSED

@@ -12,7 +12,16 @@ import { readIn } from "./heard.ts"
 import type { Found, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./moves.ts"
-import { arrived, askLastWord, passedOver, refusedText, sayAgain, sayGoOn, tellOfCheck, tellOfValue } from "./talking.ts"
+import {
+  arrived,
+  askLastWord,
+  passedOver,
+  refusedText,
+  sayAgain,
+  sayGoOn,
+  tellOfCheck,
+  tellOfValue,
+} from "./talking.ts"
 
 /** How long an idle session may leave its prompt unanswered before that counts as the end. */
 export const ANSWER_GRACE_MS = 10_000
