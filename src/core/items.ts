@@ -169,10 +169,10 @@ export function itemLines(result: ItemsResult): readonly string[] {
     `${itemsLine({ ...result, running: 0 })} ${dollars(cost)} in all.`,
     ...groups.map(({ why, count: many, first }) => {
       const more = many > first.length ? ` and ${grouped(many - first.length)} more` : ""
-      return `- ${grouped(many)} failed (item ${first.join(", ")}${more}): ${why}`
+      return `- ${grouped(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
     }),
     ...(failures > told ? [`- ${grouped(failures - told)} failed for other reasons`] : []),
-    `Rows, one an item, numbered from 0: ${file}`,
+    `Rows, one an item, of which the first has index 0: ${file}`,
   ]
 }
 

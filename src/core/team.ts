@@ -37,6 +37,13 @@ export type ItemsPlan = {
   readonly place?: { readonly kind: string; readonly folder: string; readonly merge: boolean }
 }
 
+/** How a group's member is called beside its own id, `bg_k3x9f2q1/1`: tries and items are counted from 1. */
+export const memberName = (id: string, nth: number): string => `${id}/${nth + 1}`
+
+/** The names of all members of a group. */
+export const memberNames = (id: string, team: Team): string =>
+  `${memberName(id, 0)} to ${memberName(id, (team.kind === "each" ? team.total : team.count) - 1)}`
+
 /** How many parts a run of it has. */
 export const sizeOf = (team: Team): number =>
   team.kind === "each" ? team.total : team.again === undefined ? team.count : 1

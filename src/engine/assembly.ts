@@ -19,6 +19,7 @@ import { Forgetting } from "./conductor/forgetting.ts"
 import { Hearing } from "./conductor/hearing.ts"
 import { Journal } from "./conductor/journal.ts"
 import { Kept } from "./conductor/kept.ts"
+import { Opening } from "./conductor/opening.ts"
 import { outboxOf } from "./conductor/outbox.ts"
 import { Places } from "./conductor/places.ts"
 import { Recovery } from "./conductor/recovery.ts"
@@ -139,7 +140,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
   const { parts, answers, ledger, kept, places, outbox, conductor, gates, keepers, recovery, timekeeper } = inside
-  const { resuming, holding, waiting, queue, allowance, elsewhere } = inside
+  const { resuming, holding, waiting, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, waiting })
@@ -157,7 +158,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const reporting = new Reporting(parts, { conductor, answers, kept })
+  const reporting = new Reporting(parts, { conductor, answers, kept, opening: new Opening(parts, ledgers) })
   const heard = { conductor, outbox, holding, requests, timekeeper, gates, places }
   const hearing = new Hearing(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { conductor, randomID, queue, allowance, elsewhere }

@@ -196,6 +196,11 @@ export class TaskManager {
     return this.#all.reporting.report(reference, caller.sessionID, block, signal)
   }
 
+  /** The same of one task or member, or of all tasks of a batch by its name. */
+  outputs(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<readonly Report[]> {
+    return this.#all.reporting.reports(reference, caller.sessionID, block, signal)
+  }
+
   /** Brings home what an ended task changed in a place of its own. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts

@@ -21,20 +21,21 @@ export function outputTool(manager: TaskManager, patience: number): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
-      task_id: z.string().max(MOST_ID_CHARS).describe("Id, or enough of its beginning; or a batch."),
+      task_id: z
+        .string()
+        .max(MOST_ID_CHARS)
+        .describe("Id, or enough of its beginning; a batch; or id/1, the first try or item."),
       block: z.boolean().optional(),
       timeout: z.int().min(1).max(MOST_BLOCK_MS).optional().describe(`Most ms to wait, default ${DEFAULT_BLOCK_MS}.`),
       offset: z.int().min(0).max(MOST_OFFSET).optional(),
     },
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
-      const ids = manager.idsOf(task_id, context.sessionID)
-      const [only, ...others] = await Promise.all(
-        ids.map((id) => manager.output(id, context, block ? timeout : 0, context.abort)),
-      )
+      const reports = await manager.outputs(task_id, context, block ? timeout : 0, context.abort)
+      const [only, ...others] = reports
       if (only && others.length === 0) return renderOutput(only, offset, patience)
       if (offset > 0)
-        throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${ids.length}.`)
-      return renderOutputs(only ? [only, ...others] : [], patience)
+        throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${reports.length}.`)
+      return renderOutputs(reports, patience)
     },
   })
 }

@@ -5,8 +5,9 @@ import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { standText, standToModel, whenOf } from "../core/standstill.ts"
-import { type Ask, BRINGING_HOME, billedTokens, isActive, isUnmerged, type Task } from "../core/task.ts"
-import { tryLines } from "../core/tries.ts"
+import { type Ask, BRINGING_HOME, billedTokens, elapsed, isActive, isUnmerged, type Task } from "../core/task.ts"
+import { memberName } from "../core/team.ts"
+import { howOf, type Member, tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
 import { duration, ticking } from "../lib/duration.ts"
@@ -56,7 +57,9 @@ export function renderOutput(report: Report, offset: number, patience: number): 
     ...cacheLines(task),
   ]
   const body =
-    answer === undefined ? runningLines(view, patience, report.waited) : endedLines(task, answer, offset, report)
+    answer === undefined
+      ? [...atWorkLines(report), ...runningLines(view, patience, report.waited)]
+      : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
 
@@ -142,11 +145,55 @@ const unanswered = ({ askedAt }: Ask, patience: number, now: number): string =>
     ? ` (refused in ${ticking(Math.max(0, askedAt + patience - now))} if nobody answers; the agent then goes on without it)`
     : ""
 
-function endedLines(task: Task, answer: string, from: number, { gone, resumable, shown: changes }: Report): string[] {
+/** How many members of a group that is at work are named, and how much of a check's output each shows. */
+const MOST_MEMBERS = 30
+const MOST_CHECK_CHARS = 1500
+
+/** The members of a group that is at work: first those that failed, each with its reason. */
+function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
+  if (!task.team) return []
+  const newest = [...new Map(members.map((member) => [member.task.part?.nth ?? 0, member.task])).values()]
+  const rank = ({ status }: Task) => (isActive(task) && status === "running" ? 1 : status === "completed" ? 2 : 0)
+  const lines = newest
+    .toSorted((one, other) => rank(one) - rank(other))
+    .slice(0, MOST_MEMBERS)
+    .map((member) => {
+      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : howOf(member)
+      return `${memberName(task.id, member.part?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
+    })
+  const more = newest.length - lines.length
+  return [...lines, ...(more > 0 ? [`and ${grouped(more)} more`] : [])]
+}
+
+/** What several have come to: of tries a line each, first those that failed, with the end of what their check wrote. */
+function membersLines({ id, outcome }: Task, members: readonly Member[]): string[] {
+  const { team } = outcome ?? {}
+  if (!team) return []
+  const opens = `superagents_output(task_id="${memberName(id, 0)}") opens the first`
+  if (team.kind === "each") return [`${opens}, which has index 0.`]
+  const lines = tryLines(team).map((line, nth) => {
+    const row = team.rows[nth]
+    const output = members.find(({ task }) => task.id === row?.task)?.task.outcome?.receipt?.check?.output ?? ""
+    const shown =
+      row?.how === "won" || output === ""
+        ? []
+        : [between("check_output", memberName(id, nth), tail(output.trimEnd(), MOST_CHECK_CHARS))]
+    return { isWon: row?.how === "won", lines: [line, ...shown] }
+  })
+  return [...lines.filter(({ isWon }) => !isWon), ...lines.filter(({ isWon }) => isWon)]
+    .flatMap(({ lines: all }) => all)
+    .concat(`${opens}.`)
+}
+
+function endedLines(
+  task: Task,
+  answer: string,
+  from: number,
+  { gone, resumable, shown: changes, members = [] }: Report,
+): string[] {
   // A caller may ask for it from within a letter.
   const offset = from < answer.length ? head(answer, from).length : from
-  const { team } = task.outcome ?? {}
-  const tries = offset === 0 && team?.kind === "tries" ? tryLines(team) : []
+  const tries = offset === 0 ? membersLines(task, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
   const facts = [...accountOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]

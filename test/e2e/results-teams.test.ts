@@ -67,11 +67,18 @@ test("a ladder is won by its second rung, which reads what became of the first, 
   expect(notice?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)
   expect(notice?.hidden).toContain("Merged into your files, uncommitted.")
   expect(asked).toHaveLength(2)
+  expect(asked[0]).toContain(
+    "is run here, once: your work passes only when that succeeds, and you are not asked again.",
+  )
+  expect(notice?.hidden).toMatch(/^Receipt: .*; guard: held in 2 of 2$/m)
   expect(asked[1]).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")
   expect(readFileSync(join(host.directory, "sum.txt"), "utf8")).toBe("right\n")
   const text = await output(id)
   expect(text).toMatch(/^1 scripted\/alpha: check did not pass \(exit code 1\), .*refs\/superagents-cleared\//m)
   expect(text).toMatch(/^2 scripted\/beta: won, /m)
+  const opened = await output(`${id}/1`)
+  expect(opened).toContain("do it (try 1 of 2, scripted/alpha)")
+  expect(opened).toContain("Reason: Its check `sh test/sum.test.sh` did not pass")
   expect(user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
   const list = (await callTool(host, model, session, "superagents_list", {})).output ?? ""
   expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
@@ -106,13 +113,48 @@ test("a map of six items of which two fail tells unasked which, and why", async 
   const { id } = launchedFrom(await task({ prompt: "LOOK-AT {{item}}", each: [0, 1, 2, 3, 4, 5], schema: SCHEMA }))
   const notice = await told()
   expect(notice?.hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
-  expect(notice?.hidden).toMatch(/- 2 failed \(item 1, 4\): Its answer did not match the schema/)
+  expect(notice?.hidden).toMatch(/- 2 failed \(item 2, 5\): Its answer did not match the schema/)
   const file = join(host.directory, ".opencode/superagents", `${id}.jsonl`)
   expect(notice?.hidden).toContain(file)
   const rows = readFileSync(file, "utf8").trim().split("\n")
   expect(rows.map((row) => JSON.parse(row).state)).toEqual(["valid", "failed", "valid", "valid", "failed", "valid"])
   // And the session of the map itself.
   expect(await children()).toBe(7)
+  expect(notice?.hidden).toContain("Rows, one an item, of which the first has index 0: ")
+  const [, second] = rows.map((row) => JSON.parse(row))
+  for (const name of [second.task, second.session, `${id}/2`]) {
+    const opened = await output(name)
+    expect(opened).toContain(`Task: ${second.task} do it (item 2 of 6)`)
+    expect(opened).toContain("Reason: Its answer did not match the schema")
+    expect(opened).toContain("no JSON")
+  }
+  const wrong = await callTool(host, model, session, "superagents_output", { task_id: `${id}/7` })
+  expect(wrong.error).toContain(`There are: ${id}/1 to ${id}/6.`)
+}, 180_000)
+
+test("the first item of a map goes alone until its provider has said something, and a cancel is the others' reason", async () => {
+  const HELD_MS = 3000
+  const asked = new Map<string, number>()
+  model.use(({ firstUser }) => {
+    const item = /LOOK-AT (\d)/.exec(firstUser)?.[1]
+    if (item === undefined) return undefined
+    asked.set(item, asked.get(item) ?? Date.now())
+    return item === "0" ? { text: "saw it", delay: HELD_MS } : { hang: true, text: "so far" }
+  })
+  const { id } = launchedFrom(await task({ prompt: "LOOK-AT {{item}}", each: [0, 1, 2] }))
+  await eventually(() => asked.size === 3)
+  const [first = 0, ...others] = ["0", "1", "2"].map((item) => asked.get(item) ?? 0)
+  expect(Math.min(...others) - first).toBeGreaterThanOrEqual(HELD_MS)
+  const running = await output(id)
+  expect(running).toMatch(new RegExp(`^${id}/2: running, `, "m"))
+  await callTool(host, model, session, "superagents_cancel", { task_id: id })
+  const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
+  const ended = await eventually(async () => {
+    const text = await output(`${id}/2`)
+    return text.includes("Reason: ") && text
+  })
+  expect(ended).toContain(`Reason: ${why}`)
+  expect(await output(id)).toContain(`- 2 failed (item 2, 3): ${why}`)
 }, 180_000)
 
 test("more items than 25 ask the user first, and are one child more", async () => {

@@ -81,8 +81,8 @@ describe("a map", () => {
     expect(rig.notices()).toHaveLength(1)
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
-    expect(hidden).toMatch(/- 2 failed \(item 1, 4\): Its answer did not match the schema/)
-    expect(hidden).toMatch(/Rows, one an item, numbered from 0: .*bg_\w+\.jsonl/)
+    expect(hidden).toMatch(/- 2 failed \(item 2, 5\): Its answer did not match the schema/)
+    expect(hidden).toMatch(/Rows, one an item, of which the first has index 0: .*bg_\w+\.jsonl/)
     expect(hidden).toContain('{"index":0,"item":0,"state":"valid","value":{"n":0}}')
     const rows = rowsOf(task)
     expect(rows.map(({ index, state }) => `${index} ${state}`)).toEqual([
@@ -98,8 +98,22 @@ describe("a map", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
     const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0, 0)
     expect(output.indexOf('"index":4')).toBeLessThan(output.indexOf('"index":0'))
-    const one = await rig.manager.output(rows[2]?.task ?? "", rig.caller)
-    expect(one.answer).toBe('{"n": 2}')
+    expect(output).toContain(`superagents_output(task_id="${id}/1") opens the first, which has index 0.`)
+    const opened = async (reference: string) =>
+      (await rig.manager.outputs(reference, rig.caller)).map(({ answer }) => answer)
+    for (const name of [rows[2]?.task ?? "", rows[2]?.session ?? "", `${id}/3`, `${id.slice(0, 6)}/3`])
+      expect(await opened(name)).toEqual(['{"n": 2}'])
+    const names = `There are: ${id}/1 to ${id}/6.`
+    for (const wrong of [`${id}/0`, `${id}/7`])
+      await expect(opened(wrong)).rejects.toThrow(`${wrong} is not there, or has not begun. ${names}`)
+    await expect(opened("bg_none")).rejects.toThrow(`${id} (find it), of ${id}/1 to ${id}/6.`)
+    const plain = await rig.launch({ prompt: "<9>" })
+    await expect(opened(`${plain.id}/1`)).rejects.toThrow(`Task ${plain.id} is not a group of several`)
+    // At a start the records of an ended map's items are not read.
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect(await opened(rows[2]?.task ?? "")).toEqual(['{"n": 2}'])
+    expect(await opened(`${id}/3`)).toEqual(['{"n": 2}'])
   })
 
   test("has in an item's row how often it was asked, where a valid value came after a refused one", async () => {
@@ -244,7 +258,7 @@ describe("a map", () => {
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden.length).toBeLessThan(3000)
     expect(encode(hidden).length).toBeLessThan(3000)
-    expect(hidden).toContain("item 0, 4, 8, 12, 16 and 45 more")
+    expect(hidden).toContain("item 1, 5, 9, 13, 17 and 45 more")
     expect(hidden).toContain(`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`)
   })
 

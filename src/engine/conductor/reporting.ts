@@ -1,13 +1,16 @@
 import { CallError } from "../../core/errors.ts"
 import { whenOf } from "../../core/standstill.ts"
 import { isActive, type Task } from "../../core/task.ts"
+import type { Member } from "../../core/tries.ts"
 import type { Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
-import { findTask } from "../tasks/lookup.ts"
+import { findNamedBatch } from "../tasks/lookup.ts"
+import { membersOf } from "../tasks/members.ts"
 import { type TaskView, viewOf } from "../tasks/view.ts"
 import type { Answers } from "./answers.ts"
 import type { Conductor } from "./conductor.ts"
 import type { Kept } from "./kept.ts"
+import type { Opening } from "./opening.ts"
 
 /** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
 export type Report = {
@@ -21,9 +24,16 @@ export type Report = {
   readonly waited?: number
   /** What it changed in a place of its own. */
   readonly shown?: Shown
+  /** Of a group: those that are known. */
+  readonly members?: readonly Member[]
 }
 
-type ReportingPorts = { readonly conductor: Conductor; readonly answers: Answers; readonly kept: Kept }
+type ReportingPorts = {
+  readonly conductor: Conductor
+  readonly answers: Answers
+  readonly kept: Kept
+  readonly opening: Opening
+}
 
 /** What a session is told of a task that it asks for. */
 export class Reporting {
@@ -41,27 +51,47 @@ export class Reporting {
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
-    const own = store.ofParent(sessionID)
-    const parts = own.flatMap((task) => (task.team ? store.ofParent(task.sessionID) : []))
-    const found = findTask(reference, parts.some(({ id }) => id === reference.trim()) ? parts : own)
+    const found = await this.#ports.opening.find(reference, store.ofParent(sessionID))
     const { stand, at } = this.#view(found)
     // One that stands still for longer than the call waits will not end before that.
     const goesOnIn = (stand && whenOf(stand, at)?.in) ?? 0
     const waits = block > 0 && goesOnIn <= block
     if (waits) await this.#wait(found, block, signal)
-    const seen = store.get(found.id)
+    // Of a member that an earlier process has led nothing but its record is known.
+    const seen = store.get(found.id) ?? (found.part ? found : undefined)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // The host stores what an aborted answer had so far when the abort is done.
     await this.#ports.conductor.quiet(found.id)
     const task = store.get(found.id) ?? seen
-    if (isActive(task)) return { view: this.#view(task), firstLook: false, ...(waits && { waited: block }) }
+    if (isActive(task))
+      return {
+        view: this.#view(task),
+        firstLook: false,
+        members: membersOf(store, task),
+        ...(waits && { waited: block }),
+      }
     const { text: answer, gone } = await this.#ports.answers.of(task)
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
     const shown = await this.#ports.kept.shown(task)
     const { resumable } = this.#parts.options
-    return { view: this.#view(change?.after ?? task), answer, gone, firstLook: change !== undefined, resumable, shown }
+    return {
+      view: this.#view(change?.after ?? task),
+      answer,
+      gone,
+      firstLook: change !== undefined,
+      resumable,
+      shown,
+      members: membersOf(store, task),
+    }
+  }
+
+  /** The same of all tasks of a batch, by its name. */
+  async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
+    const batch = findNamedBatch(reference, this.#parts.store.ofParent(sessionID))
+    const names = batch.length > 0 ? batch.map(({ id }) => id) : [reference]
+    return Promise.all(names.map((name) => this.report(name, sessionID, block, signal)))
   }
 
   /**

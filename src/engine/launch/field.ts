@@ -135,7 +135,7 @@ export class Field {
       description:
         team.kind === "tries"
           ? `${description} (try ${nth + 1} of ${team.count}${model ? `, ${modelKey(model)}` : ""})`
-          : `${description} (item ${nth} of ${team.total})`,
+          : `${description} (item ${nth + 1} of ${team.total})`,
       agent,
       ...(model && { model }),
       batch: `auto:${id}`,

@@ -2,6 +2,7 @@ import { nameOf } from "../../core/account.ts"
 import { batchName, namedBatch } from "../../core/batch.ts"
 import { CallError, listed, thereAre } from "../../core/errors.ts"
 import { isActive, type Task } from "../../core/task.ts"
+import { memberNames } from "../../core/team.ts"
 import { oneLine } from "../../lib/text.ts"
 
 /**
@@ -19,19 +20,28 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   throw new CallError(
     own.length === 0
       ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
-      : `No task "${wanted}" in this session. ${thereAre(own.map(nameOf))}`,
+      : `No task "${wanted}" in this session. ${thereAre(own.map(namesOf))}`,
   )
 }
+
+/** A task, and of a group its members. */
+const namesOf = (task: Task): string =>
+  task.team ? `${nameOf(task)}, of ${memberNames(task.id, task.team)}` : nameOf(task)
 
 /**
  * The tasks among `own` that `reference` names: one, as `findTask` has it, or all of a batch by its name. Throws a
  * `CallError` where it is neither.
  */
 export function findTasks(reference: string, own: readonly Task[]): readonly Task[] {
+  const named = findNamedBatch(reference, own)
+  return named.length > 0 ? named : [findTask(reference, own)]
+}
+
+/** The tasks among `own` of the batch of this name; none where it is no batch's, or a task's id. */
+export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {
   const wanted = reference.trim()
-  const named = own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
   const isTask = own.some(({ id, sessionID }) => id === wanted || sessionID === wanted)
-  return named.length > 0 && !isTask ? named : [findTask(reference, own)]
+  return isTask ? [] : own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
 }
 
 /**
