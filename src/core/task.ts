@@ -214,7 +214,7 @@ export type Outcome = Figures & {
   readonly meanwhile?: { readonly files: readonly string[]; readonly more: number }
   /** What it wrote is its last word, asked for near a limit. */
   readonly saidLastWord?: boolean
-  /** Its last message holds no text: the end of what the model thought in it, perhaps nothing. */
+  /** The end of the reasoning of a last message that holds nothing else; empty where the provider hides it. */
   readonly thought?: string
   /** What it asked and nobody answered in time. */
   readonly unanswered?: readonly string[]
@@ -262,7 +262,7 @@ export type Ending = {
   readonly proven?: boolean
   /** It was asked for its last word near a limit, and said it. */
   readonly saidLastWord?: boolean
-  /** Its last message holds no text: the end of what the model thought in it, perhaps nothing. */
+  /** The end of the reasoning of a last message that holds nothing else; empty where the provider hides it. */
   readonly thought?: string
 }
 

@@ -128,10 +128,11 @@ function refusedIn({ error, parts }: Message): "permission" | "question" | undef
 /** Enough to see what a model thought last: it stands in the record. */
 const MOST_THOUGHT_CHARS = 500
 
-/** Of a last message without a text: the end of what it thought in it. */
+/** The end of the reasoning of a last message that holds nothing else; an empty one behind an answer changes nothing. */
 function thoughtIn(answer: Message): Pick<Ending, "thought"> {
   if (textOf(answer) !== "") return {}
   const thoughts = answer.parts.flatMap((part) => (part.type === "reasoning" ? [part.text] : []))
+  if (thoughts.length === 0) return {}
   return { thought: tail(thoughts.join("\n").trim(), MOST_THOUGHT_CHARS) }
 }
 

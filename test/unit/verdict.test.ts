@@ -277,8 +277,11 @@ describe("a last message without a text", () => {
     expect([thought.length, thought.endsWith(" the end")]).toEqual([500, true])
   })
 
-  test("is one where nothing was thought, too", () => {
-    expect(judge([user(), step, answer({ parts: [] })], "working")).toMatchObject({ type: "completed", thought: "" })
+  test("is one where the thoughts are hidden, too, but not where an empty message follows an answer", () => {
+    const hidden: MessagePart = { type: "reasoning", text: "" }
+    const ending = judge([user(), step, answer({ parts: [hidden] })], "working")
+    expect(ending).toMatchObject({ type: "completed", thought: "" })
+    expect(judge([user(), step, answer({ parts: [] })], "working")).not.toHaveProperty("thought")
     expect(judge([user(), step, answer()], "working")).not.toHaveProperty("thought")
   })
 })
