@@ -113,7 +113,15 @@ const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?=\s|$)(?:\s+([\w-
 
 /** The filters of a repository whose program is not installed, by their names. */
 export async function absentFilters(options: GitOptions): Promise<readonly string[]> {
-  const { index: _index, input: _input, inputFrom: _from, mostBytes: _most, bytes: _bytes, ...where } = options
+  const {
+    index: _index,
+    input: _input,
+    inputFrom: _from,
+    mostBytes: _most,
+    bytes: _bytes,
+    take: _take,
+    ...where
+  } = options
   const wanted = ["config", "--null", "--get-regexp", "^filter\\..*\\.(clean|smudge|process)$"]
   const settings = (await runGit(wanted, { ...where, accept: [1] })).out.split("\0").filter(Boolean)
   const absent = new Set<string>()
